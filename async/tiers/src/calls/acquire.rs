@@ -1,4 +1,5 @@
-//! All blocks of a sequence in one call: what some tier has is brought up, and blocks for the rest are allocated.
+//! All blocks of a sequence in one call: what some tier has is brought up, and blocks for the rest are
+//! allocated.
 //!
 //! ```text
 //!   hashes   0 1 2 3 4 5 6 7  ·        · = one block more, for tokens that fill none yet
@@ -6,11 +7,13 @@
 //!            └─held┘ └fresh┘           K fails to be read: held 0 1 2, fresh 3 4 5 6 7 ·
 //! ```
 //!
-//! A device hit takes no place in the queue. Otherwise the run to be brought up enters the wait queue first, and the rest right behind it, before
-//! anything is awaited; what turns out to be lost is asked for again behind that.
+//! A device hit takes no place in the queue. Otherwise the run to be brought up enters the wait queue first,
+//! and the rest right behind it, before anything is awaited; what turns out to be lost is asked for again
+//! behind that.
 //!
 //! Invariants
-//! - I1: `held` and `fresh` together are as many blocks as hashes were given, and those that were asked for besides.
+//! - I1: `held` and `fresh` together are as many blocks as hashes were given, and those that were asked for
+//!   besides.
 //! - I2: dropped, or refused, it keeps nothing: the run is released, and places in the queue are left.
 
 use crate::calls::allocate::{AllocateError, AllocateOptions};
@@ -33,9 +36,11 @@ use std::time::Duration;
 pub struct Acquired {
     /// The leading blocks that were there, in the device now, in the order of their hashes.
     pub held: Blocks,
-    /// Blocks for the others, to be filled and [registered](BlocksMut::register) behind `held`; and those that were asked for besides, last.
+    /// Blocks for the others, to be filled and [registered](BlocksMut::register) behind `held`; and those
+    /// that were asked for besides, last.
     pub fresh: BlocksMut,
-    /// Why the first of the blocks to be filled is missing, if it was found: its transfer failed, or was late.
+    /// Why the first of the blocks to be filled is missing, if it was found: its transfer failed, or was
+    /// late.
     pub missed: Option<Cause>,
 }
 
@@ -70,7 +75,8 @@ impl Tiers {
 }
 
 impl Group {
-    /// All blocks of a sequence: the leading run that some tier has, brought up to the device, and blocks for the rest.
+    /// All blocks of a sequence: the leading run that some tier has, brought up to the device, and blocks for
+    /// the rest.
     ///
     /// ```
     /// # use kvstrata::{config::ManagerConfig, manager::Tiers};
@@ -114,7 +120,8 @@ impl<'a> Acquire<'a> {
         Acquire { request, ..self }
     }
 
-    /// How long to wait at most, for all of it; for each part the manager's `deadline.allocate` and `deadline.onboard` unless told.
+    /// How long to wait at most, for all of it; for each part the manager's `deadline.allocate` and
+    /// `deadline.onboard` unless told.
     pub fn deadline(self, deadline: Duration) -> Acquire<'a> {
         Acquire { deadline: Some(deadline), ..self }
     }
@@ -145,7 +152,8 @@ impl<'a> Acquire<'a> {
         let lost = run - up.blocks.len();
         if lost > 0 {
             let mut more = allocate(lost).await?;
-            // Those at the end stay those that were asked for besides: which block is which is the caller's to say.
+            // Those at the end stay those that were asked for besides: which block is which is the caller's
+            // to say.
             more.append(fresh).map_err(|_| AllocateError::Closed)?;
             fresh = more;
         }

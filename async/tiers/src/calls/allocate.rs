@@ -153,7 +153,8 @@ enum Taken {
     Place(Place),
 }
 
-/// All that is asked for, if there is nobody before and no victim is to be copied; a place in the queue otherwise, with what there was.
+/// All that is asked for, if there is nobody before and no victim is to be copied; a place in the queue
+/// otherwise, with what there was.
 fn take_or_wait(
     inner: &Arc<Inner>,
     group: GroupId,
@@ -179,8 +180,9 @@ fn take_or_wait(
     })
 }
 
-/// Blocks of every group, all or none. Who comes gets into all queues at once, and not before it has its credits for all of them, so that of
-/// two none is before the other here and behind it there (`waiting_for_quota.rs`).
+/// Blocks of every group, all or none. Who comes gets into all queues at once, and not before it has its
+/// credits for all of them, so that of two none is before the other here and behind it there
+/// (`waiting_for_quota.rs`).
 pub(crate) async fn allocate_groups(
     inner: &Arc<Inner>,
     counts: &[usize],
@@ -269,7 +271,8 @@ pub(crate) fn try_allocate(
     count: usize,
     tenant: TenantId,
 ) -> Option<BlocksMut> {
-    // A caller may ask for any number: of most there is no memory for the list, nor are there credits, however long one makes room for them.
+    // A caller may ask for any number: of most there is no memory for the list, nor are there credits,
+    // however long one makes room for them.
     if inner.is_inherited() || count > inner.group(group).device.pool.capacity() {
         return None;
     }
@@ -370,7 +373,8 @@ impl<'i> InQueue<'i> {
 impl Drop for InQueue<'_> {
     fn drop(&mut self) {
         if !self.places.is_empty() && !self.inner.is_inherited() {
-            // Of all queues at once. What was granted meanwhile is given back behind the lock, with the places.
+            // Of all queues at once. What was granted meanwhile is given back behind the lock, with the
+            // places.
             let left = self.places.iter();
             self.inner
                 .with(|traffic| left.for_each(|of| traffic.quit_queue(self.inner, of.group, of.number)));

@@ -30,8 +30,8 @@ impl Attendant {
         next.map_or(Next::WhenTold, Next::At)
     }
 
-    /// The runtime ends: the engine gives nothing more, and what has not begun to move is cancelled. Whether the engine gave something
-    /// until now; none: it is gone.
+    /// The runtime ends: the engine gives nothing more, and what has not begun to move is cancelled. Whether
+    /// the engine gave something until now; none: it is gone.
     #[must_use]
     pub fn close_for_good(&self) -> Option<bool> {
         let inner = self.0.upgrade()?;

@@ -1,7 +1,8 @@
 //! Owned handles: blocks by the list, which keep their manager alive and give themselves back.
 //!
-//! A list is the unit since an engine has blocks by the request: one counted reference to the manager a list, one release, tail first.
-//! A handle may be sent anywhere, and dropped anywhere; on a device that computes by itself, when that is over (see [`Blocks`]).
+//! A list is the unit since an engine has blocks by the request: one counted reference to the manager a list,
+//! one release, tail first. A handle may be sent anywhere, and dropped anywhere; on a device that computes by
+//! itself, when that is over (see [`Blocks`]).
 
 use crate::calls::ahead::Ahead;
 use crate::engine::inherited::INHERITED;
@@ -12,7 +13,8 @@ use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, TenantId, Transit
 use std::sync::Arc;
 use std::{fmt, mem};
 
-/// Blocks of the device to be filled, with one owner. Dropped, they are free: what fills them is to be over then, as for [`Blocks`].
+/// Blocks of the device to be filled, with one owner. Dropped, they are free: what fills them is to be over
+/// then, as for [`Blocks`].
 pub struct BlocksMut {
     inner: Arc<Inner>,
     group: GroupId,
@@ -21,14 +23,15 @@ pub struct BlocksMut {
     ids: Vec<BlockId>,
 }
 
-/// Registered blocks of the device, in the order of their sequence, which nobody changes or evicts while they are held. Dropped, they
-/// are released, the last one first.
+/// Registered blocks of the device, in the order of their sequence, which nobody changes or evicts while they
+/// are held. Dropped, they are released, the last one first.
 ///
-/// Once nobody holds a block it may be overwritten, by what is brought up in its place, or by a purge. The manager knows nothing of kernels that
-/// are queued: those that read or write a block must have ended before its last handle is dropped, unless the mover orders its
-/// copies after them. [`CudaMover`](crate::movers::CudaMover) does for the stream in
-/// [`EngineOrder::onboard_after`](crate::movers::EngineOrder::onboard_after), on which they are to be queued by then. What the engine itself
-/// writes into the block next is in its own order.
+/// Once nobody holds a block it may be overwritten, by what is brought up in its place, or by a purge. The
+/// manager knows nothing of kernels that are queued: those that read or write a block must have ended before
+/// its last handle is dropped, unless the mover orders its copies after them.
+/// `kvstrata::movers::CudaMover` does for the stream in
+/// `EngineOrder::onboard_after`, on which they are to be queued
+/// by then. What the engine itself writes into the block next is in its own order.
 pub struct Blocks {
     inner: Arc<Inner>,
     group: GroupId,
@@ -70,7 +73,8 @@ pub enum RegisterFault {
     /// The parent is of another manager, or another group.
     #[error("the parent is of another manager or group; give the sequence's own blocks")]
     Parent,
-    /// The parent was withdrawn: no pass has written it, or its tenant was purged; what was computed from it is wrong.
+    /// The parent was withdrawn: no pass has written it, or its tenant was purged; what was computed from it
+    /// is wrong.
     #[error("the parent was withdrawn; compute the blocks anew behind one that is registered")]
     Withdrawn,
     /// The parent is written by a later pass.
@@ -148,12 +152,13 @@ impl BlocksMut {
         Ok(())
     }
 
-    /// Makes full blocks known, in the order of their sequence, behind `parent`'s last one. One of a hash that is there already gives way
-    /// to that, so ids may differ from before.
+    /// Makes full blocks known, in the order of their sequence, behind `parent`'s last one. One of a hash
+    /// that is there already gives way to that, so ids may differ from before.
     ///
-    /// The bytes must be in the device's memory by now, or the mover must order its copies behind what writes them: copies may begin at once. Blocks
-    /// that a pass is still to write are [registered ahead](BlocksMut::register_ahead); what others have registered so gives way to these. Behind
-    /// blocks that a pass is still to write, these count as written when those do.
+    /// The bytes must be in the device's memory by now, or the mover must order its copies behind what writes
+    /// them: copies may begin at once. Blocks that a pass is still to write are [registered
+    /// ahead](BlocksMut::register_ahead); what others have registered so gives way to these. Behind blocks
+    /// that a pass is still to write, these count as written when those do.
     ///
     /// # Errors
     /// [`RegisterError`], with the blocks.
@@ -161,23 +166,29 @@ impl BlocksMut {
         self.register_by(hashes, parent, None)
     }
 
-    /// As [`register`](BlocksMut::register), ahead of being written: all of their bytes are there when the last layer of `iteration`, which runs or
-    /// comes next, is done, or it is over. Others find them in the device at once; what reads them there is to be queued behind what writes them,
-    /// which one stream sees to ([`Blocks::written_in`] tells). Nobody copies them before: what is to be written through, offloaded, persisted or
-    /// preempted waits for the iteration, and [behind a layer](crate::OffloadOptions::gate) they go down while it runs.
+    /// As [`register`](BlocksMut::register), ahead of being written: all of their bytes are there when the
+    /// last layer of `iteration`, which runs or comes next, is done, or it is over. Others find them in the
+    /// device at once; what reads them there is to be queued behind what writes them, which one stream sees
+    /// to ([`Blocks::written_in`] tells). Nobody copies them before: what is to be written through,
+    /// offloaded, persisted or preempted waits for the iteration, and [behind a
+    /// layer](crate::OffloadOptions::gate) they go down while it runs.
     ///
-    /// Until it is over they are held, also where their handles have been dropped, so that an engine which awaits blocks meanwhile may wait for those
-    /// that only its own pass lets go. If it does not end, for the manager's `deadline.offload` after the engine last told how far it is (of an
-    /// iteration behind the next: after this call), they are withdrawn: nobody finds them any more, and
-    /// [`ManagerStats::unwritten`](crate::metrics::ManagerStats::unwritten) counts them; whose pass may still come keeps its handles.
+    /// Until it is over they are held, also where their handles have been dropped, so that an engine which
+    /// awaits blocks meanwhile may wait for those that only its own pass lets go. If it does not end, for the
+    /// manager's `deadline.offload` after the engine last told how far it is (of an iteration behind the
+    /// next: after this call), they are withdrawn: nobody finds them any more, and
+    /// [`ManagerStats::unwritten`](crate::metrics::ManagerStats::unwritten) counts them; whose pass may still
+    /// come keeps its handles.
     ///
-    /// Ids may differ from before here, too: of a hash that another list has registered ahead it is that list's block, written by the first of their
-    /// passes that is over, and copied from then on; but for copies that were asked for when this one was not there, which wait for the pass
-    /// that they knew. A later pass reads it, and does not write it once more. So blocks are registered before
-    /// their pass writes anything of them.
+    /// Ids may differ from before here, too: of a hash that another list has registered ahead it is that
+    /// list's block, written by the first of their passes that is over, and copied from then on; but for
+    /// copies that were asked for when this one was not there, which wait for the pass that they knew. A
+    /// later pass reads it, and does not write it once more. So blocks are registered before their pass
+    /// writes anything of them.
     ///
-    /// The manager believes that the iteration writes them. Where it does not, since it has failed, or the request was not in it (cancelled, or
-    /// preempted before), the engine says so by [`Ahead::withdraw`], before it tells of the last layer: to drop the handles is not enough.
+    /// The manager believes that the iteration writes them. Where it does not, since it has failed, or the
+    /// request was not in it (cancelled, or preempted before), the engine says so by [`Ahead::withdraw`],
+    /// before it tells of the last layer: to drop the handles is not enough.
     ///
     /// # Errors
     /// [`RegisterError`], with the blocks.
@@ -324,10 +335,11 @@ impl Blocks {
         self.group.index()
     }
 
-    /// The blocks' class for eviction, from the next time that nobody holds them. It goes down and comes up with them; a copy that is below
-    /// already has it when the device's block is evicted, or is copied once more. Those that are [`Pinned`](Priority::Pinned) stay in the
-    /// device until they are given another class; below, where nobody could give them one, their copies are [`High`](Priority::High). On the
-    /// disk a class lasts as long as the process: a volume's records have no room for it.
+    /// The blocks' class for eviction, from the next time that nobody holds them. It goes down and comes up
+    /// with them; a copy that is below already has it when the device's block is evicted, or is copied once
+    /// more. Those that are [`Pinned`](Priority::Pinned) stay in the device until they are given another
+    /// class; below, where nobody could give them one, their copies are [`High`](Priority::High). On the disk
+    /// a class lasts as long as the process: a volume's records have no room for it.
     pub fn set_priority(&self, priority: Priority) {
         let tier_pool = &self.inner.group(self.group).device;
         for block in self.refs.iter().filter_map(|block| tier_pool.pool.upgrade(*block)) {
@@ -352,7 +364,8 @@ impl Blocks {
         give_back(&self.inner, self.group, mem::replace(&mut self.refs, rest));
     }
 
-    /// Which iteration writes the last of them, if that is not over: they were [registered ahead](BlocksMut::register_ahead) of it, by whomever.
+    /// Which iteration writes the last of them, if that is not over: they were [registered
+    /// ahead](BlocksMut::register_ahead) of it, by whomever.
     #[must_use]
     pub fn written_in(&self) -> Option<u64> {
         if self.inner.is_inherited() {
@@ -362,8 +375,9 @@ impl Blocks {
         self.refs.iter().filter_map(|block| traffic.unwritten.iteration(self.group, block.id)).max()
     }
 
-    /// How many of them, from the first on, are still found under their hashes. What is behind was withdrawn while it was held: it is not written
-    /// ([`Ahead::withdraw`]), was rotten, or its tenant is purged; nothing is to be computed from it.
+    /// How many of them, from the first on, are still found under their hashes. What is behind was withdrawn
+    /// while it was held: it is not written ([`Ahead::withdraw`]), was rotten, or its tenant is purged;
+    /// nothing is to be computed from it.
     #[must_use]
     pub fn registered(&self) -> usize {
         let pool = &self.inner.group(self.group).device.pool;
@@ -415,8 +429,8 @@ impl Clone for Blocks {
     /// One more reference to each: the same blocks, all of them.
     ///
     /// # Panics
-    /// Where a block has 1,048,575 references already, as the clone of an [`Arc`] ends a program that has too many. Where so many may come together,
-    /// use [`try_clone`](Blocks::try_clone).
+    /// Where a block has 1,048,575 references already, as the clone of an [`Arc`] ends a program that has too
+    /// many. Where so many may come together, use [`try_clone`](Blocks::try_clone).
     fn clone(&self) -> Blocks {
         self.try_clone().unwrap_or_else(|error| panic!("{error}"))
     }

@@ -39,12 +39,14 @@ pub struct Census {
     pub staging: usize,
     /// Blocks of staging that transfers have.
     pub staged: usize,
-    /// Of each group, owned blocks of device and host that no handle has: transfers', the queue's, onboardings'.
+    /// Of each group, owned blocks of device and host that no handle has: transfers', the queue's,
+    /// onboardings'.
     pub inside: Vec<[usize; 2]>,
-    /// Copies down that wait for a layer or an iteration of the engine's, each with a reference; those that have some of their layers down
-    /// are transfers, too.
+    /// Copies down that wait for a layer or an iteration of the engine's, each with a reference; those that
+    /// have some of their layers down are transfers, too.
     pub gated: usize,
-    /// Blocks of the device that were registered ahead of a pass that is not over, or withdrawn since: references to them.
+    /// Blocks of the device that were registered ahead of a pass that is not over, or withdrawn since:
+    /// references to them.
     pub unwritten: usize,
     /// Transfers down that wait for a block of host memory.
     pub grounded: usize,
@@ -98,7 +100,7 @@ pub(crate) fn census(inner: &Inner) -> Census {
         staging: traffic.groups.iter().map(|of| of.staging.free()).sum(),
         gated: traffic.iterations.waiters().filter(|waiter| waiter.marked() == 0).count(),
         unwritten: traffic.iterations.waiters().map(Waiter::marked).sum(),
-        grounded: traffic.groups.iter().map(|line| line.waiting_for_host.len()).sum(),
+        grounded: traffic.groups.iter().map(|of| of.waiting_for_host.len()).sum(),
         purges: traffic.purges.len(),
         parked: (0..inner.groups.len()).map(|s| parked(&traffic, GroupId::new(s))).collect(),
         queued: traffic.queues.iter().map(|queue| queue.waiting() as usize).sum(),

@@ -1,4 +1,5 @@
-//! What a purge has in its hands: blocks that are nobody's any more, overwritten if asked for, and only then free.
+//! What a purge has in its hands: blocks that are nobody's any more, overwritten if asked for, and only then
+//! free.
 //!
 //! | where | overwritten with zeros by | then |
 //! |---|---|---|
@@ -6,8 +7,10 @@
 //! | host, staging | the block of the arena | the same |
 //! | disk | a write of zeros to the slot, encrypted if the volume is; then its record is forgotten, and its bytes punched with `disk.trim` | free |
 //!
-//! What a drive keeps of sectors that were overwritten is the drive's affair; against that there is `disk.key_file`, and the end of the key.
-//! A block that cannot be overwritten is never free again, and counted; so is a slot whose volume cannot write down that it is forgotten. The mover is asked as often as for other copies.
+//! What a drive keeps of sectors that were overwritten is the drive's affair; against that there is
+//! `disk.key_file`, and the end of the key. A block that cannot be overwritten is never free again, and
+//! counted; so is a slot whose volume cannot write down that it is forgotten. The mover is asked as often as
+//! for other copies.
 
 use crate::engine::inner::Inner;
 use crate::state::{Erased, GroupId, HostSlot, Piece};
@@ -16,7 +19,8 @@ use futures_channel::oneshot;
 use kvstrata_core::BlockId;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Overwrites blocks, or only forgets those of the disk. A task's: nothing of it waits but for movers and timers.
+/// Overwrites blocks, or only forgets those of the disk. A task's: nothing of it waits but for movers and
+/// timers.
 pub(crate) async fn erase(inner: &Arc<Inner>, pieces: Vec<Piece>, zero: bool) -> Erased {
     let mut erased = Erased::default();
     let mut of_device: Vec<Vec<BlockId>> = inner.groups.iter().map(|_| Vec::new()).collect();
@@ -53,7 +57,8 @@ pub(crate) async fn erase(inner: &Arc<Inner>, pieces: Vec<Piece>, zero: bool) ->
     erased
 }
 
-/// Ends when no restart finds what slots of disks held that were given up before; whether that is so of all disks that are in service.
+/// Ends when no restart finds what slots of disks held that were given up before; whether that is so of all
+/// disks that are in service.
 pub(crate) async fn forget(inner: &Inner) -> bool {
     let disks = inner.groups.iter().flat_map(|of| &of.disk);
     let all: Vec<_> = disks.map(|disk| disk.forget_for_good()).collect();
@@ -75,7 +80,8 @@ pub(crate) async fn erase_left(inner: &Inner) -> bool {
     erased
 }
 
-/// Blocks of a list at least, where so many are left: a list after the other, so that what else moves is not far behind.
+/// Blocks of a list at least, where so many are left: a list after the other, so that what else moves is not
+/// far behind.
 const AT_ONCE: usize = 64;
 
 /// Overwrites blocks of the device by its mover; gives those that could not be.

@@ -1,7 +1,7 @@
 //! One group of layers of a manager: what the manager's own calls are for the first one, for each.
 //!
-//! The groups of a hybrid model have blocks, tiers and hashes of their own. What is of all groups is the manager's:
-//! [`match_groups`](Tiers::match_groups), iterations, statistics, shutdown.
+//! The groups of a hybrid model have blocks, tiers and hashes of their own. What is of all groups is the
+//! manager's: [`match_groups`](Tiers::match_groups), iterations, statistics, shutdown.
 
 use crate::calls::allocate::{AllocateError, AllocateOptions};
 use crate::calls::blocks::{Blocks, BlocksMut};
@@ -29,8 +29,8 @@ pub struct Group {
 }
 
 impl Tiers {
-    /// A group of layers, by its number in the configuration; none if there are not so many. [`groups`](Tiers::groups) says how
-    /// many there are.
+    /// A group of layers, by its number in the configuration; none if there are not so many.
+    /// [`groups`](Tiers::groups) says how many there are.
     #[must_use]
     pub fn group(&self, group: usize) -> Option<Group> {
         let group = Some(group).filter(|group| *group < self.groups()).map(GroupId::new)?;
@@ -65,8 +65,9 @@ impl Group {
         self.inner().group(self.group).needs.page()
     }
 
-    /// The hashes of a sequence's full blocks, by the group's pages: what an engine that keeps tokens only matches and registers by. One that
-    /// goes on generating keeps a [`TokenBlockSequence`] instead, which makes each hash once.
+    /// The hashes of a sequence's full blocks, by the group's pages: what an engine that keeps tokens only
+    /// matches and registers by. One that goes on generating keeps a [`TokenBlockSequence`] instead, which
+    /// makes each hash once.
     #[must_use]
     pub fn hashes_of(&self, tokens: &[Token], salt: Salt) -> Vec<SequenceHash> {
         let page = usize::try_from(self.page_size()).unwrap_or(usize::MAX);
@@ -75,8 +76,8 @@ impl Group {
         hashes
     }
 
-    /// An empty sequence with the group's pages and the deployment's hash function: for requests that go on generating,
-    /// and for prompts with images ([`TokenBlockSequence::mark`]).
+    /// An empty sequence with the group's pages and the deployment's hash function: for requests that go on
+    /// generating, and for prompts with images ([`TokenBlockSequence::mark`]).
     ///
     /// # Panics
     /// Never: a group's page has tokens.

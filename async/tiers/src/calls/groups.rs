@@ -1,4 +1,5 @@
-//! Hybrid models: groups of layers with pages and lifetimes of their own, of which a prefix is usable only where each has what it needs.
+//! Hybrid models: groups of layers with pages and lifetimes of their own, of which a prefix is usable only
+//! where each has what it needs.
 //!
 //! ```text
 //!   tokens             0 ············································ T
@@ -7,11 +8,13 @@
 //!   recurrent state                                               ███      the state that was kept at T, one block
 //! ```
 //!
-//! So T is the largest number of tokens at which every group has its part: a boundary of each group's pages. It is found from the top: what
-//! the full groups have is the first guess, and each gap in a window, or lack of a state, lowers it to where that block is not needed.
+//! So T is the largest number of tokens at which every group has its part: a boundary of each group's pages.
+//! It is found from the top: what the full groups have is the first guess, and each gap in a window, or lack
+//! of a state, lowers it to where that block is not needed.
 //!
 //! Invariants
-//! - I1: what is returned covers exactly T tokens of each group, held, be it found or brought up. A block that fails lowers T for all.
+//! - I1: what is returned covers exactly T tokens of each group, held, be it found or brought up. A block
+//!   that fails lowers T for all.
 
 use crate::calls::allocate::{AllocateError, AllocateOptions, allocate_groups};
 use crate::calls::blocks::{Blocks, BlocksMut};
@@ -51,13 +54,15 @@ pub struct GroupMatch {
 pub struct GroupsOnboarded {
     /// Tokens of the prefix that all groups have.
     pub tokens: u64,
-    /// By group, each of them: the number of the first block in the sequence, and the blocks; none of an empty prefix.
+    /// By group, each of them: the number of the first block in the sequence, and the blocks; none of an
+    /// empty prefix.
     pub groups: Vec<(usize, Blocks)>,
     /// Why it is not longer, if more was found.
     pub missed: Option<Cause>,
 }
 
-/// A prefix over all groups, on its way up. Dropped, what nobody else waits for is not brought up any more, unless it is under way.
+/// A prefix over all groups, on its way up. Dropped, what nobody else waits for is not brought up any more,
+/// unless it is under way.
 #[derive(Debug)]
 #[must_use = "dropped, it is cancelled"]
 pub struct OnboardGroups {
@@ -156,8 +161,8 @@ struct Known<'h> {
 }
 
 impl Known<'_> {
-    /// The tokens up to which the group has what it needs for so many, or for fewer. Each block is asked for once, whatever the others lack:
-    /// the prefix only becomes shorter, and so does what of it is known.
+    /// The tokens up to which the group has what it needs for so many, or for fewer. Each block is asked for
+    /// once, whatever the others lack: the prefix only becomes shorter, and so does what of it is known.
     fn usable(&mut self, tokens: u64, has: impl Fn(SequenceHash) -> bool) -> u64 {
         let wanted = self.needs.blocks(tokens);
         self.from = self.from.min(wanted.end);
@@ -268,14 +273,15 @@ impl Tiers {
         self.inner.groups.len()
     }
 
-    /// The longest prefix that every group has, as far as it needs it, over all tiers, held. `hashes` are the sequence's, a list a group,
-    /// by that group's pages: of a state, one for each that is kept.
+    /// The longest prefix that every group has, as far as it needs it, over all tiers, held. `hashes` are the
+    /// sequence's, a list a group, by that group's pages: of a state, one for each that is kept.
     #[must_use]
     pub fn match_groups(&self, hashes: &[&[SequenceHash]]) -> GroupsMatch {
         self.inner.match_groups(hashes)
     }
 
-    /// Brings a prefix up, all groups at a time. It begins at once; at a tenant's quota in one of them, when there is room at it in all.
+    /// Brings a prefix up, all groups at a time. It begins at once; at a tenant's quota in one of them, when
+    /// there is room at it in all.
     ///
     /// # Errors
     /// [`OnboardError`]: a group's part does not fit.
@@ -291,8 +297,9 @@ impl Tiers {
         Ok(OnboardGroups { manager: self.clone(), tokens: found.tokens, parts, under_way })
     }
 
-    /// Blocks to fill of every group, a number each: all of them or none. Waits as [`allocate`](Tiers::allocate) does, in the lines
-    /// of all groups at once; at a tenant's quota in one of them, in none until there is room at it in all.
+    /// Blocks to fill of every group, a number each: all of them or none. Waits as
+    /// [`allocate`](Tiers::allocate) does, in the lines of all groups at once; at a tenant's quota in one of
+    /// them, in none until there is room at it in all.
     ///
     /// # Errors
     /// [`AllocateError`]: of the first group that has not enough.
@@ -312,7 +319,8 @@ impl Tiers {
         allocate_groups(&self.inner, counts, options, self.tenant.id()).await
     }
 
-    /// The longest prefix of at most so many tokens that is covered by what is held; what it does not need is released.
+    /// The longest prefix of at most so many tokens that is covered by what is held; what it does not need is
+    /// released.
     fn shorten(&self, mut tokens: u64, groups: &mut [(usize, Blocks)]) -> u64 {
         let needs: Vec<Needs> = self.inner.groups.iter().map(|group| group.needs).collect();
         // Otherwise nothing was found.

@@ -7,17 +7,17 @@
 //!          device   beyond: to be brought up
 //! ```
 //!
-//! A run that lies wholly in the device costs no lock and nothing but the pool's lookups. Behind a block that the device lacks, the tiers
-//! below are asked, and what is under way only if there is anything under way.
+//! A run that lies wholly in the device costs no lock and nothing but the pool's lookups. Behind a block that
+//! the device lacks, the tiers below are asked, and what is under way only if there is anything under way.
 //!
 //! Invariants
-//! - I1: what was found is held, and so is there still when it is brought up. What is pending is not: it is looked for again then.
+//! - I1: what was found is held, and so is there still when it is brought up. What is pending is not: it is
+//!   looked for again then.
 
 use crate::calls::blocks::Blocks;
 use crate::engine::found::{Found, Place};
 use crate::engine::inner::Inner;
 use crate::engine::names::TenantHandle;
-use crate::engine::request_span::RunToCome;
 use crate::engine::rules::WriteMode;
 use crate::metrics::{self, Call};
 use crate::state::{GroupId, Traffic};
@@ -72,7 +72,8 @@ impl PrefixMatch {
         leading + self.beyond.iter().filter(|found| found.tier() == Some(tier)).count()
     }
 
-    /// Where a block of the run was found; none for one that is on its way to the device already, or behind the run.
+    /// Where a block of the run was found; none for one that is on its way to the device already, or behind
+    /// the run.
     #[must_use]
     pub fn tier_of(&self, index: usize) -> Option<Tier> {
         match index.checked_sub(self.device.len()) {
@@ -85,17 +86,6 @@ impl PrefixMatch {
     #[must_use]
     pub fn pending(&self) -> usize {
         self.beyond.iter().filter(|found| matches!(found.place, Place::Pending)).count()
-    }
-
-    /// What a span says of it.
-    pub(crate) fn to_come(&self) -> RunToCome {
-        RunToCome {
-            blocks: self.len(),
-            host: self.in_tier(Tier::Host),
-            disk: self.in_tier(Tier::Disk),
-            pending: self.pending(),
-            is_ready: self.is_ready(),
-        }
     }
 
     /// The blocks at the beginning that the device has.
@@ -153,7 +143,8 @@ impl Inner {
         found
     }
 
-    /// Counts a look-up of so many blocks and what it has found, but for as many at the front as it would not have needed for all.
+    /// Counts a look-up of so many blocks and what it has found, but for as many at the front as it would not
+    /// have needed for all.
     pub(crate) fn looked_up(&self, blocks: usize, found: &PrefixMatch, spare: usize) {
         let group = found.device.group_id();
         // Most are in the device, all of them.
@@ -183,7 +174,8 @@ impl Inner {
         found
     }
 
-    /// What of a sequence may be looked up: all of it, but nothing in a process that was forked from the manager's.
+    /// What of a sequence may be looked up: all of it, but nothing in a process that was forked from the
+    /// manager's.
     fn findable<'h>(&self, hashes: &'h [SequenceHash]) -> &'h [SequenceHash] {
         if self.is_inherited() { &[] } else { hashes }
     }

@@ -59,7 +59,8 @@ fn tiers(inner: &Inner, group: usize) -> impl Iterator<Item = TierMetrics> {
     Tier::ALL.into_iter().filter_map(move |tier| {
         let pool = group.pool(tier)?;
         let (stats, blocks) = (pool.stats(), pool.capacity() as u64);
-        // Counted one after the other while others go on: what does not add up is cut off, so that states are parts of the whole.
+        // Counted one after the other while others go on: what does not add up is cut off, so that states are
+        // parts of the whole.
         let free = (pool.free() as u64).min(blocks);
         let inactive = (pool.inactive() as u64).min(blocks - free);
         let registered = stats.stored.saturating_sub(stats.removed);
@@ -81,7 +82,8 @@ fn tiers(inner: &Inner, group: usize) -> impl Iterator<Item = TierMetrics> {
     })
 }
 
-/// What waits and what is under way, read under the lock: a look through who waits. With what was counted of it, read before.
+/// What waits and what is under way, read under the lock: a look through who waits. With what was counted of
+/// it, read before.
 fn waiting(inner: &Inner) -> (Waiting, [PathMetrics; Path::ALL.len()]) {
     let paths = Path::ALL.map(|path| (path, inner.watch.path(path)));
     if inner.is_inherited() {
@@ -114,7 +116,7 @@ fn waiting(inner: &Inner) -> (Waiting, [PathMetrics; Path::ALL.len()]) {
         requests: traffic.waiting_for_quota.requests() as u64,
         onboardings: traffic.onboardings.iter().filter(|of| !of.is_done()).count() as u64,
         aside: traffic.ups.iter().filter(|(_, up)| up.waits_for_queue()).count() as u64,
-        grounded: traffic.groups.iter().map(|line| line.waiting_for_host.len()).sum::<usize>() as u64,
+        grounded: traffic.groups.iter().map(|of| of.waiting_for_host.len()).sum::<usize>() as u64,
         gated: traffic.iterations.waiters().filter(|waiter: &&Waiter| waiter.marked() == 0).count() as u64,
         purges: traffic.purges.len() as u64,
     };
@@ -184,7 +186,8 @@ fn label(name: &str, id: OwnerId) -> String {
     }
 }
 
-/// Of the group that a router has in mind, which counts pages of prompts: the first that needs all of them, if there is one.
+/// Of the group that a router has in mind, which counts pages of prompts: the first that needs all of them,
+/// if there is one.
 fn worker(inner: &Inner, in_queue: u64, tiers: &[TierMetrics], groups: &[GroupMetrics]) -> WorkerMetrics {
     let told = inner.watch.told();
     let requests = told.unwrap_or_default();
@@ -212,7 +215,8 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    /// What is counted is read while somebody is in the middle of a change, latencies and what is busy just now included.
+    /// What is counted is read while somebody is in the middle of a change, latencies and what is busy just
+    /// now included.
     #[test]
     fn counts_are_read_beside_the_lock() {
         virtual_time::run(async {

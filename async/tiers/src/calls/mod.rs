@@ -1,4 +1,5 @@
-//! Calls: the handles and futures of an engine, over the state ([`crate::state`]) by its operations ([`crate::operations`]).
+//! Calls: the handles and futures of an engine, over the state ([`crate::state`]) by its operations
+//! ([`crate::operations`]).
 //!
 //! ```text
 //!   engine ─ match_prefix ─► what is there ─ onboard ─► Blocks                     (held: nobody changes or evicts them)

@@ -55,7 +55,8 @@ impl Offload {
         Poll::Ready(outcome)
     }
 
-    /// Of a request that will come back for them: all of them, also beyond the queue's bound, and whatever the mode.
+    /// Of a request that will come back for them: all of them, also beyond the queue's bound, and whatever
+    /// the mode.
     pub(crate) fn begin_whole(blocks: &Blocks, request: u64) -> Offload {
         let inner = Arc::clone(blocks.inner());
         if inner.is_inherited() {
@@ -163,8 +164,8 @@ async fn bring_down(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash])
         (key, left)
     });
     let second = Offload::of(Arc::clone(inner), key, RequestSpan::none()).await;
-    // What was in the host by then is counted there, whatever has become of it before. Of the others some have failed; what has left the host
-    // again is refused as the rest.
+    // What was in the host by then is counted there, whatever has become of it before. Of the others some
+    // have failed; what has left the host again is refused as the rest.
     let failed = left.min(first.failed);
     inner.counts.refused(Refusal::Room, left.saturating_sub(first.failed + first.refused));
     Offloaded {

@@ -61,7 +61,8 @@ pub enum OnboardError {
     Foreign,
 }
 
-/// A run on its way up. Dropped, what nobody else waits for is not brought up any more, unless it is under way.
+/// A run on its way up. Dropped, what nobody else waits for is not brought up any more, unless it is under
+/// way.
 #[must_use = "dropped, it is cancelled"]
 pub struct Onboard {
     inner: Arc<Inner>,
@@ -79,7 +80,12 @@ impl Onboard {
         options: OnboardOptions,
     ) -> Result<Onboard, OnboardError> {
         check(inner, &found)?;
-        let span = RequestSpan::onboard(inner, found.device.group_id(), found.to_come(), options);
+        let span = RequestSpan::onboard(
+            inner,
+            found.device.group_id(),
+            (found.device.len(), &found.beyond),
+            options,
+        );
         // A run that is all there has nothing to wait for, and nothing to lock.
         let key = match found.is_ready() {
             true => None,
@@ -93,7 +99,8 @@ impl Onboard {
         Ok(Onboard { inner: Arc::clone(inner), key, device: Some(found.into_device()), span })
     }
 
-    /// Runs of several groups, at once, in the lines of all groups: see [`allocate_groups`](crate::calls::allocate::allocate_groups).
+    /// Runs of several groups, at once, in the lines of all groups: see
+    /// [`allocate_groups`](crate::calls::allocate::allocate_groups).
     pub(crate) fn begin_all(
         inner: &Arc<Inner>,
         mut found: Vec<PrefixMatch>,
@@ -102,7 +109,12 @@ impl Onboard {
         found.iter().try_for_each(|found| check(inner, found))?;
         let mut timed = false;
         let ask = |found: &PrefixMatch| {
-            let span = RequestSpan::onboard(inner, found.device.group_id(), found.to_come(), options);
+            let span = RequestSpan::onboard(
+                inner,
+                found.device.group_id(),
+                (found.device.len(), &found.beyond),
+                options,
+            );
             // They are answered together: the first that is not all there says when.
             let span = if timed { span.untimed() } else { span };
             timed |= !found.is_ready();
@@ -127,8 +139,9 @@ impl Onboard {
         begun.collect::<Vec<_>>().into_iter().collect()
     }
 
-    /// Waits until a layer, and those before it, is there for all blocks of the run, and no longer than the onboarding's deadline. A block
-    /// whose copy others have asked for as a whole, and that waits for its turn already, comes as a whole.
+    /// Waits until a layer, and those before it, is there for all blocks of the run, and no longer than the
+    /// onboarding's deadline. A block whose copy others have asked for as a whole, and that waits for its
+    /// turn already, comes as a whole.
     ///
     /// # Errors
     /// The cause, if a block has failed, or is late: what follows is to be computed.
@@ -160,8 +173,9 @@ impl Onboard {
         .await
     }
 
-    /// The blocks of the run, in the device, once all of them have a place: from the first layer on. Of an onboarding by layers they stay
-    /// those that it ends with; otherwise one may be another, if somebody else registers the same hash meanwhile.
+    /// The blocks of the run, in the device, once all of them have a place: from the first layer on. Of an
+    /// onboarding by layers they stay those that it ends with; otherwise one may be another, if somebody else
+    /// registers the same hash meanwhile.
     #[must_use]
     pub fn ids(&self) -> Option<Vec<BlockId>> {
         let mut ids: Vec<BlockId> = self.device.as_ref()?.ids().collect();

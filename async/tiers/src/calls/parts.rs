@@ -44,15 +44,18 @@ pub struct StackParts {
     pub layers: u32,
     /// What of a sequence the group needs.
     pub needs: Needs,
-    /// Whether blocks of device and host are registered with their parents, for policies that would otherwise evict these first.
+    /// Whether blocks of device and host are registered with their parents, for policies that would otherwise
+    /// evict these first.
     pub linked: [bool; 2],
-    /// Whether victims of device and host that were copied ahead of need leave first, though the policy might take others by then: for
-    /// [`Policy::Reuse`], which is told of what leaves so.
+    /// Whether victims of device and host that were copied ahead of need leave first, though the policy might
+    /// take others by then: for [`Policy::Reuse`](kvstrata_core::Policy::Reuse), which is told of what leaves
+    /// so.
     pub ahead_first: [bool; 2],
 }
 
 impl StackParts {
-    /// Refuses parts that contradict each other: what is copied as so many layers of so many bytes must be that everywhere.
+    /// Refuses parts that contradict each other: what is copied as so many layers of so many bytes must be
+    /// that everywhere.
     ///
     /// # Errors
     /// [`PartsError::Misfit`].
@@ -112,7 +115,8 @@ pub struct TiersParts {
     pub stacks: Vec<StackParts>,
     /// What there is to say of each group's device, for people.
     pub notes: Vec<Option<String>>,
-    /// What the names of blocks that are not full begin from: random unless told. For tests that do the same each time.
+    /// What the names of blocks that are not full begin from: random unless told. For tests that do the same
+    /// each time.
     pub names: Option<u64>,
     /// The block hashes.
     pub hashing: Hashing,
@@ -259,8 +263,8 @@ fn group(
     Ok((group, state))
 }
 
-/// What paths have in flight, by the rules, and by what the disks take without making anybody wait: the one that takes least, since the
-/// groups share the queue.
+/// What paths have in flight, by the rules, and by what the disks take without making anybody wait: the one
+/// that takes least, since the groups share the queue.
 fn limits(rules: &Rules, groups: &[GroupTiers]) -> [Limits; Path::ALL.len()] {
     Path::ALL.map(|path| {
         let at_once = |disk: &Arc<dyn DiskPort>| match path {

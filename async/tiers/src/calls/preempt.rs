@@ -1,12 +1,14 @@
-//! Preemption: a request gives up all its blocks of the device, and has them again later, with the bytes that they had.
+//! Preemption: a request gives up all its blocks of the device, and has them again later, with the bytes that
+//! they had.
 //!
 //! ```text
 //!   preempt   full blocks: copied down, released                   resume   brought up, as any prefix
 //!             the last one, not full: under a name of its own ──►           brought up, and taken out of the pool: to be filled on
 //! ```
 //!
-//! A block that is not full has no hash. For the time of the preemption it is registered under one that no sequence has: random bits of
-//! the manager, and a number. So nobody else finds it; when it is back, or nobody will come for it, it leaves all tiers (`forget.rs`).
+//! A block that is not full has no hash. For the time of the preemption it is registered under one that no
+//! sequence has: random bits of the manager, and a number. So nobody else finds it; when it is back, or
+//! nobody will come for it, it leaves all tiers (`forget.rs`).
 
 use crate::calls::blocks::{Blocks, BlocksMut};
 use crate::calls::offload::Offload;
@@ -36,7 +38,8 @@ impl Drop for Names {
 #[derive(Debug)]
 #[must_use = "resume() brings the blocks back; dropped, those that are not full are lost"]
 pub struct Preempted {
-    /// Of the full ones, up to the first that was withdrawn while it was held: of a tenant that is purged, or rotten.
+    /// Of the full ones, up to the first that was withdrawn while it was held: of a tenant that is purged, or
+    /// rotten.
     hashes: Vec<SequenceHash>,
     /// How many full ones there were.
     full: usize,
@@ -66,7 +69,8 @@ pub struct Resumed {
 }
 
 impl Preempted {
-    /// Waits until the copies have ended. Nobody need: a block that has no copy yet is copied when it is evicted.
+    /// Waits until the copies have ended. Nobody need: a block that has no copy yet is copied when it is
+    /// evicted.
     pub async fn settled(&mut self) -> Offloaded {
         let mut all = Offloaded::default();
         for offload in self.down.drain(..) {
@@ -82,10 +86,12 @@ impl Preempted {
 }
 
 impl Tiers {
-    /// Gives up a request's blocks: all are copied to the tier below, whole, and the device's are free when others need them. `partial`
-    /// are those at the end that are not full; an empty list, if there are none (`try_allocate(0)`, which is never refused). The engine's last
-    /// write to `partial` is over, as with [`BlocksMut::register`]: the copies begin at once. Blocks that were
-    /// [registered ahead](BlocksMut::register_ahead) of a pass which the request will not be in are [withdrawn](crate::Ahead::withdraw) before.
+    /// Gives up a request's blocks: all are copied to the tier below, whole, and the device's are free when
+    /// others need them. `partial` are those at the end that are not full; an empty list, if there are none
+    /// (`try_allocate(0)`, which is never refused). The engine's last write to `partial` is over, as with
+    /// [`BlocksMut::register`]: the copies begin at once. Blocks that were [registered
+    /// ahead](BlocksMut::register_ahead) of a pass which the request will not be in are
+    /// [withdrawn](crate::Ahead::withdraw) before.
     ///
     /// # Errors
     /// The blocks, if the lists are of different groups or managers.
@@ -163,8 +169,9 @@ impl Tiers {
         Offload::call_back(&self.inner, group, &names.hashes, due).await;
         let tier_pool = &self.inner.group(group).device;
         let behind = blocks.split_off(full);
-        // Nobody else knows their names, but a copy that is late: then they are not to be had, and are computed anew.
-        // Whose they were they are, with their credits; under the lock, where transfers and purges are.
+        // Nobody else knows their names, but a copy that is late: then they are not to be had, and are
+        // computed anew. Whose they were they are, with their credits; under the lock, where transfers and
+        // purges are.
         let (ids, tenant) = self.inner.with(|traffic| {
             let tenant = behind.first().map_or(self.tenant.id(), |block| tier_pool.owners.owner(block.id));
             let take = |(block, name): (&BlockRef, &SequenceHash)| {

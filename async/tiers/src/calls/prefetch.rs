@@ -5,7 +5,8 @@ use crate::state::GroupId;
 use kvstrata_core::{SequenceHash, TenantId};
 use std::sync::Arc;
 
-/// A hint that blocks will be asked for. Dropped, what has not begun is not begun any more; [`detach`](Prefetch::detach) leaves it.
+/// A hint that blocks will be asked for. Dropped, what has not begun is not begun any more;
+/// [`detach`](Prefetch::detach) leaves it.
 #[derive(Debug)]
 #[must_use = "dropped, the hint is withdrawn"]
 pub struct Prefetch {

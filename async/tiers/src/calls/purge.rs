@@ -8,15 +8,16 @@
 //!             └── yes: what slots held that were given up before is forgotten for good
 //! ```
 //!
-//! A task of its own, so that it ends whoever drops the future; the deadline is the answer's, not the task's. What is held is withdrawn with
-//! the purge's reference on it, so that its last holder's release frees nothing: the purge finds itself alone with the block, and has it. What lands
-//! for the tenant is not registered; on the disk it is for a moment, under a hash of the tenant's, and is swept (`sweep.rs`).
+//! A task of its own, so that it ends whoever drops the future; the deadline is the answer's, not the task's.
+//! What is held is withdrawn with the purge's reference on it, so that its last holder's release frees
+//! nothing: the purge finds itself alone with the block, and has it. What lands for the tenant is not
+//! registered; on the disk it is for a moment, under a hash of the tenant's, and is swept (`sweep.rs`).
 //!
-//! What a failed device keeps (`quarantine.rs`) is withdrawn too, and not waited for. What a volume has that is out of service, or cannot write down what
-//! it forgets, is counted: the next opening may find it.
+//! What a failed device keeps (`quarantine.rs`) is withdrawn too, and not waited for. What a volume has that
+//! is out of service, or cannot write down what it forgets, is counted: the next opening may find it.
 //!
-//! A slot that another's copy has taken has the tenant's block until it is written, record and all. The purge has that slot, and the copy gets
-//! another; or the purge waits, if it moves.
+//! A slot that another's copy has taken has the tenant's block until it is written, record and all. The purge
+//! has that slot, and the copy gets another; or the purge waits, if it moves.
 //!
 //! What the purge does not reach: bytes that are left in free blocks, of what was evicted or released
 //! before (but for slots of the disk that an earlier purge of this process has freed without zeros: one
@@ -25,14 +26,16 @@
 //! when a volume was lost before the purge; and files that are not open.
 //!
 //! Invariants
-//! - I1: between `begin` and the end no block of the tenant is registered but by who was about to, who tells the purge (`register`); and no
-//!   block that was the tenant's is free before it is erased; but for slots whose write fails, which are their port's: counted, where bytes are
-//!   to be overwritten.
-//! - I2: each block that a sweep has found is counted once: as purged when it is erased, or parked, and as busy until then.
+//! - I1: between `begin` and the end no block of the tenant is registered but by who was about to, who tells
+//!   the purge (`register`); and no block that was the tenant's is free before it is erased; but for slots
+//!   whose write fails, which are their port's: counted, where bytes are to be overwritten.
+//! - I2: each block that a sweep has found is counted once: as purged when it is erased, or quarantined, and
+//!   as busy until then.
 //!
 //! # Orderings
-//! Who registers publishes, then looks for purges; who purges writes that down, then sweeps. One of them sees the other: by the fences of
-//! [`Waiting`](kvstrata_core::waiting::Waiting), as `core/tests/loom_sweep.rs` shows.
+//! Who registers publishes, then looks for purges; who purges writes that down, then sweeps. One of them sees
+//! the other: by the fences of [`Waiting`](kvstrata_core::waiting::Waiting), as `core/tests/loom_sweep.rs`
+//! shows.
 
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,11 @@
 //! The end: what is under way is waited for, or cancelled, in bounded time.
 //!
-//! In the first half copies go on that were owed (`ahead.rs`): what was written through is below when a shutdown says that it was clean, but for what
-//! finds no block of the host to be had, since matches hold them all, or a failed device.
+//! In the first half copies go on that were deferred (`ahead.rs`): what was written through is below when a
+//! shutdown says that it was clean, but for what finds no block of the host to be had, since matches hold
+//! them all, or a failed device.
 //!
-//! What a mover has begun cannot be called back: it keeps its memory, and the manager, until it answers. What waits for the engine is not waited
-//! for: nobody iterates any more.
+//! What a mover has begun cannot be called back: it keeps its memory, and the manager, until it answers. What
+//! waits for the engine is not waited for: nobody iterates any more.
 //!
 //! ```text
 //!   shutdown ── half the time ──► drained ── close ── the rest ──► idle ──► disks closed: the mark of a clean end ──► figures not served any more
@@ -12,8 +13,8 @@
 //!   last handle dropped ──► both, if they are not yet: whoever drops it waits for the disks, and no longer than the deadline
 //! ```
 //!
-//! The tasks that look after deadlines and pauses leave its end to a thread, if they are the last to have it; whoever else is, be it a task
-//! that answers a disk or a purge's, ends it where it is.
+//! The tasks that look after deadlines and pauses leave its end to a thread, if they are the last to have it;
+//! whoever else is, be it a task that answers a disk or a purge's, ends it where it is.
 
 use crate::calls::moment::first_of;
 use crate::engine::inner::Inner;
@@ -65,8 +66,8 @@ impl Inner {
         self.with(|traffic| traffic.close(self));
     }
 
-    /// Lets go of the manager in a task of its runtime. If nobody else has it any more, a thread ends it: that may wait for disks, for which the
-    /// runtime has no thread.
+    /// Lets go of the manager in a task of its runtime. If nobody else has it any more, a thread ends it:
+    /// that may wait for disks, for which the runtime has no thread.
     pub(crate) fn leave(self: Arc<Inner>) {
         let runtime = Arc::clone(&self.runtime);
         if let Some(last) = Arc::into_inner(self) {
@@ -95,8 +96,8 @@ impl Inner {
         matches!(first_of(closed, self.moment(deadline)).await, Some(Ok(())))
     }
 
-    /// The same where there is nobody left: on a thread of its own, since who drops the last handle may be a task, which is not to wait for
-    /// a device that hangs.
+    /// The same where there is nobody left: on a thread of its own, since who drops the last handle may be a
+    /// task, which is not to wait for a device that hangs.
     pub(crate) fn close_disks(&self) {
         let closings = self.closings();
         if closings.is_empty() {

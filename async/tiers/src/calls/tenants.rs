@@ -12,11 +12,13 @@ use kvstrata_core::hash::{Salt, SaltParts};
 use tracing::Instrument;
 
 impl Tiers {
-    /// The same tiers, asked by a tenant: what is asked for by them is the tenant's, who is known by this name from now on. At its quota of the
-    /// device a tenant gives up its own blocks that are least worth, and waits for its own only.
+    /// The same tiers, asked by a tenant: what is asked for by them is the tenant's, who is known by this
+    /// name from now on. At its quota of the device a tenant gives up its own blocks that are least worth,
+    /// and waits for its own only.
     ///
-    /// At most `quota.tenants` are known at once: when there are so many, those are forgotten of whom nothing is left, no handle, no block in
-    /// any tier and no transfer. Tenants that the settings name are never forgotten.
+    /// At most `quota.tenants` are known at once: when there are so many, those are forgotten of whom nothing
+    /// is left, no handle, no block in any tier and no transfer. Tenants that the settings name are never
+    /// forgotten.
     ///
     /// # Errors
     /// [`TenantError`].
@@ -41,8 +43,9 @@ impl Tiers {
         self.tenant.id()
     }
 
-    /// The salt of sequences: those that share it share blocks. A tenant's no other tenant has. With the default hash function
-    /// (`hash.function = "keyed"`) this holds against tenants that choose tokens and `extra` as they like.
+    /// The salt of sequences: those that share it share blocks. A tenant's no other tenant has. With the
+    /// default hash function (`hash.function = "keyed"`) this holds against tenants that choose tokens and
+    /// `extra` as they like.
     #[must_use]
     pub fn salt(&self, model: &str, lora: &str, extra: &[&[u8]]) -> Salt {
         SaltParts { tenant: self.name.as_deref().unwrap_or_default(), model, lora, extra }.salt(self.hasher())
@@ -54,8 +57,9 @@ impl Tiers {
         self.inner.usage(self.tenant.id(), tier)
     }
 
-    /// Purges all of the tenant's blocks from all tiers. Begins when it is first polled, and goes on if the future is dropped, or has answered at its
-    /// deadline. Until it is over the tenant gets no blocks, and none of its own is found.
+    /// Purges all of the tenant's blocks from all tiers. Begins when it is first polled, and goes on if the
+    /// future is dropped, or has answered at its deadline. Until it is over the tenant gets no blocks, and
+    /// none of its own is found.
     ///
     /// # Errors
     /// [`PurgeError`].

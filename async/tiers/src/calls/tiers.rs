@@ -24,8 +24,8 @@ use std::time::Duration;
 use tracing::field::Empty;
 use tracing::{Instrument, info_span};
 
-/// KV blocks over the tiers of a machine. Clones are the same tiers. Its calls are for the first group of layers, where they are not for
-/// all; those of a hybrid model's others are had by [`group`](Tiers::group).
+/// KV blocks over the tiers of a machine. Clones are the same tiers. Its calls are for the first group of
+/// layers, where they are not for all; those of a hybrid model's others are had by [`group`](Tiers::group).
 #[derive(Clone)]
 pub struct Tiers {
     pub(crate) inner: Arc<Inner>,
@@ -90,17 +90,20 @@ impl Tiers {
         self.inner.look_up_in_device(GroupId::FIRST, hashes)
     }
 
-    /// The same, for a request whose use of these blocks was noted already, by an earlier match of the same hashes.
+    /// The same, for a request whose use of these blocks was noted already, by an earlier match of the same
+    /// hashes.
     #[must_use]
     pub fn match_noted(&self, hashes: &[SequenceHash]) -> Blocks {
         self.inner.match_device(GroupId::FIRST, hashes)
     }
 
-    /// Brings a run up to the device. It begins at once; the future ends when all of it is there, or will not be.
+    /// Brings a run up to the device. It begins at once; the future ends when all of it is there, or will not
+    /// be.
     ///
-    /// The run's blocks that the device has are held meanwhile. Two that hold some and wait for more may wait for each other, as any two that
-    /// allocate while they hold blocks: then the one whose deadline passes first gets what is there, and gives it up or computes the rest.
-    /// The manager cannot tell before: who allocates is not known to be the one who holds a list, and any list may be dropped this moment.
+    /// The run's blocks that the device has are held meanwhile. Two that hold some and wait for more may wait
+    /// for each other, as any two that allocate while they hold blocks: then the one whose deadline passes
+    /// first gets what is there, and gives it up or computes the rest. The manager cannot tell before: who
+    /// allocates is not known to be the one who holds a list, and any list may be dropped this moment.
     ///
     /// # Errors
     /// [`OnboardError`]; the run is released.
@@ -108,8 +111,9 @@ impl Tiers {
         Onboard::begin(&self.inner, found.by(&self.tenant), options)
     }
 
-    /// As [`match_prefix`](Tiers::match_prefix) and [`onboard`](Tiers::onboard) of the whole run. Of another tenant's blocks
-    /// no more come than that one may have in the device: the next is missed, as one that is late.
+    /// As [`match_prefix`](Tiers::match_prefix) and [`onboard`](Tiers::onboard) of the whole run. Of another
+    /// tenant's blocks no more come than that one may have in the device: the next is missed, as one that is
+    /// late.
     ///
     /// # Errors
     /// [`OnboardError`].
@@ -118,7 +122,8 @@ impl Tiers {
         Ok(self.onboard(found, OnboardOptions::default())?.await)
     }
 
-    /// Blocks to fill: free ones, or those of victims, whose bytes go down first. Who came first is served first.
+    /// Blocks to fill: free ones, or those of victims, whose bytes go down first. Who came first is served
+    /// first.
     ///
     /// # Errors
     /// [`AllocateError`]: more than the device has, or none until the deadline (`deadline.allocate`).
@@ -178,11 +183,12 @@ impl Tiers {
         allocate::try_allocate(&self.inner, GroupId::FIRST, count, self.tenant.id())
     }
 
-    /// Copies blocks to the tier below; they stay where they are. It begins at once, and goes on if the future is dropped, or
-    /// answers by its deadline (`deadline.offload`).
+    /// Copies blocks to the tier below; they stay where they are. It begins at once, and goes on if the
+    /// future is dropped, or answers by its deadline (`deadline.offload`).
     ///
-    /// Within an iteration whose bytes (`iteration.bytes`) are spent a copy waits for the next one. So whoever begins the iterations does not await
-    /// this within one, nor [`persist`](Tiers::persist), nor an onboarding of a class that does not hurry: it would wait until the deadline.
+    /// Within an iteration whose bytes (`iteration.bytes`) are spent a copy waits for the next one. So
+    /// whoever begins the iterations does not await this within one, nor [`persist`](Tiers::persist), nor an
+    /// onboarding of a class that does not hurry: it would wait until the deadline.
     pub fn offload(&self, blocks: &Blocks, options: OffloadOptions) -> Offload {
         Offload::begin(blocks, options)
     }
@@ -193,34 +199,38 @@ impl Tiers {
         self.inner.group(GroupId::FIRST).port.as_ref()
     }
 
-    /// Copies blocks to the disk tier, wherever above they are, so that they outlive the process. Ends when they are down; what the tier
-    /// has no room for or its admission refuses, and what is nowhere, is counted as refused, and stays where it is. What is not down by the deadline (`deadline.offload`) is counted as failed.
-    /// What a pass still writes waits for it; about awaiting this within an iteration see [`offload`](Tiers::offload).
+    /// Copies blocks to the disk tier, wherever above they are, so that they outlive the process. Ends when
+    /// they are down; what the tier has no room for or its admission refuses, and what is nowhere, is counted
+    /// as refused, and stays where it is. What is not down by the deadline (`deadline.offload`) is counted as
+    /// failed. What a pass still writes waits for it; about awaiting this within an iteration see
+    /// [`offload`](Tiers::offload).
     pub async fn persist(&self, hashes: &[SequenceHash]) -> Offloaded {
         offload::persist(&self.inner, GroupId::FIRST, hashes).await
     }
 
-    /// Takes the hint that a sequence will be asked for: its blocks are brought up when nobody needs the room more, as many at a time as
-    /// `prefetch.blocks` allows. Of a sequence that is longer than the device has blocks, the leading ones that it could have are remembered; the others
-    /// count in [`ManagerStats::hints_cut`]. Drop what this returns to withdraw the hint.
+    /// Takes the hint that a sequence will be asked for: its blocks are brought up when nobody needs the room
+    /// more, as many at a time as `prefetch.blocks` allows. Of a sequence that is longer than the device has
+    /// blocks, the leading ones that it could have are remembered; the others count in
+    /// [`ManagerStats::hints_cut`]. Drop what this returns to withdraw the hint.
     pub fn prefetch(&self, hashes: &[SequenceHash]) -> Prefetch {
         Prefetch::of(&self.inner, GroupId::FIRST, hashes, self.tenant.id())
     }
 
-    /// The same of tokens, as a queued request has them: their hashes are made by the pages of the first group, with the salt that the
-    /// sequence is registered with ([`Tiers::salt`]). A hybrid model's other groups have pages of their own: hint each
-    /// ([`Group::prefetch_tokens`]).
+    /// The same of tokens, as a queued request has them: their hashes are made by the pages of the first
+    /// group, with the salt that the sequence is registered with ([`Tiers::salt`]). A hybrid model's other
+    /// groups have pages of their own: hint each ([`Group::prefetch_tokens`](crate::Group::prefetch_tokens)).
     pub fn prefetch_tokens(&self, tokens: &[Token], salt: Salt) -> Prefetch {
         self.prefetch(&self.hashes_of(tokens, salt))
     }
 
-    /// The deployment's hash function, with its secret: for salts and sequences that are made outside of the manager.
+    /// The deployment's hash function, with its secret: for salts and sequences that are made outside of the
+    /// manager.
     #[must_use]
     pub fn hasher(&self) -> &Hasher {
         &self.inner.hasher
     }
 
-    /// [`Group::sequence`] of the first group.
+    /// [`Group::sequence`](crate::Group::sequence) of the first group.
     ///
     /// # Panics
     /// Never: there is a group.
@@ -229,13 +239,14 @@ impl Tiers {
         self.group(0).expect("there is a group").sequence(salt)
     }
 
-    /// [`Group::hashes_of`] of the first group.
+    /// [`Group::hashes_of`](crate::Group::hashes_of) of the first group.
     #[must_use]
     pub fn hashes_of(&self, tokens: &[Token], salt: Salt) -> Vec<SequenceHash> {
         self.group(0).map_or_else(Vec::new, |group| group.hashes_of(tokens, salt))
     }
 
-    /// An iteration of the model begins. Its number, for gates. The bytes that it allows ([`iteration.bytes`](crate)) are anew.
+    /// An iteration of the model begins. Its number, for gates. The bytes that it allows
+    /// ([`iteration.bytes`](crate)) are anew.
     ///
     /// # Errors
     /// [`Misuse`]: one is running.
@@ -251,8 +262,8 @@ impl Tiers {
         self.inner.layer_done(layer)
     }
 
-    /// The running iteration is over: what waits for it goes on, and blocks that will have to leave soon, or have been idle for long, are
-    /// copied to the tier below.
+    /// The running iteration is over: what waits for it goes on, and blocks that will have to leave soon, or
+    /// have been idle for long, are copied to the tier below.
     ///
     /// # Errors
     /// [`Misuse`]: none is running.
@@ -273,7 +284,8 @@ impl Tiers {
         self.inner.check_watermark();
     }
 
-    /// Takes note that a block of the device is used: it becomes the most recent of its tier. Whether the device has it.
+    /// Takes note that a block of the device is used: it becomes the most recent of its tier. Whether the
+    /// device has it.
     pub fn access(&self, hash: SequenceHash) -> bool {
         !self.inner.use_in_device(GroupId::FIRST, &[hash]).is_empty()
     }
@@ -294,15 +306,16 @@ impl Tiers {
         self.inner.counts.snapshot(self.inner.elapsed())
     }
 
-    /// The figures that an operator watches, all of them. Sums are a moment old while others go on. In a forked child: what had been
-    /// counted at the fork, without the disk's figures, tenants and what waits.
+    /// The figures that an operator watches, all of them. Sums are a moment old while others go on. In a
+    /// forked child: what had been counted at the fork, without the disk's figures, tenants and what waits.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         metrics::metrics(&self.inner)
     }
 
-    /// Tells of the engine's requests what a router asks of a worker ([`WorkerMetrics`](crate::metrics::WorkerMetrics)): the manager knows blocks, not
-    /// slots, nor who waits before it is asked.
+    /// Tells of the engine's requests what a router asks of a worker
+    /// ([`WorkerMetrics`](crate::metrics::WorkerMetrics)): the manager knows blocks, not slots, nor who waits
+    /// before it is asked.
     pub fn tell_requests(&self, requests: Requests) {
         self.inner.watch.tell(requests);
     }
@@ -314,7 +327,8 @@ impl Tiers {
         if self.inner.is_inherited() { Census::default() } else { census::census(&self.inner) }
     }
 
-    /// What a tier's pool of the first group has counted: registrations, evictions. Nothing where there is no such tier.
+    /// What a tier's pool of the first group has counted: registrations, evictions. Nothing where there is no
+    /// such tier.
     #[must_use]
     pub fn pool_stats(&self, tier: Tier) -> kvstrata_core::pool::Stats {
         self.inner
@@ -323,7 +337,8 @@ impl Tiers {
             .map_or_else(Default::default, kvstrata_core::BlockPool::stats)
     }
 
-    /// Blocks of a tier of the first group that are free, or that nobody holds: what an allocation can have, as far as others do not take it before.
+    /// Blocks of a tier of the first group that are free, or that nobody holds: what an allocation can have,
+    /// as far as others do not take it before.
     #[must_use]
     pub fn available(&self, tier: Tier) -> usize {
         self.inner.group(GroupId::FIRST).pool(tier).map_or(0, kvstrata_core::BlockPool::available)
@@ -335,13 +350,15 @@ impl Tiers {
         self.inner.group(GroupId::FIRST).pool(tier).map_or(0, kvstrata_core::BlockPool::capacity)
     }
 
-    /// Ends what is under way: no more transfers begin; those that have are waited for, and so is what a caller waits for. What is not
-    /// over by the deadline (`deadline.shutdown`) goes on without anybody, and owns its memory until the hardware has answered. Returns
-    /// whether all was over. Then the disk tier is closed too, with the mark of a clean end, whoever still has a handle, and
-    /// figures are not served any more: the next manager of the same settings may be made at once. Without a shutdown that is done when the last
-    /// handle is dropped, whose thread waits for it as long.
+    /// Ends what is under way: no more transfers begin; those that have are waited for, and so is what a
+    /// caller waits for. What is not over by the deadline (`deadline.shutdown`) goes on without anybody, and
+    /// owns its memory until the hardware has answered. Returns whether all was over. Then the disk tier is
+    /// closed too, with the mark of a clean end, whoever still has a handle, and figures are not served any
+    /// more: the next manager of the same settings may be made at once. Without a shutdown that is done when
+    /// the last handle is dropped, whose thread waits for it as long.
     ///
-    /// Blocks of device and host are not written to the disk for that, but for what is owed by `offload.mode = "through"` and finds room: what is to outlive the process is
+    /// Blocks of device and host are not written to the disk for that, but for deferred copies by
+    /// `offload.mode = "through"` and finds room: what is to outlive the process is
     /// [persisted](Tiers::persist) before.
     pub async fn shutdown(&self) -> bool {
         let span = info_span!("shutdown", clean = Empty);

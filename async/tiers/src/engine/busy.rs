@@ -9,8 +9,8 @@
 //!
 //! Invariants
 //! - I1: one at a time sets it: who has the manager's lock.
-//! - I2: what is read never goes back. A clock that was read before the word makes too little of it if the spell began since, never too much; and
-//!   what was shown once is shown again.
+//! - I2: what is read never goes back. A clock that was read before the word makes too little of it if the
+//!   spell began since, never too much; and what was shown once is shown again.
 //!
 //! # Orderings
 //! Relaxed: a figure publishes nothing, and `shown` is changed by `fetch_max` alone.

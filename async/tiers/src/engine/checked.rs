@@ -1,13 +1,16 @@
 //! A write to the disk whose bytes are compared with their sums first.
 //!
-//! The disk seals what it is given: bytes that have rotted in host memory would come back as good ones. So they are looked at on their way
-//! down, too; by a task, since neither an engine's thread nor a mover's has the time.
+//! The disk seals what it is given: bytes that have rotted in host memory would come back as good ones. So
+//! they are looked at on their way down, too; by a task, since neither an engine's thread nor a mover's has
+//! the time.
 //!
 //! Writes keep their order, by which blocks are old or new below.
 //!
 //! Invariants
-//! - I1: the write is answered, also if the task never runs, or the port panics: then the task goes on with the next.
-//! - I2: one task at a time checks. It ends when no write waits; what waits is bounded by the bytes in flight of the path.
+//! - I1: the write is answered, also if the task never runs, or the port panics: then the task goes on with
+//!   the next.
+//! - I2: one task at a time checks. It ends when no write waits; what waits is bounded by the bytes in flight
+//!   of the path.
 
 use crate::contained::contained;
 use crate::runtime::Runtime;

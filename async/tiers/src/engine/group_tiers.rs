@@ -9,7 +9,8 @@
 //!
 //! Invariants
 //! - I1: block `b` of a pool is block `b` of its memory.
-//! - I2: what a pool has registered has its bytes: of the device they have arrived, of the host they are sealed too.
+//! - I2: what a pool has registered has its bytes: of the device they have arrived, of the host they are
+//!   sealed too.
 
 use crate::engine::needs::Needs;
 use crate::sketch::Sketch;
@@ -74,15 +75,17 @@ pub(crate) struct TierPool {
 }
 
 impl TierPool {
-    /// `linked`: whether blocks are registered with their parents, so that no policy evicts a parent before its children. Where nothing else is
-    /// to be had, and somebody waits, parents of held blocks leave all the same ([`Traffic::evict`](crate::state::Traffic::evict)).
+    /// `linked`: whether blocks are registered with their parents, so that no policy evicts a parent before
+    /// its children. Where nothing else is to be had, and somebody waits, parents of held blocks leave all
+    /// the same ([`Traffic::evict`](crate::state::Traffic::evict)).
     pub(crate) fn new(pool: BlockPool, owners: Arc<Owners>, linked: bool, ahead_first: bool) -> TierPool {
         let blocks = pool.capacity();
         let (ages, parents, classes) = (Ages::new(blocks as u32), Parents::new(blocks), Classes::new(blocks));
         TierPool { pool, ages, owners, parents, classes, linked, ahead_first }
     }
 
-    /// The name of a block that was just evicted, or is held; whose it is, is added when it is written to the disk.
+    /// The name of a block that was just evicted, or is held; whose it is, is added when it is written to the
+    /// disk.
     pub(crate) fn name(&self, block: BlockId, hash: SequenceHash) -> Name {
         Name { hash, parent: self.parents.get(block), owner: OwnerId::NOBODY }
     }
@@ -122,8 +125,9 @@ impl TierPool {
         self.linked
     }
 
-    /// Registers an owned block whose bytes are there (I2), with its tenant's credit and its class, and gives a reference: to it, or to the one of
-    /// its hash that was there, and then the block is free. None if the pool say that it is not owned: a bug, which must not spread.
+    /// Registers an owned block whose bytes are there (I2), with its tenant's credit and its class, and gives
+    /// a reference: to it, or to the one of its hash that was there, and then the block is free. None if the
+    /// pool say that it is not owned: a bug, which must not spread.
     pub(crate) fn register(
         &self,
         block: BlockId,
@@ -138,7 +142,8 @@ impl TierPool {
         registered
     }
 
-    /// As [`register`](TierPool::register), and the block stays whatever is there: for one that somebody reads.
+    /// As [`register`](TierPool::register), and the block stays whatever is there: for one that somebody
+    /// reads.
     pub(crate) fn register_beside(
         &self,
         block: BlockId,
@@ -175,10 +180,11 @@ impl TierPool {
         Some(registered.into_ref())
     }
 
-    /// Takes a tenant's registered block that the caller alone holds, to be filled on: its credit stays, and the reference is gone. None:
-    /// it is another's, or others have it too; then nobody finds it any more.
+    /// Takes a tenant's registered block that the caller alone holds, to be filled on: its credit stays, and
+    /// the reference is gone. None: it is another's, or others have it too; then nobody finds it any more.
     pub(crate) fn take_back(&self, block: BlockRef, tenant: TenantId) -> Option<BlockId> {
-        // Nobody registers a block that is held: the tag is this registration's, and the caller's to write until the reference is gone.
+        // Nobody registers a block that is held: the tag is this registration's, and the caller's to write
+        // until the reference is gone.
         if !self.pool.withdraw_held(block) || self.owners.owner(block.id) != tenant {
             return None;
         }
@@ -278,7 +284,8 @@ impl GroupTiers {
         }
     }
 
-    /// The class for eviction of a block of the disk that is held. It is the pool's, and so lasts as long as the process.
+    /// The class for eviction of a block of the disk that is held. It is the pool's, and so lasts as long as
+    /// the process.
     pub(crate) fn disk_class(&self, block: BlockRef) -> Priority {
         let held = self.disk.as_ref().and_then(|disk| disk.pool().upgrade(block));
         held.map_or(Priority::Normal, |held| held.priority())
@@ -331,8 +338,8 @@ impl GroupTiers {
     }
 }
 
-/// A slot of the disk that was not written, or is to be forgotten, is nobody's, and free when what it held has been forgotten: when the lock
-/// has been given back.
+/// A slot of the disk that was not written, or is to be forgotten, is nobody's, and free when what it held
+/// has been forgotten: when the lock has been given back.
 pub(crate) fn give_up_slot(effects: &mut Effects, of: &GroupTiers, slot: Option<BlockId>) {
     if let (Some(disk), Some(slot)) = (&of.disk, slot) {
         of.disk_owners.hand_over(slot, TenantId::NOBODY);

@@ -5,16 +5,16 @@
 //!   landing ──► inbox ─► settle: one thread at a time takes what has landed, and does the same
 //! ```
 //!
-//! Movers land by whatever thread they have, also from inside `start`. So a landing is only put into the inbox, and whoever is settling
-//! takes it: nothing recurses, and no mover waits for another's landing.
+//! Movers land by whatever thread they have, also from inside `start`. So a landing is only put into the
+//! inbox, and whoever is settling takes it: nothing recurses, and no mover waits for another's landing.
 //!
 //! Invariants
-//! - I1: what is in the inbox is taken: who puts it there settles, or somebody does who finds it empty before it stops. Both are said
-//!   under the inbox's lock.
+//! - I1: what is in the inbox is taken: who puts it there settles, or somebody does who finds it empty before
+//!   it stops. Both are said under the inbox's lock.
 //!
 //! # Orderings
-//! `pending`, `iteration` and `refusing` are Relaxed: hints, which publish nothing. So is `aheads`, which is good only where it says so, or under
-//! `without`.
+//! `pending`, `iteration` and `refusing` are Relaxed: hints, which publish nothing. So is `aheads`, which is
+//! good only where it says so, or under `without`.
 
 use crate::contained::contained;
 use crate::engine::checked::Checks;
@@ -142,13 +142,14 @@ impl Inner {
         self.elapsed().checked_add(wait)
     }
 
-    /// Whether this process was forked from the manager's. It has none of the manager's threads, and its locks may be held by some of them: it leaves
-    /// all of it alone.
+    /// Whether this process was forked from the manager's. It has none of the manager's threads, and its
+    /// locks may be held by some of them: it leaves all of it alone.
     pub(crate) fn is_inherited(&self) -> bool {
         !self.origin.is_here()
     }
 
-    /// For who lets go of the manager in such a process: it is never freed there, since that would wait for its threads.
+    /// For who lets go of the manager in such a process: it is never freed there, since that would wait for
+    /// its threads.
     pub(crate) fn keep(&self) {
         std::mem::forget(self.this.upgrade());
     }
@@ -186,7 +187,8 @@ impl Inner {
 
     /// What is under way, without a change that anything follows from.
     pub(crate) fn look(&self) -> MutexGuard<'_, Traffic> {
-        // No caller's code runs under the lock, but event sinks, which are to be trusted; so what panicked was ours, between two whole states or not: going on is the better of two.
+        // No caller's code runs under the lock, but event sinks, which are to be trusted; so what panicked
+        // was ours, between two whole states or not: going on is the better of two.
         let mut traffic = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
         (traffic.when, traffic.moment) = (None, None);
         traffic
@@ -220,7 +222,8 @@ impl Inner {
         result
     }
 
-    /// The same for who takes blocks: where none was to be copied, and nobody waits, nothing follows from that.
+    /// The same for who takes blocks: where none was to be copied, and nobody waits, nothing follows from
+    /// that.
     pub(crate) fn take<R>(self: &Arc<Inner>, take: impl FnOnce(&mut Traffic) -> R) -> R {
         let mut traffic = self.look();
         let before = traffic.begun();
@@ -243,8 +246,8 @@ impl Inner {
         result
     }
 
-    /// As [`with`](Inner::with), for blocks that are registered ahead of being written. The first time it waits for whoever registers without the
-    /// lock.
+    /// As [`with`](Inner::with), for blocks that are registered ahead of being written. The first time it
+    /// waits for whoever registers without the lock.
     pub(crate) fn with_ahead<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
         if !self.aheads.load(Relaxed) {
             let _nobody = self.without.write().unwrap_or_else(PoisonError::into_inner);
@@ -253,7 +256,8 @@ impl Inner {
         self.with(change)
     }
 
-    /// Registers blocks without the lock, if there are none that are registered and not written, nor come to be meanwhile.
+    /// Registers blocks without the lock, if there are none that are registered and not written, nor come to
+    /// be meanwhile.
     pub(crate) fn without_ahead<R>(&self, register: impl FnOnce() -> R) -> Option<R> {
         if self.aheads.load(Relaxed) {
             return None;

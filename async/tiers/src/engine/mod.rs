@@ -1,4 +1,5 @@
-//! The ground that calls and operations share: settings, the tiers of each group, counters, names, and [`Inner`](inner::Inner), which has the lock.
+//! The ground that calls and operations share: settings, the tiers of each group, counters, names, and
+//! [`Inner`](inner::Inner), which has the lock.
 //!
 //! | file | what |
 //! |---|---|

@@ -7,23 +7,30 @@
 //!                            number, 1 to 4095          of this manager: tags, quotas, purges; the greatest is quota.tenants
 //! ```
 //!
-//! A restart finds owner ids before anybody asks for their names. They get numbers all the same, and the name finds its number by its id, with all
-//! that counts for it. But old disks never use up the numbers of those who come: at most half of them go to what is found, the newest blocks'
-//! owners first, of each group in turn: the ages of several groups' blocks cannot be compared. The blocks of the others are nobody's, and counted.
+//! A restart finds owner ids before anybody asks for their names. They get numbers all the same, and the name
+//! finds its number by its id, with all that counts for it. But old disks never use up the numbers of those
+//! who come: at most half of them go to what is found, the newest blocks' owners first, of each group in
+//! turn: the ages of several groups' blocks cannot be compared. The blocks of the others are nobody's, and
+//! counted.
 //!
-//! A cryptographic hash, since names may be chosen by those whom they name: another tenant's id is not to be had by choosing.
+//! A cryptographic hash, since names may be chosen by those whom they name: another tenant's id is not to be
+//! had by choosing.
 //!
-//! When all numbers are given out, those come back that nothing has any more: no handle of the manager's or of a match that was found for
-//! it, no credit in any tier, no tag on a disk, no transfer, place in line, hint or purge, and no block that a failed device keeps
-//! (`unused.rs`). Tenants that the settings name keep theirs: their limits are by number.
+//! When all numbers are given out, those come back that nothing has any more: no handle of the manager's or
+//! of a match that was found for it, no credit in any tier, no tag on a disk, no transfer, place in line,
+//! hint or purge, and no block that a failed device keeps (`unused.rs`). Tenants that the settings name keep
+//! theirs: their limits are by number.
 //!
 //! Invariants
-//! - I1: at each time an id has one number, and a number one id; but of names in the settings that have one id the first has it.
-//! - I2: a number means the same tenant as long as anything has it. A number without a handle gets one by this lock only, so what is found
-//!   unused under it, and under the manager's, is unused until it is given out again.
+//! - I1: at each time an id has one number, and a number one id; but of names in the settings that have one
+//!   id the first has it.
+//! - I2: a number means the same tenant as long as anything has it. A number without a handle gets one by
+//!   this lock only, so what is found unused under it, and under the manager's, is unused until it is given
+//!   out again.
 //!
 //! # Orderings
-//! Relaxed: an id is written before its number is given out, by the lock; whoever has the number has it from there.
+//! Relaxed: an id is written before its number is given out, by the lock; whoever has the number has it from
+//! there.
 
 use crate::engine::inherited::INHERITED;
 use kvstrata_core::{BlockId, TenantId};
@@ -69,7 +76,8 @@ fn owner_id(name: &str) -> OwnerId {
     OwnerId(first.max(1))
 }
 
-/// A tenant's number, which no other name gets while this or a clone lives. Without a tenant there is no number to keep.
+/// A tenant's number, which no other name gets while this or a clone lives. Without a tenant there is no
+/// number to keep.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TenantHandle(Option<Arc<TenantId>>);
 
@@ -155,7 +163,8 @@ impl Names {
         Some(number)
     }
 
-    /// The number of a name, which is known from now on. Where there are too many, `unused` says of whom nothing is left, of those without a handle.
+    /// The number of a name, which is known from now on. Where there are too many, `unused` says of whom
+    /// nothing is left, of those without a handle.
     pub(crate) fn intern(
         &self,
         name: &str,
@@ -182,7 +191,8 @@ impl Names {
         Ok((known.handle(number), name))
     }
 
-    /// Tells whose the blocks are that were found on disks, each one's oldest first: on which disk, and where.
+    /// Tells whose the blocks are that were found on disks, each one's oldest first: on which disk, and
+    /// where.
     pub(crate) fn recovered(
         &self,
         disks: &[Vec<(BlockId, OwnerId)>],

@@ -6,7 +6,8 @@ use kvstrata_core::{Keyed, SequenceHash};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Names that no sequence has, nor another manager's blocks, and that no other of them tells: numbers under a secret of their own.
+/// Names that no sequence has, nor another manager's blocks, and that no other of them tells: numbers under a
+/// secret of their own.
 #[derive(Debug)]
 pub(crate) struct Naming {
     number: AtomicU64,

@@ -1,16 +1,18 @@
-//! What an operator can act on, said once: a condition is raised where it is counted, under the lock or not, and logged when that has been given
-//! back. How often it has happened is in the figures.
+//! What an operator can act on, said once: a condition is raised where it is counted, under the lock or not,
+//! and logged when that has been given back. How often it has happened is in the figures.
 //!
-//! Volumes speak for themselves, by their files (`disk/said.rs`): what a disk answers is said here only of a port that does not
-//! ([`DiskPort::says_what_fails`](crate::transfer::DiskPort::says_what_fails)).
+//! Volumes speak for themselves, by their files (`disk/said.rs`): what a disk answers is said here only of a
+//! port that does not ([`DiskPort::says_what_fails`](crate::transfer::DiskPort::says_what_fails)).
 //!
 //! Invariants
-//! - I1: no subscriber, which is a caller's code, runs under the lock, or while its thread settles: landings go on, however long it takes.
-//! - I2: of each condition there is one line in the life of a manager; of a path that does not keep up one each time that it begins, and one when it
-//!   is over, half a minute later at least.
+//! - I1: no subscriber, which is a caller's code, runs under the lock, or while its thread settles: landings
+//!   go on, however long it takes.
+//! - I2: of each condition there is one line in the life of a manager; of a path that does not keep up one
+//!   each time that it begins, and one when it is over, half a minute later at least.
 //!
 //! # Orderings
-//! `raised` is set by Release and taken by Acquire, so that whose it was is known to who says it. All else is Relaxed: who sees a bit late says it late.
+//! `raised` is set by Release and taken by Acquire, so that whose it was is known to who says it. All else is
+//! Relaxed: who sees a bit late says it late.
 
 use crate::contained::contained;
 use crate::state::GroupId;
@@ -44,7 +46,8 @@ pub(crate) enum Notice {
     Recovered,
 }
 
-/// Of which group, and which tenant, it was when a condition was met for the first time, as far as that is known.
+/// Of which group, and which tenant, it was when a condition was met for the first time, as far as that is
+/// known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct About {
     group: Option<GroupId>,
@@ -125,7 +128,8 @@ impl Notice {
     fn bit(self) -> u32 {
         match self {
             Notice::Failed(path, cause) => path as u32 * Cause::ALL.len() as u32 + cause as u32,
-            // All of them are there; of paths, those that a device moves bytes on; of tiers, those that something is below.
+            // All of them are there; of paths, those that a device moves bytes on; of tiers, those that
+            // something is below.
             other => FAILURES + OTHERS.iter().position(|of| *of == other).unwrap_or_default() as u32,
         }
     }
@@ -321,7 +325,8 @@ impl Notices {
         }
     }
 
-    /// Says what has been raised and was not said before (I2), of those whose names are asked for. To be called without the lock (I1).
+    /// Says what has been raised and was not said before (I2), of those whose names are asked for. To be
+    /// called without the lock (I1).
     #[inline]
     pub(crate) fn say(&self, names: impl Fn(About) -> [Option<String>; 2]) {
         if self.raised.load(Relaxed) != 0 {

@@ -1,14 +1,19 @@
-//! A call of an engine's that is answered later: when it came, and its span. Both end when the engine takes the answer, or drops
-//! the handle before.
+//! A call of an engine's that is answered later: when it came, and its span. Both end when the engine takes
+//! the answer, or drops the handle before.
 //!
-//! Spans, one a call, with the number of its request, counts, and the device's blocks by their numbers, the first [`MOST_IDS`] of them: at debug what requests do (`allocate`, `onboard`, `offload`, `persist`,
-//! `preempt`, `resume`), since a line for each is a tenth of a request's time and more where blocks are small; at info what an operator asks for
-//! (`purge`). `persist` knows no request, and names its blocks by their hashes: not all are in the device. A look-up has none: it is what an engine
-//! does most, waits for nobody, and knows no request; nor has `try_allocate`. Transfers of single blocks are for `trace` and `debug`, too.
+//! Spans, one a call, with the number of its request, counts, and the device's blocks by their numbers, the
+//! first [`MOST_IDS`] of them: at debug what requests do (`allocate`, `onboard`, `offload`, `persist`,
+//! `preempt`, `resume`), since a line for each is a tenth of a request's time and more where blocks are
+//! small; at info what an operator asks for (`purge`). `persist` knows no request, and names its blocks by
+//! their hashes: not all are in the device. A look-up has none: it is what an engine does most, waits for
+//! nobody, and knows no request; nor has `try_allocate`. Transfers of single blocks are for `trace` and
+//! `debug`, too.
 
+use crate::engine::found::Found;
 use crate::engine::inner::Inner;
 use crate::metrics::Call;
 use crate::state::{GroupId, Offloaded, OnboardOptions, Purged, Since};
+use crate::tier::Tier;
 use crate::transfer::Cause;
 use kvstrata_core::{BlockId, BlockRef, SequenceHash, TenantId};
 use std::fmt::{self, Display, Formatter};
@@ -58,16 +63,6 @@ macro_rules! down {
     };
 }
 
-/// Blocks of a run that is to come up, and where they were found.
-pub(crate) struct RunToCome {
-    pub(crate) blocks: usize,
-    pub(crate) host: usize,
-    pub(crate) disk: usize,
-    pub(crate) pending: usize,
-    /// All of it is in the device.
-    pub(crate) is_ready: bool,
-}
-
 /// A call. Nothing of it, where it is the manager's own.
 #[derive(Debug)]
 pub(crate) struct RequestSpan {
@@ -85,23 +80,24 @@ impl RequestSpan {
     pub(crate) fn onboard(
         inner: &Inner,
         group: GroupId,
-        run: RunToCome,
+        (in_device, beyond): (usize, &[Found]),
         options: OnboardOptions,
     ) -> RequestSpan {
-        let RunToCome { blocks, host, disk, pending, is_ready } = run;
+        // Counted where the span is wanted.
+        let found_in = |tier| beyond.iter().filter(|found| found.tier() == tier).count();
         let span = debug_span!(
             "onboard",
             request = options.request,
             group = inner.group(group).name,
-            blocks,
-            host,
-            disk,
-            pending,
+            blocks = in_device + beyond.len(),
+            host = found_in(Some(Tier::Host)),
+            disk = found_in(Some(Tier::Disk)),
+            pending = found_in(None),
             came = Empty,
             missed = Empty,
             block_ids = Empty
         );
-        RequestSpan { since: if is_ready { Since::default() } else { inner.watch.now() }, span }
+        RequestSpan { since: if beyond.is_empty() { Since::default() } else { inner.watch.now() }, span }
     }
 
     /// The same for one of several groups: the request is timed once.

@@ -17,17 +17,19 @@
 //!
 //! Tags and credits of a tier are the core's [`Owners`].
 //!
-//! A tenant's [`Tiers`] are asked for that tenant; so no call needs to be told whose it is. Calls without a tenant have the number
-//! [`TenantId::NOBODY`], which has no quota and is not purged. Where hashes are equal, blocks are shared, whoever asks: a tenant's hashes begin
-//! with its [`salt`](Tiers::salt).
+//! A tenant's [`Tiers`](crate::Tiers) are asked for that tenant; so no call needs to be told whose it is.
+//! Calls without a tenant have the number [`TenantId::NOBODY`](crate::TenantId::NOBODY), which has no quota
+//! and is not purged. Where hashes are equal, blocks are shared, whoever asks: a tenant's hashes begin with
+//! its [`salt`](crate::Tiers::salt).
 //!
 //! Invariants
-//! - I1: a number is one name's as long as anything of its tenant is left: a handle, a block in any tier, a transfer. Then it may become
-//!   another's (`names.rs`).
-//! - I2: a block is of who registered it first, in each tier; a copy of it is of the same tenant. What a restart has found on the disk is of
-//!   whom it was written for: it counts for its quota, and is purged, whether anybody has used it since or not; but for owners that no number
-//!   is left for (`names.rs`).
-//! - I3: a block of nobody's that a tenant uses is the tenant's, in this process. Its record says what it was written as, and so does a restart.
+//! - I1: a number is one name's as long as anything of its tenant is left: a handle, a block in any tier, a
+//!   transfer. Then it may become another's (`names.rs`).
+//! - I2: a block is of who registered it first, in each tier; a copy of it is of the same tenant. What a
+//!   restart has found on the disk is of whom it was written for: it counts for its quota, and is purged,
+//!   whether anybody has used it since or not; but for owners that no number is left for (`names.rs`).
+//! - I3: a block of nobody's that a tenant uses is the tenant's, in this process. Its record says what it was
+//!   written as, and so does a restart.
 
 use crate::engine::names::Names;
 use crate::engine::rules::Quotas;
@@ -40,7 +42,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Tenants {
     pub(crate) names: Names,
-    /// Purges under way, which wait for what is registered or given back: who must know asks under the lock only if there are any.
+    /// Purges under way, which wait for what is registered or given back: who must know asks under the lock
+    /// only if there are any.
     pub(crate) purges: Waiting,
 }
 
@@ -51,7 +54,8 @@ impl Tenants {
         Tenants { names: Names::new(quotas.tenants, named), purges: Waiting::new() }
     }
 
-    /// Whether anyone is being purged. Asked after a registration it misses none that has not seen the blocks (`Waiting`, I1).
+    /// Whether anyone is being purged. Asked after a registration it misses none that has not seen the blocks
+    /// (`Waiting`, I1).
     pub(crate) fn purging(&self) -> bool {
         self.purges.anyone()
     }

@@ -1,4 +1,5 @@
-//! What is counted each thread for itself ([`Stripes`]), and read without the lock: look-ups, and how long calls and transfers take.
+//! What is counted each thread for itself ([`Stripes`]), and read without the lock: look-ups, and how long
+//! calls and transfers take.
 //!
 //! # Orderings
 //! Relaxed throughout: a count publishes nothing.
@@ -32,7 +33,8 @@ struct Stripe {
     transfers: [Latencies; Path::ALL.len()],
 }
 
-/// What an engine has told of its requests: with each, while others read what is beside it. So alone on its cache lines, as a stripe is.
+/// What an engine has told of its requests: with each, while others read what is beside it. So alone on its
+/// cache lines, as a stripe is.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Told {
@@ -137,8 +139,9 @@ impl Watch {
     /// Of a group.
     pub(crate) fn lookups(&self, group: usize) -> Lookups {
         let asked = || self.stripes.all().map(|stripe| &stripe.asked[group]);
-        // Found before asked for, as they are counted the other way round. Where that order is not seen, what was found was asked for all the same:
-        // no ratio is larger than 1, and none of the counts goes backwards.
+        // Found before asked for, as they are counted the other way round. Where that order is not seen, what
+        // was found was asked for all the same: no ratio is larger than 1, and none of the counts goes
+        // backwards.
         let found = |place: usize| asked().map(|of| of.found[place].load(Relaxed)).sum();
         let found: [u64; Found::ALL.len()] = std::array::from_fn(found);
         let blocks: u64 = asked().map(|of| of.blocks.load(Relaxed)).sum();

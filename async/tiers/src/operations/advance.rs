@@ -1,13 +1,15 @@
-//! All that is under way, behind one lock: transfers, who waits for them, the wait queue for blocks, the queues of the paths.
+//! All that is under way, behind one lock: transfers, who waits for them, the wait queue for blocks, the
+//! queues of the paths.
 //!
-//! A device hit, an allocation of free blocks and a release do not come here. What does is about to move a block's bytes, which takes
-//! longer by orders of magnitude than the lock is held: under it there is no copy, no system call, no waking, no mover ([`Effects`]).
+//! A device hit, an allocation of free blocks and a release do not come here. What does is about to move a
+//! block's bytes, which takes longer by orders of magnitude than the lock is held: under it there is no copy,
+//! no system call, no waking, no mover ([`Effects`](crate::state::Effects)).
 //!
 //! ```text
 //!   a call, or a landing ──► change ──► advance ──► Out
 //!
 //!   advance: what has landed behind its parent ─► victims that wait for host memory, headroom, other copies ─► who is held for credits ─► the wait queue ─► guesses ─► who waits beside a
-//!            queue ─► reads that are pressed ─► the queues, who waits beside them, what is owed: until nothing more begins
+//!            queue ─► reads that are pressed ─► the queues, who waits beside them, deferred copies: until nothing more begins
 //! ```
 
 use crate::engine::inner::Inner;

@@ -1,4 +1,5 @@
-//! Copies ahead of need: of what will have to go soon, of what has been idle for long, and of what a full queue has refused.
+//! Copies ahead of need: of what will have to go soon, of what has been idle for long, and of what a full
+//! queue has refused.
 //!
 //! ```text
 //!   eviction order of a tier     1 2 3 4 5 6 7 8 9 …          the next victims first
@@ -8,19 +9,22 @@
 //!   stamps of a tier             · · 7 · 3 · · 9 · · ·        the longest idle first, whatever the policy's order: some of them each time
 //! ```
 //!
-//! The window is what a tier lacks of free blocks below its low watermark, once it is above the high one. What is copied stays where it is,
-//! in its place of the eviction order, and is found there until it is evicted: so being ahead costs no hit. (Evicting at the watermark,
-//! as the textbook has it, would keep a tenth of the device empty.)
+//! The window is what a tier lacks of free blocks below its low watermark, once it is above the high one.
+//! What is copied stays where it is, in its place of the eviction order, and is found there until it is
+//! evicted: so being ahead costs no hit. (Evicting at the watermark, as the textbook has it, would keep a
+//! tenth of the device empty.)
 //!
 //! Invariants
-//! - I1 (of what is to be ready: `ready.rs` I3): a look goes on where the one before it has stopped, so that it comes to each block of the window, and to each that is idle, in a
-//!   bounded number of iterations; what is copied already, or in use, keeps it from none.
-//! - I2: what is written through and finds its queue full, or no block of the host to be had, is owed, while the block is registered: it is made
-//!   when there is room, whoever iterates, some at a time, each of which brings on the next when it has ended. So nothing is owed when
-//!   nothing is under way; but for what finds a host that is held by who has found its blocks: that is made with the next change after
-//!   they are let go of, which a shutdown is, too.
-//!   A tenant's that finds no credit is copied when it must leave.
-//! - I3: what finds no room for a while, a block of the host or its tenant's credit, is not marked as what need not be copied.
+//! - I1 (of what is to be ready: `ready.rs` I3): a look goes on where the one before it has stopped, so that
+//!   it comes to each block of the window, and to each that is idle, in a bounded number of iterations; what
+//!   is copied already, or in use, keeps it from none.
+//! - I2: what is written through and finds its queue full, or no block of the host to be had, is deferred,
+//!   while the block is registered: it is made when there is room, whoever iterates, some at a time, each of
+//!   which brings on the next when it has ended. So nothing is deferred when nothing is under way; but for
+//!   what finds a host that is held by who has found its blocks: that is made with the next change after they
+//!   are let go of, which a shutdown is, too. A tenant's that finds no credit is copied when it must leave.
+//! - I3: what finds no room for a while, a block of the host or its tenant's credit, is not marked as what
+//!   need not be copied.
 
 use crate::engine::group_tiers::{TierPool, is_below, let_go, pool_of};
 use crate::engine::inner::Inner;
@@ -41,7 +45,7 @@ fn window(ahead: Watermarks, capacity: usize, free: usize) -> usize {
 }
 
 impl Traffic {
-    /// Copies down what is owed, will have to go soon, or has been idle for long.
+    /// Copies down deferred copies, will have to go soon, or has been idle for long.
     pub(crate) fn copy_ahead(&mut self, inner: &Inner) {
         if self.refuses() {
             return;
@@ -180,8 +184,8 @@ impl Traffic {
         true
     }
 
-    /// A copy of a block that its engine has just registered, or has used a second time, and holds; or has written by now, if it was registered
-    /// before.
+    /// A copy of a block that its engine has just registered, or has used a second time, and holds; or has
+    /// written by now, if it was registered before.
     pub(crate) fn write_through(&mut self, inner: &Inner, group: GroupId, block: BlockRef) {
         if self.unwritten.iteration(group, block.id).is_some() {
             return;
@@ -210,7 +214,7 @@ impl Traffic {
         self.deferred.add(of, block);
     }
 
-    /// Of blocks that are gone nothing is owed, nor of those that the tier below has.
+    /// Copies of blocks that are gone are deferred no more, nor of those that the tier below has.
     fn sweep_deferred(&mut self, inner: &Inner) {
         self.deferred.retain(|(group, tier), block| {
             let of = inner.group(group);
@@ -230,7 +234,8 @@ impl Traffic {
         }
     }
 
-    /// What has found no room (I2), at most so many; each tier of each group is asked first in turn. How many have begun.
+    /// What has found no room (I2), at most so many; each tier of each group is asked first in turn. How many
+    /// have begun.
     pub(crate) fn copy_deferred(&mut self, inner: &Inner, most: usize) -> usize {
         let before = self.downs.len();
         let in_turn = self.deferred.in_turn();
@@ -253,7 +258,8 @@ impl Traffic {
         self.downs.len() - before
     }
 
-    /// Whether as many copies wait for blocks of the host as there are on their way: more would be called off.
+    /// Whether as many copies wait for blocks of the host as there are on their way: more would be called
+    /// off.
     fn wait_enough(&self, inner: &Inner, (group, tier): (GroupId, Tier)) -> bool {
         let state = &self.groups[group];
         let coming = state.on_their_way.through_host();

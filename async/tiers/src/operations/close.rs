@@ -48,8 +48,8 @@ impl Traffic {
     pub(crate) fn recall(&mut self, at: At) -> bool {
         match at {
             At::Moving => return false,
-            At::Queued(path, ticket) => _ = self.queues.cancel(path, ticket),
-            At::Gated(key) => _ = self.iterations.remove(key),
+            At::Queued(path, ticket) => self.queues.cancel(path, ticket),
+            At::Gated(key) => self.iterations.remove(key),
             At::Wants | At::Pausing | At::Behind => {}
         }
         true

@@ -1,4 +1,5 @@
-//! Whoever waits is answered in time, whether its future is polled or not: one attendant looks after all deadlines.
+//! Whoever waits is answered in time, whether its future is polled or not: one attendant looks after all
+//! deadlines.
 //!
 //! ```text
 //!   by time   (t1, place 7 in the queue) (t2, onboarding 3) (t3, offload 9) …
@@ -6,14 +7,16 @@
 //!   the runtime ends ──► Attendant::close_for_good: what has not begun to move is cancelled; deadlines that are left are still answered
 //! ```
 //!
-//! A future that nobody polls would otherwise keep its place at the head of the wait queue, with the blocks that it has gathered, and those
-//! behind it would be late in its stead.
+//! A future that nobody polls would otherwise keep its place at the head of the wait queue, with the blocks
+//! that it has gathered, and those behind it would be late in its stead.
 //!
 //! Invariants
-//! - I1: who waits in the queue, for transfers up or for transfers down has an entry here until it is answered; but for transfers in the queue, whose
-//!   onboarding has it, and for who waits without end. So has each moment that something waits for.
+//! - I1: who waits in the queue, for transfers up or for transfers down has an entry here until it is
+//!   answered; but for transfers in the queue, whose onboarding has it, and for who waits without end. So has
+//!   each moment that something waits for.
 //! - I2: the runtime is told of each entry that comes before all others.
-//! - I3: the attendant keeps no engine. While it answers it may be the last that has it, and then leaves its end to a thread ([`Inner::leave`]).
+//! - I3: the attendant keeps no engine. While it answers it may be the last that has it, and then leaves its
+//!   end to a thread ([`Inner::leave`]).
 
 use crate::engine::inner::Inner;
 use crate::state::{Traffic, Waits};
@@ -22,10 +25,10 @@ use std::time::Duration;
 impl Traffic {
     /// Notes a deadline.
     pub(crate) fn due(&mut self, at: Option<Duration>, who: Waits) {
-        if let Some(at) = at {
-            if self.deadlines.add(at, who) {
-                self.effects.wake_at(at);
-            }
+        if let Some(at) = at
+            && self.deadlines.add(at, who)
+        {
+            self.effects.wake_at(at);
         }
     }
 

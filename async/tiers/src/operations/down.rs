@@ -8,25 +8,28 @@
 //!                  └─ Queued(host → disk) ──► Moving ──► known there; the host block is free
 //! ```
 //!
-//! A victim is *owned*: no pool has it registered, and it is free when the transfer ends, however it ends. The block of a copy by choice
-//! stays: it is *held* or *leased*. A victim that is asked for on its way is registered again, with the bytes that it still has: from then
-//! on it is held.
+//! A victim is *owned*: no pool has it registered, and it is free when the transfer ends, however it ends.
+//! The block of a copy by choice stays: it is *held* or *leased*. A victim that is asked for on its way is
+//! registered again, with the bytes that it still has: from then on it is held.
 //!
-//! Why nothing waits for ever: a transfer waits for a host block only while host victims are on their way to the disk, or blocks of the
-//! device on theirs to the host, each of which owns both of its ends and so ends; or, by choice, while blocks that stay in the host are on their way to
-//! the disk, or that way is full of what ends.
-//! If there are none, and no host victim is to be had, there is no waiting: the block is dropped, as a cache may. Who goes first: `waiting_for_host.rs`.
+//! Why nothing waits for ever: a transfer waits for a host block only while host victims are on their way to
+//! the disk, or blocks of the device on theirs to the host, each of which owns both of its ends and so ends;
+//! or, by choice, while blocks that stay in the host are on their way to the disk, or that way is full of
+//! what ends. If there are none, and no host victim is to be had, there is no waiting: the block is dropped,
+//! as a cache may. Who goes first: `waiting_for_host.rs`.
 //!
-//! A transfer that goes by layers (`steps.rs`) waits for the engine in between, and so for no other transfer; it goes on, or ends by
-//! `deadline.offload`. Nobody waits for it meanwhile: it is none of those on their way, above, and without a host tier it gives its host block up to
-//! a victim, or to an urgent read. Only its device block is kept from who waits in the queue, as that of each copy whose gate has not opened: an
-//! engine that awaits blocks within its own pass, while only the copies of that pass hold any, waits until `deadline.offload` lets go of
-//! them, or until its own deadline. It never waits for ever.
+//! A transfer that goes by layers (`steps.rs`) waits for the engine in between, and so for no other transfer;
+//! it goes on, or ends by `deadline.offload`. Nobody waits for it meanwhile: it is none of those on their
+//! way, above, and without a host tier it gives its host block up to a victim, or to an urgent read. Only its
+//! device block is kept from who waits in the queue, as that of each copy whose gate has not opened: an
+//! engine that awaits blocks within its own pass, while only the copies of that pass hold any, waits until
+//! `deadline.offload` lets go of them, or until its own deadline. It never waits for ever.
 //!
 //! Invariants
-//! - I1: a hash has one transfer down at most in a group, and none if the tier below has it; but for those of blocks that were withdrawn
-//!   while they moved (`unwritten.rs`), of which nobody knows.
-//! - I2: a transfer keeps its source, owned, held or leased, and owns its target, until it ends; what is `Moving` ends with its landing only.
+//! - I1: a hash has one transfer down at most in a group, and none if the tier below has it; but for those of
+//!   blocks that were withdrawn while they moved (`unwritten.rs`), of which nobody knows.
+//! - I2: a transfer keeps its source, owned, held or leased, and owns its target, until it ends; what is
+//!   `Moving` ends with its landing only.
 //! - I3: a block is registered below when the bytes of all its layers have landed, and never otherwise.
 //!
 //! What follows from a landing: `ended.rs`.
@@ -83,7 +86,8 @@ impl Traffic {
         }
     }
 
-    /// How many of the next victims, from the first on, need no copy: `most` at the most. Those that are ready are the next ones, if some are.
+    /// How many of the next victims, from the first on, need no copy: `most` at the most. Those that are
+    /// ready are the next ones, if some are.
     pub(crate) fn clean_ahead(&mut self, inner: &Inner, group: GroupId, most: usize) -> usize {
         let ready = self.count_ready(inner, (group, Tier::Device), most);
         if ready > 0 {
@@ -110,8 +114,8 @@ impl Traffic {
         clean
     }
 
-    /// Whether a block of the device is to be copied down: the tier below does not have it, nor is it on its way. What is there becomes
-    /// the most recent of its tier, and has the block's class for eviction.
+    /// Whether a block of the device is to be copied down: the tier below does not have it, nor is it on its
+    /// way. What is there becomes the most recent of its tier, and has the block's class for eviction.
     pub(crate) fn wants_copy(&self, of: &GroupTiers, group: GroupId, name: Name, class: Priority) -> bool {
         if self.downs.has((group, name.hash)) {
             return false;
@@ -123,7 +127,8 @@ impl Traffic {
         }
     }
 
-    /// A copy of a block that stays; its lease or reference is the transfer's, or the caller's still if there is none.
+    /// A copy of a block that stays; its lease or reference is the transfer's, or the caller's still if there
+    /// is none.
     pub(crate) fn copy_down(&mut self, inner: &Inner, group: GroupId, cargo: Cargo) -> Option<DownId> {
         let of = inner.group(group);
         let (room, class) =

@@ -1,8 +1,9 @@
 //! What follows from a change is done when the lock has been given back.
 //!
 //! Invariants
-//! - I1: all of it is done, whatever a waker, a mover, a disk or a subscriber does: one that panics has said so by the panic hook, and keeps neither others from
-//!   being woken nor blocks from their owner, and ends no thread of a mover's and no task. What it was given and drops is answered by that.
+//! - I1: all of it is done, whatever a waker, a mover, a disk or a subscriber does: one that panics has said
+//!   so by the panic hook, and keeps neither others from being woken nor blocks from their owner, and ends no
+//!   thread of a mover's and no task. What it was given and drops is answered by that.
 
 use crate::contained::contained;
 use crate::engine::checked::Checked;
@@ -37,7 +38,8 @@ impl Effects {
                 }
             }
         }
-        // They may ring a volume's thread: a call to the system. A port keeps such slots from being taken until then.
+        // They may ring a volume's thread: a call to the system. A port keeps such slots from being taken
+        // until then.
         if self.take_given_back() {
             let disks = inner.groups.iter().flat_map(|of| &of.disk);
             disks.for_each(|disk| contained(|| disk.forget_given_back()));

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Invariants
-//! - I1: what a transfer had, it gives back once: target, slot, credit, source; where a failed device keeps them, never.
+//! - I1: what a transfer had, it gives back once: target, slot, credit, source; where a failed device keeps
+//!   them, never.
 
 use crate::engine::group_tiers::{give_credit, last_used, let_go};
 use crate::engine::inner::Inner;
@@ -140,7 +141,8 @@ impl Traffic {
             if failure.cause != Cause::Cancelled {
                 inner.counts.goes_no_further(down.source(), down.from());
             }
-            // Called off: what has moved is counted where it lands, and what is late for whoever has asked was counted then.
+            // Called off: what has moved is counted where it lands, and what is late for whoever has asked
+            // was counted then.
             match down.at() {
                 At::Moving => {}
                 _ if down.asked().iter().any(|asked| self.is_late(*asked)) => {}
@@ -209,7 +211,8 @@ impl Traffic {
                         self.freed_by(inner, down.group(), down.tenant(), block);
                     }
                     kept => {
-                        // What has failed for good is tried again when the block must go, and not before each iteration.
+                        // What has failed for good is tried again when the block must go, and not before each
+                        // iteration.
                         if !matches!(outcome, Err(Cause::Cancelled | Cause::Abandoned | Cause::Deadline)) {
                             of.device.ages.set_clean(kept_ref(kept));
                         }

@@ -1,4 +1,5 @@
-//! What has a name that nobody knows any more leaves all tiers: of a preempted request, the blocks that were not full.
+//! What has a name that nobody knows any more leaves all tiers: of a preempted request, the blocks that were
+//! not full.
 //!
 //! ```text
 //!   forget ─┬─ on its way down: called back; if it moves, when it has landed
@@ -6,7 +7,8 @@
 //!           └─ at rest: withdrawn from device and host; its slot of the disk freed, if nobody holds that
 //! ```
 //!
-//! A look-up a name and tier, however much the tiers hold. What is being purged is left to the purge, which finds it by its tag.
+//! A look-up a name and tier, however much the tiers hold. What is being purged is left to the purge, which
+//! finds it by its tag.
 //!
 //! Invariants
 //! - I1: a name is in `forgotten` only while a transfer has it; the transfer's end forgets it once more.

@@ -12,7 +12,8 @@ use std::time::Duration;
 impl Traffic {
     /// What has waited for the layer or the iteration goes on.
     pub(crate) fn open_gates(&mut self, inner: &Inner) {
-        // Twice: a copy may be let through before the mark of its block, of a list that came later, is gone, and waits for that then.
+        // Twice: a copy may be let through before the mark of its block, of a list that came later, is gone,
+        // and waits for that then.
         for _ in 0..2 {
             let mut open = self.iterations.take_open();
             let is_last = open.is_empty();
@@ -69,14 +70,15 @@ impl Traffic {
         }
     }
 
-    /// Holds a copy back until its gate opens; it begins now, if that is open, and is refused, if too many wait.
+    /// Holds a copy back until its gate opens; it begins now, if that is open, and is refused, if too many
+    /// wait.
     pub(crate) fn copy_at(&mut self, inner: &Inner, gate: Gate, copy: GatedCopy) {
         if self.iterations.clock().passed(gate) {
             return self.let_through(inner, copy);
         }
         match self.iterations.hold(gate, Waiter::Copy(copy)) {
-            Ok(_) => self.watch_gates(inner, inner.rules.offload_deadline),
-            Err(full) => self.refuse_gated(inner, full.item, Refusal::Gates),
+            None => self.watch_gates(inner, inner.rules.offload_deadline),
+            Some(refused) => self.refuse_gated(inner, refused, Refusal::Gates),
         }
     }
 
@@ -109,14 +111,16 @@ impl Traffic {
         }
     }
 
-    /// Sees to a look at what waits for gates, unless somebody is to look already: then it is no later, for all wait for as long.
+    /// Sees to a look at what waits for gates, unless somebody is to look already: then it is no later, for
+    /// all wait for as long.
     pub(crate) fn watch_gates(&mut self, inner: &Inner, after: Duration) {
         if self.iterations.watch() {
             self.due(inner.due_in(after), Waits::Gates);
         }
     }
 
-    /// Lets go of what has waited for its gate for too long: an engine that begins no more iterations must not keep its blocks for ever.
+    /// Lets go of what has waited for its gate for too long: an engine that begins no more iterations must
+    /// not keep its blocks for ever.
     pub(crate) fn look_at_gates(&mut self, inner: &Inner) {
         self.iterations.watch_over();
         let (now, patience) = (inner.elapsed(), inner.rules.offload_deadline);

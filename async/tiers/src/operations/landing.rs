@@ -56,7 +56,8 @@ impl Traffic {
         }
     }
 
-    /// Its turn had come, and something else has its memory: it ends where it would have begun. What waits for its room is looked at again.
+    /// Its turn had come, and something else has its memory: it ends where it would have begun. What waits
+    /// for its room is looked at again.
     pub(crate) fn transfer_busy(
         &mut self,
         inner: &Inner,
@@ -86,7 +87,8 @@ impl Traffic {
         inner.watch.ended(path, started, now);
     }
 
-    /// A device has failed and keeps the memory of a transfer: its blocks are nobody's from now on, here and there.
+    /// A device has failed and keeps the memory of a transfer: its blocks are nobody's from now on, here and
+    /// there.
     fn quarantine_transfer(&mut self, inner: &Inner, token: Token) {
         match TransferId::of(token) {
             TransferId::Up(key) => self.quarantine_up(inner, key),

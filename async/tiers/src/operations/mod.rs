@@ -1,5 +1,6 @@
 //! Operations: what happens to the state under the lock. Each file is one concern, as methods of
-//! [`Traffic`](crate::state::Traffic); they call each other as methods, and import the state and the engine's ground only.
+//! [`Traffic`](crate::state::Traffic); they call each other as methods, and import the state and the engine's
+//! ground only.
 //!
 //! | file | what |
 //! |---|---|
@@ -16,20 +17,25 @@
 //! | `close.rs` | the end |
 //!
 //! Invariants, each shown by the simulation (`async/tests/simulation/`)
-//! - I1: conservation: of each pool, free + inactive + held by handles + in flights + gathered by the wait queue + parked = capacity.
+//! - I1: conservation: of each pool, free + inactive + held by handles + in flights + gathered by the wait
+//!   queue + parked = capacity.
 //! - I2: what is in flight is held by its transfer, both ends, until the mover has answered.
-//! - I3: nothing is registered before its bytes have arrived, and been verified where they can be; a failed transfer fails exactly the
-//!   requests that wait for it.
-//! - I4: whoever waits is answered: by the end of a transfer, by a deadline, by shutdown, or by the end of the manager's runtime, which closes it.
-//! - I5: who allocates is served in order of arrival, wholly, of all groups that it asks for; but for who waits at its tenant's quota, who holds up
-//!   its own tenant only (`waiting_for_quota.rs`). What can never be served is refused at once.
-//! - I6: a hash is on its way up once, and on its way down once; in host and disk it is once. In the device it may be twice: where an engine
-//!   has registered a copy when one is registered that somebody reads, turned back from its way down, or announced layer by layer
-//!   (`register_beside`). Both have the hash's bytes, a look-up finds one of them, and each leaves by itself; the one that leaves
-//!   last finds the other below, or on its way there.
-//! - I7: room is made without waiting for whoever waits for it: a victim that finds no place below is dropped.
-//! - I8: who allocates waits for writes to a slower tier for as long as the group's patience lets it, and no longer; what would make it wait for
-//!   longer is dropped, and counted by its cause (`slow.rs`).
+//! - I3: nothing is registered before its bytes have arrived, and been verified where they can be; a failed
+//!   transfer fails exactly the requests that wait for it.
+//! - I4: whoever waits is answered: by the end of a transfer, by a deadline, by shutdown, or by the end of
+//!   the manager's runtime, which closes it.
+//! - I5: who allocates is served in order of arrival, wholly, of all groups that it asks for; but for who
+//!   waits at its tenant's quota, who holds up its own tenant only (`waiting_for_quota.rs`). What can never
+//!   be served is refused at once.
+//! - I6: a hash is on its way up once, and on its way down once; in host and disk it is once. In the device
+//!   it may be twice: where an engine has registered a copy when one is registered that somebody reads,
+//!   turned back from its way down, or announced layer by layer (`register_beside`). Both have the hash's
+//!   bytes, a look-up finds one of them, and each leaves by itself; the one that leaves last finds the other
+//!   below, or on its way there.
+//! - I7: room is made without waiting for whoever waits for it: a victim that finds no place below is
+//!   dropped.
+//! - I8: who allocates waits for writes to a slower tier for as long as the group's patience lets it, and no
+//!   longer; what would make it wait for longer is dropped, and counted by its cause (`slow.rs`).
 
 mod advance;
 mod ahead;

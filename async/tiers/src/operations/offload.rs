@@ -14,7 +14,8 @@ use kvstrata_core::{BlockRef, ImmutableBlock, SequenceHash};
 use std::time::Duration;
 
 impl Traffic {
-    /// `whole`: of a request that is preempted, and also beyond the queue's bound; but for what is not written yet.
+    /// `whole`: of a request that is preempted, and also beyond the queue's bound; but for what is not
+    /// written yet.
     pub(crate) fn offload(
         &mut self,
         inner: &Inner,
@@ -186,8 +187,8 @@ impl Traffic {
         }
     }
 
-    /// Counts the blocks that somebody has waited for in vain, where they are; those that wait for a gate are not counted again when that is
-    /// given up.
+    /// Counts the blocks that somebody has waited for in vain, where they are; those that wait for a gate are
+    /// not counted again when that is given up.
     fn count_late(&self, inner: &Inner, key: OffloadingId) {
         let flying = self.downs.iter().filter(|(_, down)| down.asked().contains(&key));
         let gated = self.iterations.waiters().filter(|waiter| waiter.is_copy_for(key));

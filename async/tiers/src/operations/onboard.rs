@@ -13,7 +13,8 @@ use kvstrata_core::{BlockRef, SequenceHash, TenantId};
 use kvstrata_ffi::disk::Name;
 
 impl Traffic {
-    /// Begins it but for the lines, which it is to get into for what it wants of them. None: nothing begins any more.
+    /// Begins it but for the lines, which it is to get into for what it wants of them. None: nothing begins
+    /// any more.
     pub(crate) fn begin_onboarding(
         &mut self,
         inner: &Inner,
@@ -70,7 +71,8 @@ impl Traffic {
         Some(key)
     }
 
-    /// Counts the last block that an onboarding wants, behind those that were there. Whether its owner may have it too.
+    /// Counts the last block that an onboarding wants, behind those that were there. Whether its owner may
+    /// have it too.
     fn has_share(&self, inner: &Inner, there: &[BlockRef], key: OnboardingId, shares: &mut Shares) -> bool {
         let of = &self.onboardings[key];
         let owners = &inner.group(of.group()).device.owners;
@@ -83,7 +85,8 @@ impl Traffic {
         shares.has_room(owners, there, tenant)
     }
 
-    /// Notes which entry brings up the last block that an onboarding wants, if that waits for credits: it is to come first.
+    /// Notes which entry brings up the last block that an onboarding wants, if that waits for credits: it is
+    /// to come first.
     fn note_joined(&self, key: OnboardingId, wants: &mut Wants) {
         if self.waiting_for_quota.is_empty() {
             return;
@@ -95,7 +98,8 @@ impl Traffic {
         }
     }
 
-    /// Wants a block: one that is there, a transfer that is under way, or a new one, which is given. None: it is nowhere any more.
+    /// Wants a block: one that is there, a transfer that is under way, or a new one, which is given. None: it
+    /// is nowhere any more.
     fn want(
         &mut self,
         inner: &Inner,

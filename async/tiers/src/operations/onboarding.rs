@@ -7,13 +7,16 @@
 //!                                 first_failed: nothing behind it is of use to this request
 //! ```
 //!
-//! Who waits for a transfer is a list through the onboardings: a transfer has the first link, each wanted block the next one.
+//! Who waits for a transfer is a list through the onboardings: a transfer has the first link, each wanted
+//! block the next one.
 //!
 //! Invariants
 //! - I1: `wanted[i]` is `Coming(f)` exactly while the list of transfer `f` has it.
 //! - I2: `coming` counts those before `first_failed`; at 0 the onboarding has ended.
-//! - I3: sources are released when the onboarding ends, the last first, so that what is below keeps the order of sequences.
-//! - I4: of each future that waits there is one waker at most, the last that polled it, and none once it is dropped.
+//! - I3: sources are released when the onboarding ends, the last first, so that what is below keeps the order
+//!   of sequences.
+//! - I4: of each future that waits there is one waker at most, the last that polled it, and none once it is
+//!   dropped.
 
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
@@ -48,7 +51,8 @@ impl Traffic {
         self.onboardings.waits_before(link, transfer)
     }
 
-    /// A wanted block has come, or will not. Gives the next one that waits for the same transfer, which is then told.
+    /// A wanted block has come, or will not. Gives the next one that waits for the same transfer, which is
+    /// then told.
     pub(crate) fn came(
         &mut self,
         inner: &Inner,
@@ -74,7 +78,8 @@ impl Traffic {
         }
     }
 
-    /// Its deadline has passed: what has not come is not waited for any more, and neither is a place in the queue.
+    /// Its deadline has passed: what has not come is not waited for any more, and neither is a place in the
+    /// queue.
     pub(crate) fn late_onboarding(&mut self, inner: &Inner, key: OnboardingId) {
         let Some(of) = self.onboardings.get(key) else { return };
         let coming = |progress| matches!(progress, Progress::Coming(_));
@@ -139,7 +144,8 @@ impl Traffic {
         }
     }
 
-    /// Takes the onboarding's outcome, whether it has ended or not: what has not come is not waited for any more.
+    /// Takes the onboarding's outcome, whether it has ended or not: what has not come is not waited for any
+    /// more.
     pub(crate) fn end_onboarding(&mut self, inner: &Inner, key: OnboardingId) -> Ended {
         let wanted = self.onboardings.get(key).map_or(0, Onboarding::len);
         let mut failed = None;
@@ -166,7 +172,7 @@ impl Traffic {
         for block in beyond.into_iter().rev() {
             inner.group(group).device.release(block, inner.now());
         }
-        spent.into_iter().for_each(|source| self.put_down(inner, group, source));
+        spent.into_iter().for_each(|(_, source)| self.put_down(inner, group, source));
         Ended { run, failed }
     }
 }

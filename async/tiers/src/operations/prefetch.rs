@@ -1,4 +1,5 @@
-//! Bringing blocks up before they are asked for: on a hint, or since they are hot. A guess, so it goes last and is the first to be dropped.
+//! Bringing blocks up before they are asked for: on a hint, or since they are hot. A guess, so it goes last
+//! and is the first to be dropped.
 //!
 //! ```text
 //!   hints    [ request 7: h0 h1 h2 h3 … ] [ request 9: … ]     the oldest first, block by block, as far as `prefetch.blocks` allows; each at
@@ -8,7 +9,8 @@
 //! ```
 //!
 //! Invariants
-//! - I1: prefetching takes no block of the device while anybody is in the queue for one; what of it has not begun to move is dropped then.
+//! - I1: prefetching takes no block of the device while anybody is in the queue for one; what of it has not
+//!   begun to move is dropped then.
 //! - I2: it waits for nothing: no free block, and no victim that is free at once, and it is put off.
 
 use crate::engine::inner::Inner;
@@ -98,8 +100,8 @@ impl Traffic {
         }
     }
 
-    /// Whether the device's next victim is worth less than one that is hot: it is not, and leaves without a copy. So what leaves for a hot
-    /// one never comes back for its sake.
+    /// Whether the device's next victim is worth less than one that is hot: it is not, and leaves without a
+    /// copy. So what leaves for a hot one never comes back for its sake.
     fn is_next_cold(&mut self, inner: &Inner, group: GroupId) -> bool {
         let of = inner.group(group);
         if self.groups[group].on_their_way.device_victims() > 0 {
@@ -117,7 +119,8 @@ impl Traffic {
             && (self.guesses.under_way().len() as u32) < inner.rules.prefetch_blocks
     }
 
-    /// Begins a transfer. False: there is no block for it now (I2). A block that is nowhere ends its hint: what is behind it is of no use.
+    /// Begins a transfer. False: there is no block for it now (I2). A block that is nowhere ends its hint:
+    /// what is behind it is of no use.
     fn guess(&mut self, inner: &Inner, guess: Guess, may_evict: bool) -> bool {
         let Guess { group, tenant, hint: request, name } = guess;
         if self.ups.has((group, name.hash)) || self.downs.has((group, name.hash)) {

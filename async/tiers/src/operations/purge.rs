@@ -1,10 +1,13 @@
-//! Begins and ends purges, hands blocks to them, and says when tags are looked through. The task of a purge: `calls/purge.rs`.
+//! Begins and ends purges, hands blocks to them, and says when tags are looked through. The task of a purge:
+//! `calls/purge.rs`.
 //!
 //! Invariants
-//! - I1: a block that is registered when the purge begins is in its hands, or withdrawn, before anything else happens under the lock. So no
-//!   allocation evicts it. A handle that is being dropped this moment may be dropped before.
-//! - I2: tags are looked through once at the beginning, once after each telling that a block of the tenant may have been registered
-//!   (`look_again`), once more after a look that found one between two states, and before the purge is over; not each time that it is told.
+//! - I1: a block that is registered when the purge begins is in its hands, or withdrawn, before anything else
+//!   happens under the lock. So no allocation evicts it. A handle that is being dropped this moment may be
+//!   dropped before.
+//! - I2: tags are looked through once at the beginning, once after each telling that a block of the tenant
+//!   may have been registered (`look_again`), once more after a look that found one between two states, and
+//!   before the purge is over; not each time that it is told.
 //! - I3: the purge ends with its task, however that ends; or its tenant would have nothing for ever.
 
 use crate::engine::group_tiers::give_up_slot;
@@ -14,7 +17,7 @@ use crate::transfer::{Cause, Failure};
 use kvstrata_core::{BlockId, TenantId};
 
 impl Traffic {
-    /// They are free, or parked, or lost with their volume.
+    /// They are free, or quarantined, or lost with their volume.
     pub(crate) fn put_back(&mut self, inner: &Inner, tenant: TenantId, erased: Erased) {
         self.purges.erased(tenant);
         for piece in erased.failed {
@@ -106,7 +109,8 @@ impl Traffic {
         in_flight
     }
 
-    /// Takes the slots of others' transfers that have a block of the tenant's until they are written; the transfers get others, or end.
+    /// Takes the slots of others' transfers that have a block of the tenant's until they are written; the
+    /// transfers get others, or end.
     pub(crate) fn take_slots(&mut self, inner: &Inner, tenant: TenantId) {
         let has =
             |down: &Down| down.slot_was() == tenant && down.tenant() != tenant && down.unwritten().is_some();
@@ -123,7 +127,8 @@ impl Traffic {
         }
     }
 
-    /// A purge has taken a transfer's slot, and there is no other: called off, which is no failure; but a victim, being another's, is lost.
+    /// A purge has taken a transfer's slot, and there is no other: called off, which is no failure; but a
+    /// victim, being another's, is lost.
     pub(crate) fn without_slot(&mut self, inner: &Inner, key: DownId) {
         if let Some(down) = self.downs.get(key) {
             inner.counts.goes_no_further(down.source(), down.from());
@@ -131,7 +136,8 @@ impl Traffic {
         self.down_failed(inner, key, Failure::of(Cause::Cancelled));
     }
 
-    /// A slot that a transfer has not written, with a block that was a tenant's: the purge's, if there is one, or free when that is forgotten.
+    /// A slot that a transfer has not written, with a block that was a tenant's: the purge's, if there is
+    /// one, or free when that is forgotten.
     pub(crate) fn slot_left(&mut self, inner: &Inner, group: GroupId, slot: Option<BlockId>, was: TenantId) {
         let of = inner.group(group);
         match slot.filter(|_| self.is_purging(was)) {

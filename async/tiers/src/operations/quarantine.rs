@@ -1,4 +1,5 @@
-//! Blocks that are never used again: a device that has failed keeps them, and may still read or write them, or they could not be overwritten.
+//! Blocks that are never used again: a device that has failed keeps them, and may still read or write them,
+//! or they could not be overwritten.
 //!
 //! | what a copy that a device keeps leaves behind | |
 //! |---|---|
@@ -6,8 +7,9 @@
 //! | the host's | owned by nobody; the source of a copy up is held for ever, and found |
 //! | of the disk, credits, a place in the wait queue | nothing: no device reaches them |
 //!
-//! I1. Nobody waits for a parked block: a purge withdraws what is registered of the tenant's, and counts it (`sweep.rs`); where all
-//!     of staging is parked, what needs some fails (`room.rs`, `up.rs`).
+//! I1. No caller waits for a quarantined block: a purge withdraws what is registered of the tenant's, and
+//! counts it (`sweep.rs`); where all
+//!     of staging is quarantined, what needs some fails (`room.rs`, `up.rs`).
 
 use crate::engine::inner::Inner;
 use crate::state::{Down, HostSlot, Piece, Source, Traffic, Up};
@@ -65,7 +67,8 @@ impl Traffic {
         self.quarantine.has_registered(piece)
     }
 
-    /// A slot has a tenant's block, and its volume is out of service: nobody uses either, but the next opening may find it.
+    /// A slot has a tenant's block, and its volume is out of service: nobody uses either, but the next
+    /// opening may find it.
     pub(crate) fn note_lost(&mut self, tenant: TenantId) {
         self.quarantine.note_lost(tenant);
     }

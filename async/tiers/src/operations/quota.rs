@@ -7,21 +7,23 @@
 //!                         held (`waiting_for_quota.rs`)       credits come back: a release lets its blocks be evicted, a handle is dropped, a purge
 //! ```
 //!
-//! What makes room is the tenant's next victims, in the order of the tier's eviction; they go down as any victim does. All that are needed, or
-//! none. To find them the order is looked through, under the lock, from where the tenant's last look has come: others' blocks are passed once,
-//! and not with each block that needs room; where that finds too few, once more from the oldest. In the device, where these are too
-//! few, copies by choice that wait themselves are called off, and then parents leave too that the policy keeps for held children's sake, as for
-//! the wait queue. Who is held is looked for again
-//! when the tenant's credits have changed, or one of its blocks was let go of, or it needs fewer, and not at each change of anybody's; copies are
-//! hurried for it then, and when transfers have begun or come to blocks.
+//! What makes room is the tenant's next victims, in the order of the tier's eviction; they go down as any
+//! victim does. All that are needed, or none. To find them the order is looked through, under the lock, from
+//! where the tenant's last look has come: others' blocks are passed once, and not with each block that needs
+//! room; where that finds too few, once more from the oldest. In the device, where these are too few, copies
+//! by choice that wait themselves are called off, and then parents leave too that the policy keeps for held
+//! children's sake, as for the wait queue. Who is held is looked for again when the tenant's credits have
+//! changed, or one of its blocks was let go of, or it needs fewer, and not at each change of anybody's;
+//! copies are hurried for it then, and when transfers have begun or come to blocks.
 //!
-//! Below, a copy of a tenant at its quota takes the place of its own next victim, or is not made. Where there was none it is not looked for again
-//! with each copy of a list, but when something of the tenant's has changed.
+//! Below, a copy of a tenant at its quota takes the place of its own next victim, or is not made. Where there
+//! was none it is not looked for again with each copy of a list, but when something of the tenant's has
+//! changed.
 //!
 //! Invariants
 //! - I1: who is in a line has a credit for each block that it needs.
-//! - I2: no request waits for credits that it has itself: of a run that somebody else asks for, what is more than its owner may have is a miss
-//!   at once (`onboard.rs`).
+//! - I2: no request waits for credits that it has itself: of a run that somebody else asks for, what is more
+//!   than its owner may have is a miss at once (`onboard.rs`).
 
 #[cfg(test)]
 mod tests;
@@ -90,8 +92,8 @@ fn state_on_disk(pool: &BlockPool, owners: &Owners, tenant: TenantId) -> State {
     [used, stirs, 0, pool.stats().removed as u32, pool.available() as u32]
 }
 
-/// Adds, up to `wanted`, a tenant's blocks that nobody holds or copies, and that the policy keeps out of its order for their children's sake:
-/// the children are held, perhaps by who waits here. Lower classes first.
+/// Adds, up to `wanted`, a tenant's blocks that nobody holds or copies, and that the policy keeps out of its
+/// order for their children's sake: the children are held, perhaps by who waits here. Lower classes first.
 fn add_parents(tier_pool: &TierPool, tenant: TenantId, wanted: usize, own: &mut Vec<BlockRef>) {
     let mut known: Vec<BlockId> = own.iter().map(|block| block.id).collect();
     known.sort_unstable();
@@ -110,7 +112,8 @@ fn add_parents(tier_pool: &TierPool, tenant: TenantId, wanted: usize, own: &mut 
 }
 
 impl Traffic {
-    /// What of a tenant's is to leave the device, so that it has credits for so many more: nothing if it has them. None: there is too little.
+    /// What of a tenant's is to leave the device, so that it has credits for so many more: nothing if it has
+    /// them. None: there is too little.
     fn own_that_leave(
         &mut self,
         inner: &Inner,
@@ -206,7 +209,8 @@ impl Traffic {
         }
     }
 
-    /// A slot of the disk for a copy of a tenant's block, whose credit goes with it; and whose block is there still.
+    /// A slot of the disk for a copy of a tenant's block, whose credit goes with it; and whose block is there
+    /// still.
     pub(crate) fn slot_of(&mut self, of: &GroupTiers, tenant: TenantId) -> Option<(BlockId, TenantId)> {
         let (disk, owners) = (of.disk.as_ref()?, &of.disk_owners);
         // Slots of a lost volume leave the pool without a word, now and then: at once they count for nobody.
@@ -221,7 +225,7 @@ impl Traffic {
             return disk.take_this(own?).map(|slot| (slot, tenant));
         }
         loop {
-            let Some(slot) = self.scratch.one(|slots| _ = disk.take(1, slots)) else {
+            let Some(slot) = self.scratch.one(|slots| disk.take(1, slots)) else {
                 owners.give(tenant, 1);
                 return None;
             };

@@ -6,17 +6,18 @@
 //!                                                 used since, held, a parent again, not below any more: dropped; its copy under way: passed
 //! ```
 //!
-//! Where a look says exactly what a search will take later (LRU), copies ahead of need are all that it takes. `Reuse` changes its mind
-//! between the two, and what was copied would stay while what leaves is to be copied first: so there the look decides
-//! ([`StackParts::ahead_first`](crate::StackParts::ahead_first)). What a block is worth is then judged some part of the tier's turnover before it
-//! leaves; a use in between keeps it, as ever.
+//! Where a look says exactly what a search will take later (LRU), copies ahead of need are all that it takes.
+//! `Reuse` changes its mind between the two, and what was copied would stay while what leaves is to be copied
+//! first: so there the look decides ([`StackParts::ahead_first`](crate::StackParts::ahead_first)). What a
+//! block is worth is then judged some part of the tier's turnover before it leaves; a use in between keeps
+//! it, as ever.
 //!
 //! Invariants
-//! - I1: nothing is taken that was used since it was found, as far as iterations tell; nor a parent before its children, nor what is of a higher class
-//!   than the policy's next victim.
+//! - I1: nothing is taken that was used since it was found, as far as iterations tell; nor a parent before
+//!   its children, nor what is of a higher class than the policy's next victim.
 //! - I2: a block is here once.
-//! - I3: a look goes on where the one before it has stopped, and begins anew at most once in two windows; between two iterations it is of twice
-//!   what is lacking, and a part.
+//! - I3: a look goes on where the one before it has stopped, and begins anew at most once in two windows;
+//!   between two iterations it is of twice what is lacking, and a part.
 
 use crate::engine::group_tiers::{TierPool, is_below, pool_of};
 use crate::engine::inner::Inner;
@@ -28,7 +29,8 @@ use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, VictimsSeen};
 /// Victims looked at at a time: what finds no room is looked at again.
 const PART: usize = 64;
 
-/// Of those that are on their way still, and of their parents, so many are passed by in search of one that is not.
+/// Of those that are on their way still, and of their parents, so many are passed by in search of one that is
+/// not.
 const LATE: usize = 256;
 
 /// How an entry is.
@@ -50,7 +52,8 @@ fn still(tier_pool: &TierPool, entry: ReadyBlock, now: u64) -> Option<SequenceHa
 }
 
 impl Traffic {
-    /// Looks for as many of the next victims as the window lacks, and copies down those that the tier below has not.
+    /// Looks for as many of the next victims as the window lacks, and copies down those that the tier below
+    /// has not.
     pub(crate) fn make_ready(
         &mut self,
         inner: &Inner,

@@ -5,8 +5,9 @@
 //!                    now         now                                           soon                             never: dropped
 //! ```
 //!
-//! Victims of the device may have the last free blocks of the host tier, its headroom; copies by choice leave them. It is kept free ahead of
-//! need where there is a disk: where there is none, a victim of the host costs nothing. Who waits here: `waiting_for_host.rs`.
+//! Victims of the device may have the last free blocks of the host tier, its headroom; copies by choice leave
+//! them. It is kept free ahead of need where there is a disk: where there is none, a victim of the host costs
+//! nothing. Who waits here: `waiting_for_host.rs`.
 
 use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
@@ -18,8 +19,8 @@ use kvstrata_core::{BlockId, BlockPool, SequenceHash, TenantId};
 use kvstrata_ffi::disk::Name;
 
 impl Traffic {
-    /// A slot of the disk for a block that it does not have, if it is worth one, and whose block is there still: what is not is the tier's to
-    /// count.
+    /// A slot of the disk for a block that it does not have, if it is worth one, and whose block is there
+    /// still: what is not is the tier's to count.
     pub(crate) fn disk_slot(
         &mut self,
         inner: &Inner,
@@ -39,8 +40,9 @@ impl Traffic {
         slot
     }
 
-    /// A victim goes no further, since the tier below has no room: news to an operator, who may have a larger one. Not where a quota of nothing there
-    /// says so; nor, unless a quota is reached, while a purge has blocks there, or where a failure that is said keeps some.
+    /// A victim goes no further, since the tier below has no room: news to an operator, who may have a larger
+    /// one. Not where a quota of nothing there says so; nor, unless a quota is reached, while a purge has
+    /// blocks there, or where a failure that is said keeps some.
     pub(crate) fn without_room(
         &self,
         inner: &Inner,
@@ -105,7 +107,8 @@ impl Traffic {
         let through = &state.on_their_way;
         match slot {
             Slot::Never if victim && through.any_through_host() => Slot::Soon,
-            // What passes through it can be a victim then, and costs a copy by choice nothing where the disk has it.
+            // What passes through it can be a victim then, and costs a copy by choice nothing where the disk
+            // has it.
             Slot::Never
                 if !victim
                     && of.disk.is_some()
@@ -152,7 +155,8 @@ impl Traffic {
         self.scratch.return_one_victim(victim)
     }
 
-    /// A block of host memory is free: the first victim's that waits for one. What is left is given out when it is seen who needs it.
+    /// A block of host memory is free: the first victim's that waits for one. What is left is given out when
+    /// it is seen who needs it.
     pub(crate) fn freed_host(&mut self, inner: &Inner, group: GroupId, block: HostSlot) {
         match (self.pop_victim(group), &inner.group(group).host) {
             (Some(key), _) => self.give_host(inner, key, block),
@@ -161,8 +165,8 @@ impl Traffic {
         }
     }
 
-    /// Whether a copy by choice may begin: its path's queue has room, and host memory is to be had, as far as is known, without more on the way to
-    /// the disk than may wait for that.
+    /// Whether a copy by choice may begin: its path's queue has room, and host memory is to be had, as far as
+    /// is known, without more on the way to the disk than may wait for that.
     pub(crate) fn may_copy(&mut self, inner: &Inner, group: GroupId, class: Class) -> bool {
         let of = inner.group(group);
         let spared = inner.rules.host_headroom as usize;

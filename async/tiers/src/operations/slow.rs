@@ -9,15 +9,16 @@
 //! ```
 //!
 //! A path whose lower end may be slow is [`slow_path`]'s; what follows is the same for each: the requests'
-//! [`Patience`] says whether they wait, the path's [`Breaker`] whether more than one transfer goes. Where
-//! there is no host tier, victims of the device are treated as those of the host are.
+//! [`Patience`](crate::transfer::Patience) says whether they wait, the path's
+//! [`Breaker`](crate::transfer::Breaker) whether more than one transfer goes. Where there is no host tier,
+//! victims of the device are treated as those of the host are.
 //!
 //! Reads have a path of their own, and go on.
 //!
 //! Invariants
-//! - I1: who waits in the queue for longer than the patience lets it waits for no write: a victim of the device
-//!   gets a host block that is free, or a dropped victim's, or one on its way to the host; or it is dropped
-//!   itself.
+//! - I1: who waits in the queue for longer than the patience lets it waits for no write: a victim of the
+//!   device gets a host block that is free, or a dropped victim's, or one on its way to the host; or it is
+//!   dropped itself.
 //! - I2: while requests do not wait, no more than a part ([`SHARE`]) of the tier's blocks are on their way
 //!   down for their sake; one, while the breaker is open.
 //! - I3: each block that is dropped so is counted once: by its path with [`Cause::Slow`], and by its tier.

@@ -1,4 +1,5 @@
-//! Copies down by layers: what a pass of the model is done with goes down while the pass goes on, so that little is left when it ends.
+//! Copies down by layers: what a pass of the model is done with goes down while the pass goes on, so that
+//! little is left when it ends.
 //!
 //! ```text
 //!   the pass   0   1   2   3   4   5   6   7   8   9      ten layers, and a gate at layer 3: steps of four
@@ -12,13 +13,14 @@
 //!                └──── Wants ◄──── the last layer is done ─┴─ its staging is needed: Gated without it, all layers once more
 //! ```
 //!
-//! By layers goes what is gated at a layer that is not the last, in a model of one group: there the clock's layers are the block's. Anything
-//! else is copied whole, when the last layer is done.
+//! By layers goes what is gated at a layer that is not the last, in a model of one group: there the clock's
+//! layers are the block's. Anything else is copied whole, when the last layer is done.
 //!
-//! A transfer that is Gated moves nothing, and goes on when the engine says so, or never. So nobody else's need waits for the host memory
-//! that it has: a block of the host tier is not counted among those that come back (`landing`), and staging is given up to victims and urgent reads. Its device
-//! block is held, as that of any copy that waits for a gate: who waits for that waits for the engine, and no longer than until the first of both
-//! deadlines.
+//! A transfer that is Gated moves nothing, and goes on when the engine says so, or never. So nobody else's
+//! need waits for the host memory that it has: a block of the host tier is not counted among those that come
+//! back (`landing`), and staging is given up to victims and urgent reads. Its device block is held, as that
+//! of any copy that waits for a gate: who waits for that waits for the engine, and no longer than until the
+//! first of both deadlines.
 //!
 //! Invariants
 //! - I1: no layer is copied before the clock has passed the last one of its step.
@@ -33,7 +35,8 @@ use crate::state::{Down, DownId, GatedTransfer, GroupId, HostSlot, Steps, Traffi
 use crate::transfer::{Cause, Failure, Path};
 
 impl Traffic {
-    /// What a copy of whole blocks behind a gate waits for; and how it goes by layers, if it does: then it begins behind the gate itself.
+    /// What a copy of whole blocks behind a gate waits for; and how it goes by layers, if it does: then it
+    /// begins behind the gate itself.
     pub(crate) fn steps_of(&self, of: &GroupTiers, gate: Gate) -> (Gate, Option<Steps>) {
         let whole = self.iterations.clock().of_all_layers(gate);
         let fits = self.groups.len() == 1 && of.layers == self.iterations.clock().layers();
@@ -47,7 +50,8 @@ impl Traffic {
         }
     }
 
-    /// Takes down what it can of a transfer that has its host block: a copy, or else it waits for the next step.
+    /// Takes down what it can of a transfer that has its host block: a copy, or else it waits for the next
+    /// step.
     pub(crate) fn queue_layers(&mut self, inner: &Inner, key: DownId) {
         let Some(down) = self.downs.get_mut(key) else { return };
         let group = inner.group(down.group());
@@ -112,8 +116,8 @@ impl Traffic {
         self.queue_layers(inner, key);
     }
 
-    /// Somebody needs staging: a transfer that waits for the engine gives its own up, and comes whole when the last layer is done (I3).
-    /// Whether there is one.
+    /// Somebody needs staging: a transfer that waits for the engine gives its own up, and comes whole when
+    /// the last layer is done (I3). Whether there is one.
     pub(crate) fn reclaim_staging(&mut self, inner: &Inner, group: GroupId) -> bool {
         if self.iterations.none_waits() {
             return false;

@@ -7,14 +7,17 @@
 //! | withdrawn by somebody else, and still held: it was rotten, or its name is forgotten (`forget.rs`) | the same reference |
 //! | such a one that a failed device keeps | counted, and not waited for |
 //!
-//! A purge is told of each change of the manager, and most of them are others' affairs: so what is held is looked at, all of it, when a block of
-//! the tenant's was let go of (`Owners::stir`), and a few blocks in turn otherwise.
+//! A purge is told of each change of the manager, and most of them are others' affairs: so what is held is
+//! looked at, all of it, when a block of the tenant's was let go of (`Owners::stir`), and a few blocks in
+//! turn otherwise.
 //!
 //! Invariants
-//! - I1: a block that was found is not free before the purge has it: the purge's reference keeps it (`core/src/pool/withdraw.rs`, I1 and I2).
-//! - I2: who lets go of a block that a request or a transfer has held stirs, and then tells; the count is read before the look. So the look that
-//!   follows the last release is at all that are held. Who holds one for a moment and tells nobody, as a lookup of another hash may that passes by, is
-//!   found out by the looks in turn, after a bounded number of changes.
+//! - I1: a block that was found is not free before the purge has it: the purge's reference keeps it
+//!   (`core/src/pool/withdraw.rs`, I1 and I2).
+//! - I2: who lets go of a block that a request or a transfer has held stirs, and then tells; the count is
+//!   read before the look. So the look that follows the last release is at all that are held. Who holds one
+//!   for a moment and tells nobody, as a lookup of another hash may that passes by, is found out by the looks
+//!   in turn, after a bounded number of changes.
 
 use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
@@ -112,8 +115,8 @@ impl Traffic {
             return self.sweep(inner, work);
         }
         for of in &inner.groups {
-            // Slots whose blocks went without a word: their read has failed, and their record ended; or their volume is lost, which may be opened
-            // again.
+            // Slots whose blocks went without a word: their read has failed, and their record ended; or their
+            // volume is lost, which may be opened again.
             for slot in of.disk_owners.tagged(tenant) {
                 if of.disk.as_ref().is_some_and(|disk| disk.is_lost(slot)) {
                     self.note_lost(tenant);

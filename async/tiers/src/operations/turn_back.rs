@@ -1,7 +1,8 @@
-//! A block on its way down that is asked for: it is registered again where it comes from, with the bytes that it still has.
+//! A block on its way down that is asked for: it is registered again where it comes from, with the bytes that
+//! it still has.
 //!
-//! The transfer goes on: from then on it holds its source, which it owned. A tenant at its quota has no credit for the block, and so a miss, until
-//! the block is below; and so has one that is being purged.
+//! The transfer goes on: from then on it holds its source, which it owned. A tenant at its quota has no
+//! credit for the block, and so a miss, until the block is below; and so has one that is being purged.
 
 use crate::engine::inner::Inner;
 use crate::state::{DownId, Have, Traffic};
@@ -9,7 +10,8 @@ use crate::tier::Tier;
 use kvstrata_core::BlockRef;
 
 impl Traffic {
-    /// A block on its way down is asked for: where it comes from it is registered again. A reference for who asks.
+    /// A block on its way down is asked for: where it comes from it is registered again. A reference for who
+    /// asks.
     pub(crate) fn turn_back(&mut self, inner: &Inner, key: DownId) -> Option<(Tier, BlockRef)> {
         let tenant = self.downs.get(key)?.tenant();
         if self.is_purging(tenant) {
@@ -32,7 +34,8 @@ impl Traffic {
                 if !tier_pool.owners.take(down.tenant(), 1) {
                     return None;
                 }
-                // An engine may register another copy this moment: this one is being read, and must not give way.
+                // An engine may register another copy this moment: this one is being read, and must not give
+                // way.
                 let held =
                     tier_pool.register_beside(block, down.name(), down.tenant(), tier_pool.class(block))?;
                 let on_their_way = &mut self.groups[down.group()].on_their_way;

@@ -1,11 +1,13 @@
 //! Finds tenants of which nothing is left, so that other tenants may get their numbers.
 //!
-//! Credits first, without the lock: most tenants without a handle have blocks. Of those that have none, what is under the lock is
-//! looked at, and the tags of disks: a slot of a volume that is out of service counts for no quota, and may come back.
+//! Credits first, without the lock: most tenants without a handle have blocks. Of those that have none, what
+//! is under the lock is looked at, and the tags of disks: a slot of a volume that is out of service counts
+//! for no quota, and may come back.
 //!
 //! Invariants
-//! - I1: the caller keeps these tenants from getting handles. A tenant without a handle gets a credit only through a block of its own
-//!   (which has a credit, or a tag on a disk) or through a transfer. This module looks at both, and both begin under the lock.
+//! - I1: the caller keeps these tenants from getting handles. A tenant without a handle gets a credit only
+//!   through a block of its own (which has a credit, or a tag on a disk) or through a transfer. This module
+//!   looks at both, and both begin under the lock.
 
 use crate::engine::inner::Inner;
 use crate::state::{Entry, Traffic};
@@ -14,7 +16,8 @@ use kvstrata_core::TenantId;
 use std::collections::HashSet;
 
 impl Inner {
-    /// Those of some tenants that have no handle (I1), of whom nothing is left. What was known of them is forgotten.
+    /// Those of some tenants that have no handle (I1), of whom nothing is left. What was known of them is
+    /// forgotten.
     pub(crate) fn of_whom_nothing_is_left(&self, mut tenants: Vec<TenantId>) -> Vec<TenantId> {
         tenants.retain(|tenant| Tier::ALL.iter().all(|tier| self.usage(*tenant, *tier).blocks == 0));
         if tenants.is_empty() {
@@ -36,7 +39,7 @@ impl Inner {
 }
 
 impl Traffic {
-    /// Whom transfers, places in the queue, hints, purges and parked blocks are of.
+    /// Whom transfers, places in the queue, hints, purges and quarantined blocks are of.
     fn tenants(&self) -> HashSet<TenantId> {
         let mut all: HashSet<TenantId> = self.ups.iter().map(|(_, up)| up.tenant()).collect();
         all.extend(self.downs.iter().flat_map(|(_, down)| [down.tenant(), down.slot_was()]));

@@ -1,5 +1,5 @@
-//! Blocks that are registered before they are written: others find them in the device at once, and nobody copies them before the pass that writes
-//! them is over.
+//! Blocks that are registered before they are written: others find them in the device at once, and nobody
+//! copies them before the pass that writes them is over.
 //!
 //! ```text
 //!   register_ahead(hashes, parent, n) ──► marked ─┬─ all layers of iteration n are done ───► written: as any registered block
@@ -8,20 +8,25 @@
 //!                                                 └─ Ahead::withdraw: it does not write them ─┘
 //! ```
 //!
-//! Whoever finds such a block reads it in the device, where one stream orders it behind what writes it. A copy down is in no such order, and
-//! what it copied too early would be found below under the block's hash for ever.
+//! Whoever finds such a block reads it in the device, where one stream orders it behind what writes it. A
+//! copy down is in no such order, and what it copied too early would be found below under the block's hash
+//! for ever.
 //!
 //! Invariants
-//! - I1: a mark holds its block until the iteration is over, or late: so the block is no victim, nor looked at by copies ahead of need, which are
-//!   of blocks that nobody holds.
-//! - I2: a block is marked before anybody can find it, and whoever copies one that may be held asks for its mark, under the lock, and waits for its
-//!   gate at least: offloads, persist and preemption (`offload.rs`), and what is written through (`ahead.rs`), which the end of the mark makes up for.
-//!   What lists have registered ahead together is written with the first of their passes that is over, and given up with the last. A copy
-//!   that waits for a pass, or goes by its layers, waits for the next one, or ends, when all lists of the passes up to that have withdrawn.
-//! - I3: what is registered behind a marked block is marked for the same pass at least. It is computed from that block: with a block that is
-//!   withdrawn, or put off to a later pass than theirs, go those that are registered behind it.
-//! - I4: nothing of a block that is marked is registered below (I2, and I3 of `down.rs`). So of one that is given up nothing comes to be there: its
-//!   transfer is called back, or nobody knows of it any more and it ends when it lands; and the same hash may be registered anew at once.
+//! - I1: a mark holds its block until the iteration is over, or late: so the block is no victim, nor looked
+//!   at by copies ahead of need, which are of blocks that nobody holds.
+//! - I2: a block is marked before anybody can find it, and whoever copies one that may be held asks for its
+//!   mark, under the lock, and waits for its gate at least: offloads, persist and preemption (`offload.rs`),
+//!   and what is written through (`ahead.rs`), which the end of the mark makes up for. What lists have
+//!   registered ahead together is written with the first of their passes that is over, and given up with the
+//!   last. A copy that waits for a pass, or goes by its layers, waits for the next one, or ends, when all
+//!   lists of the passes up to that have withdrawn.
+//! - I3: what is registered behind a marked block is marked for the same pass at least. It is computed from
+//!   that block: with a block that is withdrawn, or put off to a later pass than theirs, go those that are
+//!   registered behind it.
+//! - I4: nothing of a block that is marked is registered below (I2, and I3 of `down.rs`). So of one that is
+//!   given up nothing comes to be there: its transfer is called back, or nobody knows of it any more and it
+//!   ends when it lands; and the same hash may be registered anew at once.
 
 use crate::engine::inner::Inner;
 use crate::engine::rules::WriteMode;
@@ -32,7 +37,8 @@ use kvstrata_core::{BlockId, BlockRef, ImmutableBlock, SequenceHash};
 use std::collections::HashMap;
 
 impl Traffic {
-    /// Marks the blocks of a list as they are registered behind another: those that are new, and those of others that are not written yet.
+    /// Marks the blocks of a list as they are registered behind another: those that are new, and those of
+    /// others that are not written yet.
     pub(crate) fn mark_unwritten(
         &mut self,
         inner: &Inner,
@@ -88,7 +94,8 @@ impl Traffic {
         release(inner, marked.group, &marked.blocks);
     }
 
-    /// The same, and where the pass may have begun, and be writing them, their memory stays until it is over. How many nobody writes.
+    /// The same, and where the pass may have begun, and be writing them, their memory stays until it is over.
+    /// How many nobody writes.
     pub(crate) fn withdraw_list(&mut self, inner: &Inner, mark: Key, why: Cause) -> usize {
         let Some(marked) = self.iterations.marked_mut(mark) else { return 0 };
         if std::mem::replace(&mut marked.withdrawn, true) {
@@ -124,7 +131,8 @@ impl Traffic {
         gone.len()
     }
 
-    /// Withdraws what is registered behind blocks that are gone, or that a later pass writes than theirs (I3), and adds it to them.
+    /// Withdraws what is registered behind blocks that are gone, or that a later pass writes than theirs
+    /// (I3), and adds it to them.
     fn withdraw_behind(
         &mut self,
         inner: &Inner,
@@ -164,8 +172,8 @@ impl Traffic {
         }
     }
 
-    /// What one list is not to write, others are: a copy that goes by the layers of an earlier pass than theirs ends; and one whose pass is not
-    /// known any more, since its staging was needed.
+    /// What one list is not to write, others are: a copy that goes by the layers of an earlier pass than
+    /// theirs ends; and one whose pass is not known any more, since its staging was needed.
     fn by_others(&mut self, inner: &Inner, group: GroupId, block: BlockRef, why: Cause) {
         let Some(first) = self.unwritten.iteration(group, block.id) else { return };
         let Some((_, hash)) = inner.group(group).device.pool.registered(block.id) else { return };
@@ -196,8 +204,8 @@ impl Traffic {
         self.iterations.give_back(ended);
     }
 
-    /// What a pass is still to write gives way to what is computed: it is to be registered under these hashes. That may fail still: then what has
-    /// given way is a miss.
+    /// What a pass is still to write gives way to what is computed: it is to be registered under these
+    /// hashes. That may fail still: then what has given way is a miss.
     pub(crate) fn give_way(&mut self, inner: &Inner, group: GroupId, hashes: &[SequenceHash]) {
         if self.unwritten.is_empty() {
             return;
@@ -219,7 +227,8 @@ impl Traffic {
         self.end_copies_of(inner, group, &mut gone);
     }
 
-    /// Takes a marked block that the caller holds out of the pool, and ends its way down (I4). Whether it was marked.
+    /// Takes a marked block that the caller holds out of the pool, and ends its way down (I4). Whether it was
+    /// marked.
     fn withdraw(&mut self, inner: &Inner, group: GroupId, block: BlockRef, why: Cause) -> bool {
         if !self.unwritten.remove(group, block.id) {
             return false;

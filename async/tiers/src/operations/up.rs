@@ -8,14 +8,17 @@
 //!
 //! Invariants
 //! - I1: a hash has one transfer up at most in a group; whoever wants it joins.
-//! - I2: from `Queued` on a transfer owns its device block, and holds its source, until it ends. What is `Moving` ends with its landing only.
+//! - I2: from `Queued` on a transfer owns its device block, and holds its source, until it ends. What is
+//!   `Moving` ends with its landing only.
 //! - I3: a block is registered when all of its layers have landed, and never otherwise.
-//! - I4: a transfer that nobody waits for any more, and that is no guess, ends at once, unless it is `Moving`: then when that has landed,
-//!   registered if nothing of it is left to come.
-//! - I5: where the policy knows parents, a block that somebody waits for is registered behind its parent, if that has begun before, is as urgent,
-//!   has its device block, and is waited for by each of them too: then it ends, whatever this one does, which is `Behind` until then, or until nobody
-//!   waits for it, or somebody more urgent, or who has no use for the parent. So reads that come in any order are one path to the policy, and nobody
-//!   who has been told that all layers are there waits for another's block, or loses this one with it.
+//! - I4: a transfer that nobody waits for any more, and that is no guess, ends at once, unless it is
+//!   `Moving`: then when that has landed, registered if nothing of it is left to come.
+//! - I5: where the policy knows parents, a block that somebody waits for is registered behind its parent, if
+//!   that has begun before, is as urgent, has its device block, and is waited for by each of them too: then
+//!   it ends, whatever this one does, which is `Behind` until then, or until nobody waits for it, or somebody
+//!   more urgent, or who has no use for the parent. So reads that come in any order are one path to the
+//!   policy, and nobody who has been told that all layers are there waits for another's block, or loses this
+//!   one with it.
 
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
@@ -185,7 +188,8 @@ impl Traffic {
         (will_end && !device.pool.contains(parent) && is_theirs()).then_some(key)
     }
 
-    /// One more has come to wait for a transfer. If it is behind its parent, whom that one has no use for, it is so no more (I5).
+    /// One more has come to wait for a transfer. If it is behind its parent, whom that one has no use for, it
+    /// is so no more (I5).
     pub(crate) fn joined_behind(&mut self, link: Link, key: UpId) {
         let Some(up) = self.ups.get(key).filter(|up| up.waits_for_parent()) else { return };
         let parent = up.name().parent.and_then(|parent| self.ups.find((up.group(), parent)));
@@ -201,7 +205,8 @@ impl Traffic {
         }
     }
 
-    /// Those arrive whose parents have ended, one way or the other, or for whom they are not waited for any more.
+    /// Those arrive whose parents have ended, one way or the other, or for whom they are not waited for any
+    /// more.
     pub(crate) fn serve_behind(&mut self, inner: &Inner) {
         while let Some((key, serial)) = self.waiting_for_parent.pop_over() {
             let waits = |up: &Up| up.serial() == serial && up.waits_for_parent();
@@ -234,8 +239,8 @@ impl Traffic {
             Source::Host(block) => group.host.as_ref().map_or(Priority::Normal, |host| host.class(block.id)),
             Source::Disk(block, _) => group.disk_class(block),
         };
-        // The ids that were announced are those that come: somebody computes with them, whoever else has registered the hash meanwhile. Nor does
-        // what is here give way to what a pass is still to write.
+        // The ids that were announced are those that come: somebody computes with them, whoever else has
+        // registered the hash meanwhile. Nor does what is here give way to what a pass is still to write.
         let there = || group.device.pool.find(up.name().hash).map(|there| there.id());
         let unwritten = !self.unwritten.is_empty()
             && there().is_some_and(|there| self.unwritten.iteration(up.group(), there).is_some());
@@ -265,8 +270,8 @@ impl Traffic {
         self.forget_again(inner, up.group(), up.name().hash);
     }
 
-    /// It will not come: each waiter has a miss, unless the bytes are to be had from further down. Of a guess there is none: somebody may wait for its
-    /// block.
+    /// It will not come: each waiter has a miss, unless the bytes are to be had from further down. Of a guess
+    /// there is none: somebody may wait for its block.
     pub(crate) fn up_failed(&mut self, inner: &Inner, key: UpId, failure: Failure) {
         let Some(up) = self.ups.get_mut(key) else { return };
         if up.is_quarantined() {
@@ -284,9 +289,11 @@ impl Traffic {
             && up.class() != Class::Prefetch
             && let Some(lower) = disk.lookup(up.name().hash)
         {
-            // Layers that have landed were verified, and somebody may compute with them: it goes on behind them.
+            // Layers that have landed were verified, and somebody may compute with them: it goes on behind
+            // them.
             up.comes_from_disk(lower.into_ref());
-            // Others may hold it, and would keep it from being registered anew: it goes with the last of them.
+            // Others may hold it, and would keep it from being registered anew: it goes with the last of
+            // them.
             host.pool.withdraw_held(block);
             host.release(block, inner.now());
             return self.queue_up(inner, key);

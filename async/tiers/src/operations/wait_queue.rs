@@ -6,11 +6,14 @@
 //!
 //! Invariants
 //! - I1: only the first entry gathers blocks, so two never hold a part each and wait for the other's.
-//! - I2: while there is an entry, blocks that become free go to it, and nobody passes by it to the pool's free ones.
+//! - I2: while there is an entry, blocks that become free go to it, and nobody passes by it to the pool's
+//!   free ones.
 //! - I3: an entry needs no more blocks than the tier has.
-//! - I4: an entry leaves when it has all of its blocks, whatever they then wait for, or by its deadline (`deadlines.rs`).
-//! - I5: a request that wants blocks of several groups gets into all of their lines at once; and only when it has its tenants' credits for
-//!   all of them (`waiting_for_quota.rs`, which says why nobody waits in a circle).
+//! - I4: an entry leaves when it has all of its blocks, whatever they then wait for, or by its deadline
+//!   (`deadlines.rs`).
+//! - I5: a request that wants blocks of several groups gets into all of their lines at once; and only when it
+//!   has its tenants' credits for all of them (`waiting_for_quota.rs`, which says why nobody waits in a
+//!   circle).
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -25,9 +28,10 @@ use kvstrata_core::{BlockId, SequenceHash, TenantId};
 use std::time::Duration;
 
 impl Traffic {
-    /// Gets a request into the queues of all groups that it wants blocks of (I3: at most what each tier has); with a quota among its tenants, or
-    /// behind who is held, it is held before. Transfers leave them by their onboarding's deadline, a caller by its own. Gives the number of the first
-    /// entry; the others have the next ones.
+    /// Gets a request into the queues of all groups that it wants blocks of (I3: at most what each tier has);
+    /// with a quota among its tenants, or behind who is held, it is held before. Transfers leave them by
+    /// their onboarding's deadline, a caller by its own. Gives the number of the first entry; the others have
+    /// the next ones.
     pub(crate) fn enter_queues(&mut self, inner: &Inner, wants: Wants, due: Option<Duration>) -> u64 {
         let Wants { parts, joined } = wants;
         if parts.is_empty() {
@@ -164,8 +168,9 @@ impl Traffic {
         }
     }
 
-    /// Whether a block of the device is under such a copy, which nobody holds: it counts as available and is not. It will be, when the copy has
-    /// ended, and so will its parent. By key, of which copies that is asked: the end of others' changes nothing for a tenant at its quota.
+    /// Whether a block of the device is under such a copy, which nobody holds: it counts as available and is
+    /// not. It will be, when the copy has ended, and so will its parent. By key, of which copies that is
+    /// asked: the end of others' changes nothing for a tenant at its quota.
     pub(crate) fn is_copying(
         &self,
         inner: &Inner,
@@ -181,9 +186,10 @@ impl Traffic {
         self.downs.iter().any(|(key, down)| of_device(down) && such(key, down) && unheld(down))
     }
 
-    /// Takes victims of the device. Where the policy has none left, and there are blocks that nobody holds, it takes of those that the policy
-    /// keeps for their children's sake: the children are held, perhaps by who waits here. Of these, too, lower classes leave first. So many were
-    /// `given` before, or are on their way.
+    /// Takes victims of the device. Where the policy has none left, and there are blocks that nobody holds,
+    /// it takes of those that the policy keeps for their children's sake: the children are held, perhaps by
+    /// who waits here. Of these, too, lower classes leave first. So many were `given` before, or are on their
+    /// way.
     pub(crate) fn evict(
         &mut self,
         inner: &Inner,
@@ -228,8 +234,8 @@ impl Traffic {
         taken
     }
 
-    /// Somebody waits for blocks, and nobody leaves: the copies that keep some from leaving wait for no iteration's budget. The next
-    /// iteration may wait for these blocks.
+    /// Somebody waits for blocks, and nobody leaves: the copies that keep some from leaving wait for no
+    /// iteration's budget. The next iteration may wait for these blocks.
     pub(crate) fn hurry(&mut self, inner: &Inner, group: GroupId) {
         self.groups[group].queue.looked_at();
         if !self.queues.has_budget() {

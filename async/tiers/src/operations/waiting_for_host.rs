@@ -5,20 +5,24 @@
 //!                            ─► victims ─► urgent reads ─► copies by choice        staging, where there is no host tier
 //! ```
 //!
-//! For a victim's block somebody waits; a copy by choice keeps its block where it is, and may come later, or not at all.
+//! For a victim's block somebody waits; a copy by choice keeps its block where it is, and may come later, or
+//! not at all.
 //!
 //! Invariants
-//! - I1: no copy by choice has host memory for which a victim waits, nor the last of the host tier's headroom, nor a block of staging for which
-//!   an urgent read waits.
-//! - I2: copies by choice that wait here count as waiting in their path's queue (`transfer.queue`): more are put off, or refused and counted so.
-//!   Beyond that are a list that has found room and goes whole, a preempted request's, victims that were turned back, and transfers by layers
-//!   whose next step has opened: no more than the device has blocks. Of the last ones, which wait for the engine and move nothing
+//! - I1: no copy by choice has host memory for which a victim waits, nor the last of the host tier's
+//!   headroom, nor a block of staging for which an urgent read waits.
+//! - I2: copies by choice that wait here count as waiting in their path's queue (`transfer.queue`): more are
+//!   put off, or refused and counted so. Beyond that are a list that has found room and goes whole, a
+//!   preempted request's, victims that were turned back, and transfers by layers whose next step has opened:
+//!   no more than the device has blocks. Of the last ones, which wait for the engine and move nothing
 //!   meanwhile, none is counted before: others would be refused for their sake for a whole pass.
-//! - I3: whoever is here waits for transfers that own all that they need, or for room in a queue of such: where there are none it is dropped.
-//! - I4: who waits for blocks of the device, or for its credits there, waits for no copy by choice that is here, unless somebody has asked for
-//!   that copy.
-//! - I5: a copy that nobody has asked for, and for which no host block is to be had, is put off; nothing is tried of its kind before more
-//!   blocks of the host are available than were. It is not marked as one that need not be copied.
+//! - I3: whoever is here waits for transfers that own all that they need, or for room in a queue of such:
+//!   where there are none it is dropped.
+//! - I4: who waits for blocks of the device, or for its credits there, waits for no copy by choice that is
+//!   here, unless somebody has asked for that copy.
+//! - I5: a copy that nobody has asked for, and for which no host block is to be had, is put off; nothing is
+//!   tried of its kind before more blocks of the host are available than were. It is not marked as one that
+//!   need not be copied.
 
 use crate::engine::inner::Inner;
 use crate::engine::rules::WriteMode;
@@ -158,8 +162,8 @@ impl Traffic {
         }
     }
 
-    /// Up to `wanted` of the copies by choice that nobody has asked for, which wait themselves, and alone keep such a block of the device from
-    /// leaving; and the block.
+    /// Up to `wanted` of the copies by choice that nobody has asked for, which wait themselves, and alone
+    /// keep such a block of the device from leaving; and the block.
     pub(crate) fn kept_by_choice(
         &self,
         inner: &Inner,
@@ -179,7 +183,8 @@ impl Traffic {
         waiting.iter_chosen().filter_map(kept).take(wanted).collect()
     }
 
-    /// Calls such copies off, in the order of their keys. Their blocks may leave, as victims; what is to be written through is owed.
+    /// Calls such copies off, in the order of their keys. Their blocks may leave, as victims; what is to be
+    /// written through is deferred.
     pub(crate) fn call_off(&mut self, inner: &Inner, group: GroupId, copies: &[DownId]) {
         if copies.is_empty() {
             return;
@@ -196,8 +201,8 @@ impl Traffic {
         }
     }
 
-    /// Somebody waits for blocks of the device that copies by choice alone keep: up to `wanted` of these are called off (I4). Whether there was
-    /// one.
+    /// Somebody waits for blocks of the device that copies by choice alone keep: up to `wanted` of these are
+    /// called off (I4). Whether there was one.
     pub(crate) fn call_off_chosen(&mut self, inner: &Inner, group: GroupId, wanted: usize) -> bool {
         let mut copies: Vec<DownId> =
             self.kept_by_choice(inner, group, wanted, |_| true).into_iter().map(|(key, _)| key).collect();

@@ -4,22 +4,25 @@
 //!   line ──► first: all its blocks ──► the path's queue has room for its class ── yes ──► queue
 //!                                                     │ no                                ▲
 //!                                                     ▼                                   │
-//!                                         aside: by path, group and class, FIFO ──────────┘
+//!                                 here: by path, group and class, FIFO   ──────────┘
 //! ```
 //!
-//! Who fills a queue waits for it here, and not in the wait queue, where free blocks are given to whoever is next.
+//! Who fills a queue waits for it here, and not in the wait queue, where free blocks are given to whoever is
+//! next.
 //!
-//! Each group has staging of its own. So in the queue of reads from the disk a group is a lane, which is shut while there is no staging for it: its
-//! reads hold up no other group's, neither in the queue nor here.
+//! Each group has staging of its own. So in the queue of reads from the disk a group is a lane, which is shut
+//! while there is no staging for it: its reads hold up no other group's, neither in the queue nor here.
 //!
-//! Staging is little, and what has some may wait for an iteration's budget. What is urgent and waits for staging must not wait for that:
-//! the next iteration may wait for it. So then what has staging becomes as urgent, and a guess gives it up. A copy down that has some, and waits for
-//! a layer of the engine's, gives it up (`steps.rs`).
+//! Staging is little, and what has some may wait for an iteration's budget. What is urgent and waits for
+//! staging must not wait for that: the next iteration may wait for it. So then what has staging becomes as
+//! urgent, and a guess gives it up. A copy down that has some, and waits for a layer of the engine's, gives
+//! it up (`steps.rs`).
 //!
 //! Invariants
-//! - I1: whoever is aside has its device block, and waits for nothing but transfers that are in its queue: these end, or are promoted.
-//! - I2: of a path, group and class, who came first goes first. An entry may be stale, or there twice: only what still waits aside goes, and a
-//!   transfer's key may be another's by now, but not its number.
+//! - I1: a transfer that waits here has its device block, and waits for nothing but transfers that are in its
+//!   queue: these end, or are promoted.
+//! - I2: of a path, group and class, who came first goes first. An entry may be stale, or there twice: only
+//!   what still waits here goes, and a transfer's key may be another's by now, but not its number.
 
 use crate::engine::inner::Inner;
 use crate::state::{At, DownId, GroupId, GroupState, HostSlot, Quarantine, Traffic, TransferId, UpId};
@@ -104,8 +107,8 @@ impl Traffic {
         }
     }
 
-    /// Reads that somebody waits for, and that lack nothing but staging, are not to wait for what waits for the engine itself. Whether that had
-    /// some.
+    /// Reads that somebody waits for, and that lack nothing but staging, are not to wait for what waits for
+    /// the engine itself. Whether that had some.
     fn reclaim_for_reads(&mut self, inner: &Inner) -> bool {
         self.groups.numbers().any(|group| {
             let reads = &self.queues[Path::DiskToDevice];
@@ -161,7 +164,8 @@ impl Traffic {
         }
     }
 
-    /// Whether a guess that has been read is in the way of who waits: for blocks, for its tenant's credits, or for staging.
+    /// Whether a guess that has been read is in the way of who waits: for blocks, for its tenant's credits,
+    /// or for staging.
     pub(crate) fn is_in_the_way(&self, key: UpId) -> bool {
         let guess = self.ups.get(key).filter(|up| up.class() == Class::Prefetch);
         guess.is_some_and(|up| {
@@ -174,7 +178,8 @@ impl Traffic {
     }
 }
 
-/// Whether a group's reads from the disk may go: there is staging for one. What will never find any goes too, and fails.
+/// Whether a group's reads from the disk may go: there is staging for one. What will never find any goes too,
+/// and fails.
 fn has_staging(inner: &Inner, state: &GroupState, quarantine: &Quarantine, group: GroupId) -> bool {
     state.staging.free() > 0 || quarantine.has_all_staging(group, inner.group(group).staging)
 }

@@ -1,4 +1,5 @@
-//! Requests that wait for credits, whole: in no queue until they have those of every group that they want blocks of.
+//! Requests that wait for credits, whole: in no queue until they have those of every group that they want
+//! blocks of.
 //!
 //! ```text
 //!                   group 0          group 1
@@ -8,20 +9,24 @@
 //!   lines           C ─ D ─ E        C ─ E            whoever has entered is in all of its queues, in one order
 //! ```
 //!
-//! A request has a part a group, and of one group a part for each tenant that it brings up blocks of. It wants nothing of the others while one
-//! of its parts has too few credits: a place in their lines would let it have blocks there, for which others wait who have what it waits for.
+//! A request has a part a group, and of one group a part for each tenant that it brings up blocks of. It
+//! wants nothing of the others while one of its parts has too few credits: a place in their lines would let
+//! it have blocks there, for which others wait who have what it waits for.
 //!
 //! Invariants
-//! - I1: a request that is held has no credit, and no block but those that it came with; one that is in a line has the credits of all its
-//!   parts.
-//! - I2: it enters all of its queues at once: of two that are in some line, one was first, and is before the other in each line that both
-//!   are in.
-//! - I3: it enters when nobody is held any more who brings up a block that it has joined: so who brings it was first.
-//! - I4: nobody waits in a circle, for what the lines and the quotas give. Who is in a line waits for blocks, and for transfers that it has
-//!   joined. A block that it lacks is in no hands that wait but of somebody who was first in that line before it (`wait_queue.rs` I1), and who so has
-//!   entered before it (I2); so has who brings what it has joined (I3). Who is held waits for credits, of who is in a line or of nobody who
-//!   waits (I1), and for who is held longer. So each waits for earlier ones only. What a request came with, a run that it has found, an engine's own
-//!   blocks, it keeps while it waits: two that so have what the other lacks wait until one of them is late.
+//! - I1: a request that is held has no credit, and no block but those that it came with; one that is in a
+//!   line has the credits of all its parts.
+//! - I2: it enters all of its queues at once: of two that are in some line, one was first, and is before the
+//!   other in each line that both are in.
+//! - I3: it enters when nobody is held any more who brings up a block that it has joined: so who brings it
+//!   was first.
+//! - I4: nobody waits in a circle, for what the queues and the quotas give. Who is in a line waits for
+//!   blocks, and for transfers that it has joined. A block that it lacks is in no hands that wait but of
+//!   somebody who was first in that line before it (`wait_queue.rs` I1), and who so has entered before it
+//!   (I2); so has who brings what it has joined (I3). Who is held waits for credits, of who is in a line or
+//!   of nobody who waits (I1), and for who is held longer. So each waits for earlier ones only. What a
+//!   request came with, a run that it has found, an engine's own blocks, it keeps while it waits: two that so
+//!   have what the other lacks wait until one of them is late.
 //! - I5: of one tenant with a quota, in one group, who came first enters first.
 
 use crate::engine::inner::Inner;
@@ -71,8 +76,8 @@ impl Traffic {
         part.is_some_and(|(group, entry)| inner.group(*group).device.state_of(entry.tenant()) == state)
     }
 
-    /// Takes the credits of all parts, or of none. Otherwise the group and the entry for which there are too few, and how things were
-    /// there before the look: what changes meanwhile is another state.
+    /// Takes the credits of all parts, or of none. Otherwise the group and the entry for which there are too
+    /// few, and how things were there before the look: what changes meanwhile is another state.
     fn take_all_credits(&mut self, inner: &Inner, at: usize) -> Result<(), (GroupId, u64, [u32; 3])> {
         let parts = self.waiting_for_quota[at].parts().len();
         let part = |traffic: &Traffic, part: usize| {

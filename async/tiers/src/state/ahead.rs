@@ -6,7 +6,8 @@ use crate::tier::Tier;
 use kvstrata_core::{BlockRef, VictimsSeen};
 use std::collections::VecDeque;
 
-/// Victims looked at between two iterations, at most: the next ones, and as many behind them; some tens of microseconds.
+/// Victims looked at between two iterations, at most: the next ones, and as many behind them; some tens of
+/// microseconds.
 pub(crate) const LOOK: usize = 4096;
 
 /// Owed copies that are begun at a time, under the lock.
@@ -22,7 +23,8 @@ pub(crate) struct Looks {
     pub(crate) search: Search,
     pub(crate) searching: bool,
     pub(crate) found: Vec<BlockRef>,
-    /// Through the window, behind its first [`LOOK`]: where, and how many of it have been seen. Of what is to be ready: through all of it.
+    /// Through the window, behind its first [`LOOK`]: where, and how many of it have been seen. Of what is to
+    /// be ready: through all of it.
     pub(crate) seen: VictimsSeen,
     pub(crate) passed: usize,
     pub(crate) ready: Ready,
@@ -44,7 +46,8 @@ pub(crate) struct DeferredCopies {
 }
 
 impl DeferredCopies {
-    /// Whether there are so many, and twice as many as at the last look, that those of blocks that are gone are to be dropped.
+    /// Whether there are so many, and twice as many as at the last look, that those of blocks that are gone
+    /// are to be dropped.
     pub(crate) fn are_many(&self) -> bool {
         self.all >= MANY.max(2 * self.looked)
     }

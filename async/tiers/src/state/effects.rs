@@ -1,5 +1,5 @@
-//! What follows from a change, and is done when the lock has been given back: movers started, waiters woken, blocks handed over.
-//! How: `operations/effects.rs`.
+//! What follows from a change, and is done when the lock has been given back: movers started, waiters woken,
+//! blocks handed over. How: `operations/effects.rs`.
 
 use crate::state::{Grant, GroupId, Late};
 use crate::transfer::{Copy, DiskPort, DiskRead, DiskWrite, HostMemory, Path};

@@ -43,7 +43,8 @@ impl Guesses {
         self.hints.iter().map(|hint| hint.tenant)
     }
 
-    /// Takes a hint, of which the device has the blocks before `next`; the oldest give way if there are more than so many.
+    /// Takes a hint, of which the device has the blocks before `next`; the oldest give way if there are more
+    /// than so many.
     pub(crate) fn hint(
         &mut self,
         (number, group, tenant): (u64, GroupId, TenantId),

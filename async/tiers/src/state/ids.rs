@@ -145,6 +145,7 @@ pub(crate) enum At {
     Pausing,
     /// Up: all of it has landed, and its block waits for its parent's.
     Behind,
-    /// Down: for a layer of the engine's, with its host block, or without, if somebody needed that more. See `steps.rs`.
+    /// Down: for a layer of the engine's, with its host block, or without, if somebody needed that more. See
+    /// `steps.rs`.
     Gated(scheduler::Key),
 }

@@ -3,7 +3,7 @@
 //! Invariants
 //! - I1: while something waits for a gate there is a deadline at which it is looked at again (`watch`).
 
-use crate::scheduler::{Clock, Full, Gate, Gated, Key, Misuse};
+use crate::scheduler::{Clock, Gate, Gated, Key, Misuse};
 use crate::state::{Marked, Waiter};
 use std::time::Duration;
 
@@ -64,9 +64,9 @@ impl Iterations {
         self.gated.waiting() == 0
     }
 
-    /// Holds something back until a gate opens, if not too much waits already.
-    pub(crate) fn hold(&mut self, gate: Gate, waiter: Waiter) -> Result<Key, Full<Waiter>> {
-        self.gated.hold(gate, waiter)
+    /// Holds something back until a gate opens. If too much waits already, it is given back.
+    pub(crate) fn hold(&mut self, gate: Gate, waiter: Waiter) -> Option<Waiter> {
+        self.gated.hold(gate, waiter).err().map(|full| full.item)
     }
 
     /// The same, however much waits.
@@ -128,7 +128,8 @@ impl Iterations {
         news
     }
 
-    /// The time for it is over. Whether none has come: one that ran when that began may have ended a moment ago, and the time begins anew.
+    /// The time for it is over. Whether none has come: one that ran when that began may have ended a moment
+    /// ago, and the time begins anew.
     pub(crate) fn is_missing(&mut self) -> bool {
         let since = self.expected_after.take();
         since == Some((self.clock.iteration(), false)) && !self.clock.is_running()

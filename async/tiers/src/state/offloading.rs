@@ -16,18 +16,23 @@ pub struct OffloadOptions {
     pub request: u64,
     /// What must be over before: a layer or an iteration that still writes the blocks.
     ///
-    /// Behind layer `k` a block goes down in steps of `k + 1` layers, each when its last layer is done, the last step being shorter if need be:
-    /// what is left when the pass ends is one step, and not all of the block. What several steps have opened goes in one copy. The tier below
-    /// has the block when all of its layers are there. Where a model has several groups of layers, a group's are not told apart by
-    /// [`layer_done`](crate::Tiers::layer_done): there a block goes whole, when the last layer of the model is done.
+    /// Behind layer `k` a block goes down in steps of `k + 1` layers, each when its last layer is done, the
+    /// last step being shorter if need be: what is left when the pass ends is one step, and not all of the
+    /// block. What several steps have opened goes in one copy. The tier below has the block when all of its
+    /// layers are there. Where a model has several groups of layers, a group's are not told apart by
+    /// [`layer_done`](crate::Tiers::layer_done): there a block goes whole, when the last layer of the model
+    /// is done.
     ///
-    /// A block that is [registered ahead](crate::BlocksMut::register_ahead) of the pass that writes it goes down when that is over, whatever is said
-    /// here, or by the layers of that pass: so does the copy that anybody else asks for.
+    /// A block that is [registered ahead](crate::BlocksMut::register_ahead) of the pass that writes it goes
+    /// down when that is over, whatever is said here, or by the layers of that pass: so does the copy that
+    /// anybody else asks for.
     ///
-    /// Until all of it is down a block is held, and cannot be evicted, also where its handles and the [`Offload`] have been dropped: what it
-    /// will hold is not there yet. So an engine that awaits blocks in the midst of a pass may wait for those that only its own pass lets go. What has
-    /// waited for a gate, or for the next of its layers, for the manager's `deadline.offload`, whatever `deadline` says here, is let go, and
-    /// fails by [`Cause::Deadline`]: an engine that iterates no more keeps no blocks.
+    /// Until all of it is down a block is held, and cannot be evicted, also where its handles and the
+    /// [`Offload`](crate::Offload) have been dropped: what it will hold is not there yet. So an engine that
+    /// awaits blocks in the midst of a pass may wait for those that only its own pass lets go. What has
+    /// waited for a gate, or for the next of its layers, for the manager's `deadline.offload`, whatever
+    /// `deadline` says here, is let go, and fails by [`Cause::Deadline`]: an engine that iterates no more
+    /// keeps no blocks.
     pub gate: Gate,
     /// How long to wait at most; the manager's `deadline.offload` unless told. Copies go on.
     pub deadline: Option<Duration>,
@@ -46,8 +51,9 @@ pub struct Offloaded {
     pub copied: usize,
     /// Blocks that the tier below had, or that were on their way there.
     pub there: usize,
-    /// Blocks that were not begun: no tier below, none that has room for them or wants them, a full queue, or a manager that is shut down
-    /// ([`ManagerStats::refused`](crate::metrics::ManagerStats::refused) tells them apart).
+    /// Blocks that were not begun: no tier below, none that has room for them or wants them, a full queue, or
+    /// a manager that is shut down ([`ManagerStats::refused`](crate::metrics::ManagerStats::refused) tells
+    /// them apart).
     pub refused: usize,
     /// Blocks whose copy failed, or was late.
     pub failed: usize,
@@ -72,7 +78,8 @@ struct Offloading {
 /// All of them, by key.
 ///
 /// Invariants
-/// - I1: one is kept until its caller has the outcome, or does not want it, and until each of its blocks is answered.
+/// - I1: one is kept until its caller has the outcome, or does not want it, and until each of its blocks is
+///   answered.
 #[derive(Debug, Default)]
 pub(crate) struct Offloadings(Slab<Offloading>);
 
@@ -129,8 +136,8 @@ impl Offloadings {
         Some((waker, due))
     }
 
-    /// The caller asks for the outcome, and takes it if there is one; otherwise it is woken by the waker. With it a waker that is not needed any
-    /// more: to be dropped outside the lock, as is the caller's own.
+    /// The caller asks for the outcome, and takes it if there is one; otherwise it is woken by the waker.
+    /// With it a waker that is not needed any more: to be dropped outside the lock, as is the caller's own.
     pub(crate) fn poll(
         &mut self,
         key: OffloadingId,
@@ -150,7 +157,8 @@ impl Offloadings {
         }
     }
 
-    /// The caller wants the outcome no more. Its deadline, and a waker that is to be dropped outside the lock.
+    /// The caller wants the outcome no more. Its deadline, and a waker that is to be dropped outside the
+    /// lock.
     pub(crate) fn abandon(&mut self, key: OffloadingId) -> (Option<Duration>, Option<Waker>) {
         match self.0.get_mut(key.index()) {
             Some(of) if of.left > 0 => {

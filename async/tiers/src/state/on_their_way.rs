@@ -1,7 +1,8 @@
 //! Blocks of a group that its transfers will free.
 //!
 //! Invariants
-//! - I1: each count is of transfers that exist: one is counted from when it is sent until it has ended, or was turned back.
+//! - I1: each count is of transfers that exist: one is counted from when it is sent until it has ended, or
+//!   was turned back.
 
 use crate::state::Have;
 
@@ -25,12 +26,14 @@ impl OnTheirWay {
         self.host_victims as usize
     }
 
-    /// Blocks of the host that stay there, and are on their way to the disk: an allocation that takes them then loses nothing.
+    /// Blocks of the host that stay there, and are on their way to the disk: an allocation that takes them
+    /// then loses nothing.
     pub(crate) fn host_copies(&self) -> usize {
         self.host_copies as usize
     }
 
-    /// Transfers from the device that have their host block, which will be the host tier's, and wait for no layer of the model's.
+    /// Transfers from the device that have their host block, which will be the host tier's, and wait for no
+    /// layer of the model's.
     pub(crate) fn landing(&self) -> usize {
         self.landing as usize
     }

@@ -12,11 +12,13 @@ use std::time::Duration;
 /// How a run is brought up.
 #[derive(Debug, Clone, Copy)]
 pub struct OnboardOptions {
-    /// Who goes first. What somebody waits for is no guess: [`Class::Prefetch`] is taken as [`Class::Background`].
+    /// Who goes first. What somebody waits for is no guess: [`Class::Prefetch`] is taken as
+    /// [`Class::Background`].
     pub class: Class,
     /// Whose it is: requests of one class take turns. 0: nobody's.
     pub request: u64,
-    /// Layers a transfer, if the engine begins with the first while others are under way; whole blocks otherwise.
+    /// Layers a transfer, if the engine begins with the first while others are under way; whole blocks
+    /// otherwise.
     pub layers: Option<u32>,
     /// How long to wait at most, polled or not; the manager's `deadline.onboard` unless told.
     pub deadline: Option<Duration>,
@@ -83,8 +85,8 @@ pub(crate) struct Remains {
     pub(crate) run: Vec<BlockRef>,
     /// Blocks that have come behind one that has not.
     pub(crate) beyond: Vec<BlockRef>,
-    /// Sources, the last first.
-    pub(crate) spent: Vec<Source>,
+    /// Sources of its blocks, by place, the last first.
+    pub(crate) spent: Vec<(u32, Source)>,
 }
 
 impl Onboarding {
@@ -170,8 +172,8 @@ impl Onboarding {
         self.waiters
     }
 
-    /// Leaves word whom to tell, of a future that waits, of any progress that ends a wait. Gives back the waker that is not needed any more: to be
-    /// dropped outside the lock.
+    /// Leaves word whom to tell, of a future that waits, of any progress that ends a wait. Gives back the
+    /// waker that is not needed any more: to be dropped outside the lock.
     pub(crate) fn tell(&mut self, waiter: u32, waker: Waker) -> Option<Waker> {
         match self.wakers.iter_mut().find(|(of, _)| *of == waiter) {
             Some((_, known)) => Some(std::mem::replace(known, waker)),
@@ -204,7 +206,8 @@ impl Onboarding {
         self.fail(self.wanted.len() - 1, Cause::Cancelled);
     }
 
-    /// Wants a block that comes by a transfer, of which so many layers have landed; the next who waits for that.
+    /// Wants a block that comes by a transfer, of which so many layers have landed; the next who waits for
+    /// that.
     pub(crate) fn comes_by(&mut self, transfer: UpId, landed: usize, next: Option<Link>) {
         self.wanted.push(Wanted::new(Progress::Coming(transfer), next));
         self.coming += 1;
@@ -235,7 +238,8 @@ impl Onboarding {
         whole
     }
 
-    /// A block that was coming is not waited for any more. Its neighbours in the list of those that wait for the transfer.
+    /// A block that was coming is not waited for any more. Its neighbours in the list of those that wait for
+    /// the transfer.
     pub(crate) fn unwant(&mut self, index: usize, cause: Cause) -> (Option<Link>, Option<Link>) {
         let wanted = &mut self.wanted[index];
         wanted.progress = Progress::Failed(cause);
@@ -269,7 +273,7 @@ impl Onboarding {
             }
         }
         self.spent.sort_unstable_by_key(|(index, _)| Reverse(*index));
-        Remains { run, beyond, spent: self.spent.into_iter().map(|(_, source)| source).collect() }
+        Remains { run, beyond, spent: self.spent }
     }
 }
 

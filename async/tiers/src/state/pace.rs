@@ -54,8 +54,9 @@ impl Rate {
         }
     }
 
-    /// Whether a byte takes no more than so many times as long as on another path, as far as is known: both have moved some, or
-    /// this one has been at its first bytes for a [`WINDOW`]. `busy` is this path's by now: what it is at counts.
+    /// Whether a byte takes no more than so many times as long as on another path, as far as is known: both
+    /// have moved some, or this one has been at its first bytes for a [`WINDOW`]. `busy` is this path's by
+    /// now: what it is at counts.
     fn is_within(&self, times: u32, other: &Rate, busy: Duration) -> bool {
         let seconds = self.seconds + busy.saturating_sub(self.seen).as_secs_f64();
         let known = other.bytes > 0.0 && (self.bytes > 0.0 || seconds > WINDOW);

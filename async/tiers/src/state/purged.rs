@@ -26,7 +26,8 @@ pub struct PurgedTier {
     pub found: usize,
     /// Those that are gone; what could not be overwritten, or forgotten for good, too ([`Purged::failed`]).
     pub purged: usize,
-    /// Those that requests still held at the deadline, or that were still being overwritten: found by nobody any more, and gone when that ends.
+    /// Those that requests still held at the deadline, or that were still being overwritten: found by nobody
+    /// any more, and gone when that ends.
     pub busy: usize,
 }
 
@@ -50,7 +51,8 @@ pub struct Purged {
     /// for what was given up before, and one more where not all could be overwritten that earlier purges
     /// have left.
     pub failed: usize,
-    /// Blocks that some lookup still finds under the hash of one that was purged: another tenant's, whose hashes are not salted.
+    /// Blocks that some lookup still finds under the hash of one that was purged: another tenant's, whose
+    /// hashes are not salted.
     pub still_found: usize,
     /// Whether it was over at the answer; it goes on otherwise.
     pub complete: bool,

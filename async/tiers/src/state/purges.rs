@@ -118,7 +118,8 @@ impl Purges {
         self.of(tenant).map(|purging| purging.pieces.push(piece)).is_some()
     }
 
-    /// Adds what a tenant's purge has been given to what its task takes over. Slots that were left as they are.
+    /// Adds what a tenant's purge has been given to what its task takes over. Slots that were left as they
+    /// are.
     pub(crate) fn hand_over(&mut self, tenant: TenantId, pieces: &mut Vec<Piece>) -> usize {
         let Some(purging) = self.of(tenant) else { return 0 };
         pieces.append(&mut purging.pieces);
@@ -159,8 +160,8 @@ impl Purges {
         again
     }
 
-    /// A write to the disk has failed, of a tenant's block to a slot that has had another's: what of it is in the slot is not overwritten;
-    /// and what of it is found, if the volume is lost, is not forgotten.
+    /// A write to the disk has failed, of a tenant's block to a slot that has had another's: what of it is in
+    /// the slot is not overwritten; and what of it is found, if the volume is lost, is not forgotten.
     pub(crate) fn note_left(&mut self, tenants: [TenantId; 2], lost: bool) {
         let of = self.0.iter_mut().filter(|purging| tenants.contains(&purging.tenant));
         of.filter(|purging| purging.zero || lost).for_each(|purging| purging.left += 1);
@@ -195,7 +196,8 @@ pub(crate) struct Work {
     pub(crate) held: BTreeMap<Place, BlockRef>,
     /// The one that was looked at last, of those that are looked at in turn.
     pub(crate) turn: Option<Place>,
-    /// How often blocks of the tenant were let go of, by the last look at all that are held: in each tier of each group.
+    /// How often blocks of the tenant were let go of, by the last look at all that are held: in each tier of
+    /// each group.
     pub(crate) heard: Vec<u32>,
     pub(crate) hashes: Vec<(GroupId, SequenceHash)>,
     /// By tier: blocks that were found, and are being erased.

@@ -1,8 +1,9 @@
 //! The queues of the paths: what waits for its turn, and the bytes that an iteration allows.
 //!
 //! Invariants
-//! - I1: no more of a class wait in a queue than its bound lets begin; what is less urgent takes no room of what is more so. A transfer that
-//!   owns its blocks is queued all the same: to refuse it would not make room.
+//! - I1: no more of a class wait in a queue than its bound lets begin; what is less urgent takes no room of
+//!   what is more so. A transfer that owns its blocks is queued all the same: to refuse it would not make
+//!   room.
 
 use crate::state::{GroupId, TransferId};
 use crate::transfer::{Allowance, Class, Limits, Path, Popped, Queue, Ticket};

@@ -40,7 +40,8 @@ impl Scratch {
         self.one(|slots| _ = pool.allocate_free_ids(1, slots))
     }
 
-    /// A list for one victim, to be given back. Another than [`lend_victims`](Scratch::lend_victims), which may be in use.
+    /// A list for one victim, to be given back. Another than [`lend_victims`](Scratch::lend_victims), which
+    /// may be in use.
     pub(crate) fn lend_one_victim(&mut self) -> Victims {
         std::mem::take(&mut self.one_victim)
     }

@@ -1,8 +1,9 @@
-//! How many blocks of a run each tenant has, or is to have, in the device: never more than it may, or the run would wait for itself
-//! (`quota.rs` I2).
+//! How many blocks of a run each tenant has, or is to have, in the device: never more than it may, or the run
+//! would wait for itself (`quota.rs` I2).
 //!
-//! A block that is there already costs no credit, and counts all the same: the run holds it, so that it makes no room for one that is to come
-//! up. Those that are there are never too many by themselves: in the device nothing is registered without a credit.
+//! A block that is there already costs no credit, and counts all the same: the run holds it, so that it makes
+//! no room for one that is to come up. Those that are there are never too many by themselves: in the device
+//! nothing is registered without a credit.
 
 use kvstrata_core::owners::Owners;
 use kvstrata_core::{BlockRef, TenantId};

@@ -35,7 +35,8 @@ pub(crate) struct Traffic {
     pub(crate) iterations: Iterations,
     /// Blocks of devices that are registered and not written yet.
     pub(crate) unwritten: Unwritten,
-    /// Copies ahead of need: how far looks have come, of each group's device and host; and what queues have refused.
+    /// Copies ahead of need: how far looks have come, of each group's device and host; and what queues have
+    /// refused.
     pub(crate) looks: Box<[[Looks; 2]]>,
     pub(crate) deferred: DeferredCopies,
     /// Whether it takes more.
@@ -135,13 +136,15 @@ impl Traffic {
         self.phase.reach(phase)
     }
 
-    /// Whether one more of a class may wait in a queue. What is less urgent takes none of its room; what waits for host memory is to come to it,
-    /// and is counted. What waits for the engine is not (`waiting_for_host.rs` I2).
+    /// Whether one more of a class may wait in a queue. What is less urgent takes none of its room; what
+    /// waits for host memory is to come to it, and is counted. What waits for the engine is not
+    /// (`waiting_for_host.rs` I2).
     pub(crate) fn has_room(&self, path: Path, class: Class) -> bool {
         self.has_room_in(path, 0, class)
     }
 
-    /// The same for a lane, of which there is one but for reads from the disk: those of one group take no room of another's.
+    /// The same for a lane, of which there is one but for reads from the disk: those of one group take no
+    /// room of another's.
     pub(crate) fn has_room_in(&self, path: Path, lane: u16, class: Class) -> bool {
         let to_come = |class| match path {
             Path::DeviceToHost => self.groups.iter().map(|of| of.waiting_for_host.chosen_of(class)).sum(),

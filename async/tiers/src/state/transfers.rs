@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Invariants
-//! - I1: a block has one transfer in each direction, which its name finds. One that was withdrawn ([`disown`](Transfers::disown)) goes on
-//!   without its name: the block may have another one by then.
+//! - I1: a block has one transfer in each direction, which its name finds. One that was withdrawn
+//!   ([`disown`](Transfers::disown)) goes on without its name: the block may have another one by then.
 //! - I2: a name finds a transfer that is there, and is for that block.
 
 use crate::places::Places;

@@ -11,7 +11,8 @@ use std::time::Duration;
 #[derive(Default)]
 pub(crate) struct Unwritten(HashMap<(GroupId, BlockId), Mark>);
 
-/// Of a block that one or several lists have registered ahead: the iterations that these name, but for those that have withdrawn.
+/// Of a block that one or several lists have registered ahead: the iterations that these name, but for those
+/// that have withdrawn.
 struct Mark {
     one: u64,
     others: Vec<u64>,
@@ -64,7 +65,8 @@ impl Unwritten {
         self.0.remove(&(group, block)).is_some()
     }
 
-    /// One list less is to write a block. Whether it was the last, and the iteration that writes the block otherwise; none: it has no mark.
+    /// One list less is to write a block. Whether it was the last, and the iteration that writes the block
+    /// otherwise; none: it has no mark.
     pub(crate) fn leave(&mut self, group: GroupId, block: BlockId, iteration: u64) -> Option<(bool, u64)> {
         let mark = self.0.get_mut(&(group, block))?;
         Some((mark.is_left_by(iteration), mark.iteration()))
@@ -88,8 +90,8 @@ impl Marked {
         self.blocks.len()
     }
 
-    /// Since when they wait, of an engine that last went on then, and is in this iteration: for the pass that runs or comes next it waits as
-    /// long as that goes on.
+    /// Since when they wait, of an engine that last went on then, and is in this iteration: for the pass that
+    /// runs or comes next it waits as long as that goes on.
     pub(crate) fn since(&self, (iteration, went_on): (u64, Duration)) -> Duration {
         if self.iteration <= iteration + 1 { self.since.max(went_on) } else { self.since }
     }

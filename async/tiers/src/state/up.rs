@@ -202,7 +202,8 @@ impl Up {
         self.landed..self.landed.saturating_add(self.step).min(of)
     }
 
-    /// A waiter goes by layers: it comes in steps as short, unless it waits for a copy already, whose bytes are counted.
+    /// A waiter goes by layers: it comes in steps as short, unless it waits for a copy already, whose bytes
+    /// are counted.
     pub(crate) fn refine(&mut self, step: u32) {
         if matches!(self.source, Source::Disk(_, None)) || matches!(self.at, At::Wants | At::Pausing) {
             self.step = self.step.min(step);

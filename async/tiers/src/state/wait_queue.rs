@@ -1,7 +1,8 @@
 //! The queue of a group for blocks of the device.
 //!
 //! Invariants
-//! - I1: an entry gathers no more blocks than it needs, and only the first one gathers (`operations/wait_queue.rs` I1).
+//! - I1: an entry gathers no more blocks than it needs, and only the first one gathers
+//!   (`operations/wait_queue.rs` I1).
 
 use crate::state::{Came, Grant, GroupId, UpId};
 use futures_channel::oneshot;
@@ -15,7 +16,8 @@ pub(crate) struct WaitQueue {
     entries: VecDeque<Entry>,
     /// Where the next look for a block that the policy keeps begins.
     cursor: u32,
-    /// A transfer has begun since transfers were [hurried](crate::state::Traffic::hurry), or has a block that it had not.
+    /// A transfer has begun since transfers were [hurried](crate::state::Traffic::hurry), or has a block that
+    /// it had not.
     changed: bool,
 }
 

@@ -9,11 +9,13 @@ use std::collections::VecDeque;
 pub(crate) struct WaitingForHost {
     /// Those that were turned back meanwhile are found out when it is their turn.
     victims: VecDeque<DownId>,
-    /// A victim has come since blocks of the host were [pressed](crate::state::Traffic::press_sinking) for them.
+    /// A victim has come since blocks of the host were [pressed](crate::state::Traffic::press_sinking) for
+    /// them.
     changed: bool,
     /// Copies by choice.
     chosen: [VecDeque<DownId>; Class::ALL.len()],
-    /// When no block of the host was to be had for a copy by choice: how many seemed available all the same; or how few since.
+    /// When no block of the host was to be had for a copy by choice: how many seemed available all the same;
+    /// or how few since.
     full: Option<usize>,
 }
 

@@ -45,7 +45,8 @@ impl WaitsBelow {
         self.patience.may_wait(waiting, longest, keeps_up)
     }
 
-    /// A request was served, which has waited so long for copies and for writes below; so many were served at once until now.
+    /// A request was served, which has waited so long for copies and for writes below; so many were served at
+    /// once until now.
     pub(crate) fn served(&mut self, copying: Duration, below: Duration, keeps_up: bool, at_once: u64) {
         let more = at_once.saturating_sub(std::mem::replace(&mut self.at_once, at_once));
         self.patience.served_at_once(more);

@@ -46,7 +46,8 @@ fn while_it_waits_for_a_release_it_looks_at_little_whatever_others_do() {
         }
         let (scans, looks) = seen().expect("it waits");
         assert_eq!(scans, 1, "at its beginning");
-        // Each is told of when it begins to wait, and when it has ended, and so are an allocation and a release.
+        // Each is told of when it begins to wait, and when it has ended, and so are an allocation and a
+        // release.
         let most = BLOCKS as usize + FEW * (4 * CHANGES + 2);
         assert!(looks <= most && most < BLOCKS as usize * CHANGES / 3, "{looks} looks");
         drop(held);

@@ -136,7 +136,8 @@ fn what_is_being_copied_makes_no_room() {
     });
 }
 
-/// Copies of a list for which a tenant's quota below has no room, since all that it may have is being copied to.
+/// Copies of a list for which a tenant's quota below has no room, since all that it may have is being copied
+/// to.
 #[test]
 fn where_nothing_of_its_own_can_leave_a_tier_below_it_is_not_looked_for_with_each_copy() {
     run(async {
