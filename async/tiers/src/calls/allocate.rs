@@ -165,7 +165,7 @@ fn take_or_wait(
     inner.take(|traffic| {
         may_wait(traffic, tenant)?;
         let mut gathered = Vec::with_capacity(need);
-        let owners = &inner.group(group).device.owners;
+        let owners = &inner.group(group).device.owners();
         let first =
             traffic.none_waits() && traffic.guesses.under_way().len() == 0 && owners.limit(tenant).is_none();
         if first && traffic.gather(inner, group, need, true, &mut gathered) && owners.take(tenant, need) {
@@ -234,11 +234,11 @@ fn check(inner: &Inner, group: GroupId, count: usize, tenant: TenantId) -> Resul
         return Err(AllocateError::Inherited);
     }
     let device = &inner.group(group).device;
-    let capacity = device.pool.capacity();
+    let capacity = device.pool().capacity();
     if count > capacity {
         return Err(AllocateError::TooMany { requested: count, capacity });
     }
-    match device.owners.limit(tenant).filter(|quota| count > *quota) {
+    match device.owners().limit(tenant).filter(|quota| count > *quota) {
         Some(quota) => Err(AllocateError::Quota { requested: count, quota, capacity }),
         None => Ok(()),
     }
@@ -251,11 +251,11 @@ fn free_ones(inner: &Arc<Inner>, group: GroupId, count: usize, tenant: TenantId)
     }
     let device = &inner.group(group).device;
     let mut ids = Vec::with_capacity(count);
-    if !device.owners.take(tenant, count) {
+    if !device.owners().take(tenant, count) {
         return None;
     }
-    if device.pool.allocate_free_ids(count, &mut ids).is_err() {
-        device.owners.give(tenant, count);
+    if device.pool().allocate_free_ids(count, &mut ids).is_err() {
+        device.owners().give(tenant, count);
         return None;
     }
     if count > 0 && inner.group(group).disk.is_some() {
@@ -273,7 +273,7 @@ pub(crate) fn try_allocate(
 ) -> Option<BlocksMut> {
     // A caller may ask for any number: of most there is no memory for the list, nor are there credits,
     // however long one makes room for them.
-    if inner.is_inherited() || count > inner.group(group).device.pool.capacity() {
+    if inner.is_inherited() || count > inner.group(group).device.pool().capacity() {
         return None;
     }
     free_ones(inner, group, count, tenant).or_else(|| {
@@ -289,7 +289,7 @@ pub(crate) fn try_allocate(
             }
             let ids = traffic.take_at_once(inner, group, count);
             if ids.is_none() {
-                inner.group(group).device.owners.give(tenant, count);
+                inner.group(group).device.owners().give(tenant, count);
             }
             ids
         })?;
@@ -350,8 +350,9 @@ impl<'i> InQueue<'i> {
                     self.inner.counts.late(About::of_group(group));
                     self.inner.say();
                     let device = &self.inner.group(group).device;
-                    let (capacity, quota) = (device.pool.capacity(), device.owners.limit(self.tenant));
-                    let tenant = quota.map(|_| TenantUse { blocks: device.owners.used(self.tenant), quota });
+                    let (capacity, quota) = (device.pool().capacity(), device.owners().limit(self.tenant));
+                    let tenant =
+                        quota.map(|_| TenantUse { blocks: device.owners().used(self.tenant), quota });
                     return Err(AllocateError::Deadline {
                         requested,
                         waited,

@@ -228,19 +228,20 @@ impl BlocksMut {
         }
         let tier_pool = &inner.group(group).device;
         let before = parent.and_then(|parent| parent.refs.last().copied());
-        let mut above = before.and_then(|block| tier_pool.pool.upgrade(block)).map(|held| held.hash());
+        let mut above = before.and_then(|block| tier_pool.pool().upgrade(block)).map(|held| held.hash());
         for (block, hash) in self.ids.iter().zip(hashes) {
             tier_pool.note(*block, above, tenant);
             above = Some(*hash);
         }
         let mut refs = Vec::with_capacity(hashes.len());
         let register = |refs: &mut Vec<BlockRef>| match tier_pool.links() {
-            true => tier_pool.pool.register_ids(&self.ids, hashes, before, refs),
-            false => tier_pool.pool.register_ids_apart(&self.ids, hashes, refs),
+            true => tier_pool.pool().register_ids(&self.ids, hashes, before, refs),
+            false => tier_pool.pool().register_ids_apart(&self.ids, hashes, refs),
         };
         // What is withdrawn meanwhile by a purge is not wrong.
-        let withdrawn =
-            || before.is_some_and(|of| tier_pool.pool.registered(of.id).is_none_or(|(there, _)| there != of));
+        let withdrawn = || {
+            before.is_some_and(|of| tier_pool.pool().registered(of.id).is_none_or(|(there, _)| there != of))
+        };
         let anew = |refs: &mut Vec<BlockRef>| match withdrawn() {
             true => Err(RegisterFault::Withdrawn),
             false => register(refs).map_err(RegisterFault::from),
@@ -276,7 +277,7 @@ impl BlocksMut {
             Ok(there) => {
                 if of_tenant {
                     let gone = self.ids.iter().zip(&refs).filter(|(block, of)| **block != of.id);
-                    tier_pool.owners.give(tenant, if there > 0 { gone.count() } else { 0 });
+                    tier_pool.owners().give(tenant, if there > 0 { gone.count() } else { 0 });
                     // A purge that begins finds these blocks, or is told of them here.
                     if inner.tenants.purging() {
                         inner.with(|traffic| traffic.look_again(tenant));
@@ -342,7 +343,7 @@ impl Blocks {
     /// a class lasts as long as the process: a volume's records have no room for it.
     pub fn set_priority(&self, priority: Priority) {
         let tier_pool = &self.inner.group(self.group).device;
-        for block in self.refs.iter().filter_map(|block| tier_pool.pool.upgrade(*block)) {
+        for block in self.refs.iter().filter_map(|block| tier_pool.pool().upgrade(*block)) {
             tier_pool.classify(&block, priority);
         }
     }
@@ -380,7 +381,7 @@ impl Blocks {
     /// nothing is to be computed from it.
     #[must_use]
     pub fn registered(&self) -> usize {
-        let pool = &self.inner.group(self.group).device.pool;
+        let pool = &self.inner.group(self.group).device.pool();
         let is_there =
             |block: &&BlockRef| pool.registered(block.id).is_some_and(|(there, _)| there == **block);
         self.refs.iter().take_while(is_there).count()
@@ -391,7 +392,7 @@ impl Blocks {
     /// # Errors
     /// [`TooManyReferences`]: a block has 1,048,575 already.
     pub fn try_clone(&self) -> Result<Blocks, TooManyReferences> {
-        let pool = &self.inner.group(self.group).device.pool;
+        let pool = &self.inner.group(self.group).device.pool();
         // Dropped, it gives back those that it has.
         let mut again = Blocks::new(Arc::clone(&self.inner), self.group, Vec::with_capacity(self.len()));
         for block in &self.refs {
@@ -420,8 +421,8 @@ fn give_back(inner: &Arc<Inner>, group: GroupId, refs: Vec<BlockRef>) {
     }
     let tier_pool = &inner.group(group).device;
     let now = inner.now();
-    refs.iter().for_each(|block| tier_pool.ages.released(*block, now));
-    tier_pool.pool.release_refs(refs.iter().rev().copied());
+    refs.iter().for_each(|block| tier_pool.ages().released(*block, now));
+    tier_pool.pool().release_refs(refs.iter().rev().copied());
     inner.released_of(Some((tier_pool, &refs)));
 }
 
@@ -463,12 +464,12 @@ impl Drop for BlocksMut {
             if self.tenant != TenantId::NOBODY && inner.tenants.purging() {
                 return inner.with(|traffic| {
                     ids.into_iter().for_each(|block| traffic.freed_by(inner, self.group, self.tenant, block));
-                    device.owners.give(self.tenant, count);
+                    device.owners().give(self.tenant, count);
                 });
             }
-            device.pool.give_back_ids(ids);
+            device.pool().give_back_ids(ids);
             // After that: a purge that has begun meanwhile waits for it.
-            device.owners.give(self.tenant, count);
+            device.owners().give(self.tenant, count);
             inner.released();
         }
     }

@@ -182,7 +182,7 @@ impl Inner {
 
     /// A second use is what some blocks are written down for.
     fn used_again(self: &Arc<Inner>, group: GroupId, blocks: &[BlockRef]) {
-        let ages = &self.group(group).device.ages;
+        let ages = &self.group(group).device.ages();
         let first = |block: &&BlockRef| ages.second_use(**block, self.now());
         let first: Vec<BlockRef> = blocks.iter().filter(first).copied().collect();
         if !first.is_empty() {
@@ -205,7 +205,7 @@ impl Inner {
     pub(crate) fn match_device(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Blocks {
         let hashes = self.findable(hashes);
         let mut refs = Vec::with_capacity(hashes.len());
-        self.group(group).device.pool.match_refs(hashes, &mut refs);
+        self.group(group).device.pool().match_refs(hashes, &mut refs);
         Blocks::new(Arc::clone(self), group, refs)
     }
 
@@ -238,7 +238,7 @@ impl Inner {
     ) -> PrefixMatch {
         let (of, hashes) = (self.group(group), self.findable(hashes));
         let mut refs = Vec::with_capacity(hashes.len());
-        let leading = of.device.pool.match_refs(hashes, &mut refs);
+        let leading = of.device.pool().match_refs(hashes, &mut refs);
         let device = Blocks::new(Arc::clone(self), group, refs);
         let mut found = PrefixMatch { device, beyond: Vec::new(), tenant: TenantHandle::default() };
         if leading < hashes.len() && (of.memory.is_some() || self.has_pending()) {
@@ -279,8 +279,8 @@ impl Inner {
     /// Whether a block is anywhere, or on its way.
     pub(crate) fn has(&self, group: GroupId, hash: SequenceHash) -> bool {
         let of = self.group(group);
-        of.device.pool.contains(hash)
-            || of.host.as_ref().is_some_and(|host| host.pool.contains(hash))
+        of.device.pool().contains(hash)
+            || of.host.as_ref().is_some_and(|host| host.pool().contains(hash))
             || of.disk.as_ref().is_some_and(|disk| disk.pool().contains(hash))
             || self.has_pending() && {
                 let traffic = self.look();
@@ -296,7 +296,7 @@ impl Inner {
         hash: SequenceHash,
     ) -> Option<Place> {
         let of = self.group(group);
-        let device = || of.device.pool.lookup_ref(hash).map(Place::Device);
+        let device = || of.device.pool().lookup_ref(hash).map(Place::Device);
         let at_rest = || device().or_else(|| of.find_below(hash));
         let Some(traffic) = traffic else { return at_rest() };
         // The device first, then what is on its way there, so that nothing is fetched twice.

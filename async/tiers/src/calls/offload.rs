@@ -107,7 +107,7 @@ pub(crate) async fn persist(inner: &Arc<Inner>, group: GroupId, hashes: &[Sequen
 /// From wherever they are, down to the disk.
 async fn bring_down(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Offloaded {
     let of = inner.group(group);
-    let in_host = |hash: &SequenceHash| of.host.as_ref().is_some_and(|host| host.pool.contains(*hash));
+    let in_host = |hash: &SequenceHash| of.host.as_ref().is_some_and(|host| host.pool().contains(*hash));
     let on_disk = |hash: &SequenceHash| of.disk.as_ref().is_some_and(|disk| disk.pool().contains(*hash));
     let (mut there, mut nowhere) = (0, Vec::new());
     let (mut refs, mut missing) = (Vec::new(), Vec::new());
@@ -115,7 +115,7 @@ async fn bring_down(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash])
         match () {
             () if on_disk(&hash) => there += 1,
             () if in_host(&hash) => {}
-            () => match of.device.pool.find(hash).map(ImmutableBlock::into_ref) {
+            () => match of.device.pool().find(hash).map(ImmutableBlock::into_ref) {
                 Some(block) => refs.push(block),
                 None => missing.push(hash),
             },

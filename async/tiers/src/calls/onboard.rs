@@ -301,11 +301,11 @@ fn check(inner: &Arc<Inner>, found: &PrefixMatch) -> Result<(), OnboardError> {
         return Err(OnboardError::Foreign);
     }
     let device = &inner.group(found.device.group_id()).device;
-    let (blocks, capacity) = (found.len(), device.pool.capacity());
+    let (blocks, capacity) = (found.len(), device.pool().capacity());
     if blocks > capacity {
         return Err(OnboardError::TooLarge { blocks, capacity });
     }
-    match device.owners.limit(found.tenant.id()).filter(|quota| blocks > *quota) {
+    match device.owners().limit(found.tenant.id()).filter(|quota| blocks > *quota) {
         Some(quota) => Err(OnboardError::Quota { blocks, quota, capacity }),
         None => Ok(()),
     }

@@ -233,12 +233,12 @@ fn group(
     let device = pool(Tier::Device, device)?;
     let host = host.map(|host| pool(Tier::Host, host)).transpose()?;
     let in_memory = memory.as_ref().map_or(0, |memory| memory.arena().blocks()) as u32;
-    let of_host = host.as_ref().map_or(0, |host| host.pool.capacity()) as u32;
+    let of_host = host.as_ref().map_or(0, |host| host.pool().capacity()) as u32;
     // The last one is the first to be taken.
     let staging = (of_host..in_memory).rev();
-    let below = host.as_ref().map_or(0, |host| host.pool.capacity())
+    let below = host.as_ref().map_or(0, |host| host.pool().capacity())
         + disk.as_ref().map_or(0, |disk| disk.pool().capacity());
-    let heat = (heats && below > 0).then(|| Sketch::new(device.pool.capacity() + below, seed));
+    let heat = (heats && below > 0).then(|| Sketch::new(device.pool().capacity() + below, seed));
     let below = WaitsBelow::new(Patience::new(rules.patience));
     let state = GroupState::new(below, Staging::new(staging.map(HostSlot::new).collect()));
     let slots = disk.as_ref().map_or(0, |disk| disk.pool().capacity());

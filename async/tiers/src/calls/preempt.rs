@@ -106,7 +106,7 @@ impl Tiers {
             return Err((blocks, partial));
         }
         let _span = request_span::preempt(request, blocks.refs(), partial.ids()).entered();
-        let pool = &self.inner.group(blocks.group_id()).device.pool;
+        let pool = &self.inner.group(blocks.group_id()).device.pool();
         let hash_of = |block| pool.upgrade(block).map(|held| held.hash());
         // Up to the first that was withdrawn: what is behind it is no prefix.
         let hashes: Vec<SequenceHash> = blocks.refs().iter().copied().map_while(hash_of).collect();
@@ -173,7 +173,7 @@ impl Tiers {
         // computed anew. Whose they were they are, with their credits; under the lock, where transfers and
         // purges are.
         let (ids, tenant) = self.inner.with(|traffic| {
-            let tenant = behind.first().map_or(self.tenant.id(), |block| tier_pool.owners.owner(block.id));
+            let tenant = behind.first().map_or(self.tenant.id(), |block| tier_pool.owners().owner(block.id));
             let take = |(block, name): (&BlockRef, &SequenceHash)| {
                 let copied = traffic.downs.has((group, *name));
                 if copied { None } else { tier_pool.take_back(*block, tenant) }

@@ -34,7 +34,7 @@ impl Found {
 impl GroupTiers {
     /// Where a block is below the device, at rest, held.
     pub(crate) fn find_below(&self, hash: SequenceHash) -> Option<Place> {
-        let host = self.host.as_ref().and_then(|host| host.pool.lookup_ref(hash)).map(Place::Host);
+        let host = self.host.as_ref().and_then(|host| host.pool().lookup_ref(hash)).map(Place::Host);
         host.or_else(|| Some(Place::Disk(self.disk.as_ref()?.lookup(hash)?.into_ref())))
     }
 }

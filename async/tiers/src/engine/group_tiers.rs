@@ -64,9 +64,9 @@ pub(crate) fn is_below(group: &GroupTiers, tier: Tier, hash: SequenceHash) -> bo
 
 /// A tier's books.
 pub(crate) struct TierPool {
-    pub(crate) pool: BlockPool,
-    pub(crate) ages: Ages,
-    pub(crate) owners: Arc<Owners>,
+    pool: BlockPool,
+    ages: Ages,
+    owners: Arc<Owners>,
     parents: Parents,
     classes: Classes,
     linked: bool,
@@ -82,6 +82,20 @@ impl TierPool {
         let blocks = pool.capacity();
         let (ages, parents, classes) = (Ages::new(blocks as u32), Parents::new(blocks), Classes::new(blocks));
         TierPool { pool, ages, owners, parents, classes, linked, ahead_first }
+    }
+
+    pub(crate) fn pool(&self) -> &BlockPool {
+        &self.pool
+    }
+
+    /// How long blocks have been idle.
+    pub(crate) fn ages(&self) -> &Ages {
+        &self.ages
+    }
+
+    /// Whose blocks are, and credits.
+    pub(crate) fn owners(&self) -> &Owners {
+        &self.owners
     }
 
     /// The name of a block that was just evicted, or is held; whose it is, is added when it is written to the

@@ -338,7 +338,7 @@ impl Inner {
             && let Some(this) = self.this.upgrade()
         {
             if let Some((tier_pool, blocks)) = blocks {
-                blocks.iter().for_each(|block| tier_pool.owners.stir(block.id));
+                blocks.iter().for_each(|block| tier_pool.owners().stir(block.id));
             }
             this.with(|_| {});
         }

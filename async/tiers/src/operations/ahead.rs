@@ -63,7 +63,7 @@ impl Traffic {
     }
 
     fn ahead_of(&mut self, inner: &Inner, of: (GroupId, Tier), tier_pool: &TierPool, ahead: Watermarks) {
-        let window = window(ahead, tier_pool.pool.capacity(), tier_pool.pool.free());
+        let window = window(ahead, tier_pool.pool().capacity(), tier_pool.pool().free());
         match tier_pool.ahead_first() {
             true => self.make_ready(inner, of, tier_pool, window),
             false => self.copy_window(inner, of, tier_pool, window),
@@ -77,18 +77,18 @@ impl Traffic {
     fn copy_window(&mut self, inner: &Inner, of: (GroupId, Tier), tier_pool: &TierPool, window: usize) {
         let mut next = self.scratch.lend_next_victims();
         let mut seen = VictimsSeen::default();
-        tier_pool.pool.victims_behind(&mut seen, window.min(LOOK), &mut next);
+        tier_pool.pool().victims_behind(&mut seen, window.min(LOOK), &mut next);
         let looks = &mut self.looks[of.0.index()][of.1 as usize];
         if window > LOOK {
             if looks.passed < LOOK || looks.passed >= window {
                 (looks.seen, looks.passed) = (seen, LOOK);
             }
             let more = LOOK.min(window - looks.passed);
-            tier_pool.pool.victims_behind(&mut looks.seen, more, &mut next);
+            tier_pool.pool().victims_behind(&mut looks.seen, more, &mut next);
             looks.passed += more;
         }
         for (block, hash) in next.drain(..) {
-            if tier_pool.ages.is_clean(block) {
+            if tier_pool.ages().is_clean(block) {
                 continue;
             }
             if !self.one_ahead(inner, of, block, tier_pool.name(block.id, hash), Class::Offload) {
@@ -106,23 +106,23 @@ impl Traffic {
             looks.search.start(now, u32::try_from(after).unwrap_or(u32::MAX), IDLE);
         }
         let mut found = std::mem::take(&mut looks.found);
-        looks.searching = !looks.search.go_on(&tier_pool.ages, &mut found);
+        looks.searching = !looks.search.go_on(tier_pool.ages(), &mut found);
         for block in found.drain(..) {
             let worth = self.is_worth(inner, of.1, tier_pool, block);
-            match tier_pool.pool.evictable(block) {
+            match tier_pool.pool().evictable(block) {
                 // A search of several parts: used since.
-                Some(_) if tier_pool.ages.idle(block, now) < after => {}
+                Some(_) if tier_pool.ages().idle(block, now) < after => {}
                 Some(hash) if worth => {
                     if !self.one_ahead(inner, of, block, tier_pool.name(block.id, hash), Class::Background) {
                         break;
                     }
                 }
                 // Of an earlier generation.
-                None if tier_pool.pool.registered(block.id).is_none_or(|(there, _)| there != block) => {
-                    tier_pool.ages.forget(block);
+                None if tier_pool.pool().registered(block.id).is_none_or(|(there, _)| there != block) => {
+                    tier_pool.ages().forget(block);
                 }
                 // In use, pinned, or not worth it: until it has been idle anew.
-                _ => tier_pool.ages.released(block, now),
+                _ => tier_pool.ages().released(block, now),
             }
         }
         self.looks[of.0.index()][of.1 as usize].found = found;
@@ -131,7 +131,7 @@ impl Traffic {
     fn is_worth(&self, inner: &Inner, tier: Tier, tier_pool: &TierPool, block: BlockRef) -> bool {
         tier != Tier::Device
             || inner.rules.mode != WriteMode::SecondUse
-            || tier_pool.ages.used_again(block.id)
+            || tier_pool.ages().used_again(block.id)
     }
 
     /// Copies one block down, if the tier below lacks it. False: there is no room for now.
@@ -148,7 +148,7 @@ impl Traffic {
         let worth = self.is_worth(inner, tier, tier_pool, block);
         if below || !worth || self.downs.has((group, name.hash)) {
             if below {
-                tier_pool.ages.set_clean(block);
+                tier_pool.ages().set_clean(block);
             }
             return true;
         }
@@ -160,7 +160,7 @@ impl Traffic {
             return false;
         }
         // Recycled meanwhile, or held and released: the next look will tell.
-        if !tier_pool.pool.lease(block) {
+        if !tier_pool.pool().lease(block) {
             return true;
         }
         let source = Have::Leased(block);
@@ -170,7 +170,7 @@ impl Traffic {
             _ => self.sink(inner, group, cargo),
         };
         if transfer.is_none() {
-            let owner = tier_pool.owners.owner(block.id);
+            let owner = tier_pool.owners().owner(block.id);
             let_go(tier_pool, source, inner.now());
             if tier == Tier::Device && self.groups[group].waiting_for_host.was_full() {
                 // No host block is to be had: what waits for the engine may have them all, for a pass.
@@ -178,7 +178,7 @@ impl Traffic {
             }
             if tier == Tier::Host || !self.waits_for_host_credit(inner, group, owner) {
                 // No room below, or not worth it: not to be asked about again and again.
-                tier_pool.ages.set_clean(block);
+                tier_pool.ages().set_clean(block);
             }
         }
         true
@@ -226,7 +226,7 @@ impl Traffic {
     /// False: there is no room for now.
     fn copy_through(&mut self, inner: &Inner, of: (GroupId, Tier), block: BlockRef) -> bool {
         let tier_pool = pool_of(inner.group(of.0), of.1);
-        match tier_pool.pool.registered(block.id).filter(|(there, _)| *there == block) {
+        match tier_pool.pool().registered(block.id).filter(|(there, _)| *there == block) {
             Some((_, hash)) => {
                 self.one_ahead(inner, of, block, tier_pool.name(block.id, hash), Class::Background)
             }
@@ -263,7 +263,7 @@ impl Traffic {
     fn wait_enough(&self, inner: &Inner, (group, tier): (GroupId, Tier)) -> bool {
         let state = &self.groups[group];
         let coming = state.on_their_way.through_host();
-        let full = || inner.group(group).host.as_ref().is_some_and(|host| host.pool.free() == 0);
+        let full = || inner.group(group).host.as_ref().is_some_and(|host| host.pool().free() == 0);
         tier == Tier::Device && coming > 0 && state.waiting_for_host.chosen() >= coming && full()
     }
 

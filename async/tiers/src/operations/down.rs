@@ -58,12 +58,12 @@ impl Traffic {
         class: Class,
     ) -> Left {
         let of = inner.group(group);
-        let tenant = of.device.owners.owner(block);
+        let tenant = of.device.owners().owner(block);
         if self.hand_to_purge(tenant, Piece::Device(group, block)) {
             return Left::Soon;
         }
         let wanted = self.wants_copy(of, group, name, of.device.class(block))
-            && inner.rules.keeps(of.device.ages.used_again(block));
+            && inner.rules.keeps(of.device.ages().used_again(block));
         let sent = match wanted && !self.is_closed() {
             true if self.may_go_below(inner, group) => {
                 self.send_down(inner, group, Cargo::new(Have::Owned(block), name, class))
@@ -98,11 +98,11 @@ impl Traffic {
         let mut next = self.scratch.lend_next_victims();
         loop {
             next.clear();
-            of.device.pool.victims_behind(&mut seen, PEEK.min(most - clean), &mut next);
+            of.device.pool().victims_behind(&mut seen, PEEK.min(most - clean), &mut next);
             let needs_none = |(block, hash): &&(BlockRef, SequenceHash)| {
                 self.downs.has((group, *hash))
                     || of.is_below(*hash)
-                    || !inner.rules.keeps(of.device.ages.used_again(block.id))
+                    || !inner.rules.keeps(of.device.ages().used_again(block.id))
             };
             let some = next.iter().take_while(needs_none).count();
             clean += some;
@@ -140,7 +140,7 @@ impl Traffic {
     pub(crate) fn send_down(&mut self, inner: &Inner, group: GroupId, cargo: Cargo) -> Option<DownId> {
         let Cargo { source, name, class, .. } = cargo;
         let of = inner.group(group);
-        let tenant = of.device.owners.owner(source.id());
+        let tenant = of.device.owners().owner(source.id());
         if self.is_purging(tenant) {
             return None;
         }
@@ -191,7 +191,7 @@ impl Traffic {
         let host = of.host.as_ref();
         let class = host.map_or(Priority::Normal, |host| host.class(source.id()));
         let there = of.disk.is_none() || of.on_disk(name.hash, class);
-        let tenant = host.map_or(TenantId::NOBODY, |host| host.owners.owner(source.id()));
+        let tenant = host.map_or(TenantId::NOBODY, |host| host.owners().owner(source.id()));
         let going = self.downs.has((group, name.hash));
         if there || self.is_closed() || going || self.is_purging(tenant) {
             return None;

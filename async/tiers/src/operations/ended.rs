@@ -214,7 +214,7 @@ impl Traffic {
                         // What has failed for good is tried again when the block must go, and not before each
                         // iteration.
                         if !matches!(outcome, Err(Cause::Cancelled | Cause::Abandoned | Cause::Deadline)) {
-                            of.device.ages.set_clean(kept_ref(kept));
+                            of.device.ages().set_clean(kept_ref(kept));
                         }
                         let_go(&of.device, kept, inner.now());
                     }
@@ -229,16 +229,16 @@ impl Traffic {
                 state.on_their_way.host_block_ended(kept);
                 if let Some(host) = &of.host {
                     if !matches!(outcome, Err(Cause::Cancelled | Cause::Abandoned)) {
-                        host.ages.set_clean(kept_ref(kept));
+                        host.ages().set_clean(kept_ref(kept));
                     }
                     // Found by nobody, whoever holds it, and also if it is leased alone.
                     let rotten = outcome == Err(Cause::Mismatch);
-                    let held = rotten && host.pool.withdraw_held(kept_ref(kept));
+                    let held = rotten && host.pool().withdraw_held(kept_ref(kept));
                     let_go(host, kept, inner.now());
                     if rotten && !held {
-                        let _ = host.pool.unregister(kept_ref(kept));
+                        let _ = host.pool().unregister(kept_ref(kept));
                     }
-                    if host.pool.evictable(kept_ref(kept)).is_some() {
+                    if host.pool().evictable(kept_ref(kept)).is_some() {
                         state.waiting_for_host.not_full();
                     }
                 }

@@ -34,7 +34,7 @@ impl Traffic {
     pub(crate) fn let_through(&mut self, inner: &Inner, copy: GatedCopy) {
         let GatedCopy { group, block, name, class, request, steps, asked, since } = copy;
         let source = Have::Held(block);
-        let there = inner.group(group).device.pool.registered(block.id);
+        let there = inner.group(group).device.pool().registered(block.id);
         if there.is_none_or(|(there, _)| there != block) {
             // Withdrawn meanwhile.
             let_go(&inner.group(group).device, source, inner.now());

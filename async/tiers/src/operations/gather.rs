@@ -12,7 +12,7 @@ impl Traffic {
         group: GroupId,
         count: usize,
     ) -> Option<Vec<BlockId>> {
-        let pool = &inner.group(group).device.pool;
+        let pool = &inner.group(group).device.pool();
         if self.refuses() || !self.groups[group].queue.is_empty() || pool.available() < count {
             return None;
         }
@@ -35,7 +35,7 @@ impl Traffic {
         gathered: &mut Vec<BlockId>,
     ) -> bool {
         let class = if waits { Class::Urgent } else { Class::Offload };
-        let pool = &inner.group(group).device.pool;
+        let pool = &inner.group(group).device.pool();
         while gathered.len() < need {
             let missing = need - gathered.len();
             let free = pool.free().min(missing);

@@ -17,8 +17,8 @@
 //! | `close.rs` | the end |
 //!
 //! Invariants, each shown by the simulation (`async/tests/simulation/`)
-//! - I1: conservation: of each pool, free + inactive + held by handles + in flights + gathered by the wait
-//!   queue + parked = capacity.
+//! - I1: conservation: of each pool, free + inactive + held by handles + in transfers + gathered by the wait
+//!   queues + quarantined = capacity.
 //! - I2: what is in flight is held by its transfer, both ends, until the mover has answered.
 //! - I3: nothing is registered before its bytes have arrived, and been verified where they can be; a failed
 //!   transfer fails exactly the requests that wait for it.

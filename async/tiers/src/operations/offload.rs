@@ -42,7 +42,7 @@ impl Traffic {
             whole || self.iterations.clock().passed(gate) && self.has_room(Path::DeviceToHost, class);
         for block in blocks {
             // Held, and purged: nobody is to have it any more.
-            let Some(held) = tier_pool.pool.upgrade(*block) else {
+            let Some(held) = tier_pool.pool().upgrade(*block) else {
                 inner.counts.refused(Refusal::Room, 1);
                 refused += 1;
                 continue;
@@ -51,7 +51,7 @@ impl Traffic {
             let held = held.into_ref();
             if whole {
                 // What finds no room now does when it must go.
-                tier_pool.ages.second_use(held, inner.now());
+                tier_pool.ages().second_use(held, inner.now());
             }
             if self.join_down(key, group, name.hash, None) {
                 let_go(tier_pool, Have::Held(held), inner.now());
@@ -136,7 +136,7 @@ impl Traffic {
             if self.join_down(key, group, hash, Some(Tier::Host)) {
                 continue;
             }
-            let Some(block) = host.pool.find(hash).map(ImmutableBlock::into_ref) else {
+            let Some(block) = host.pool().find(hash).map(ImmutableBlock::into_ref) else {
                 left += 1;
                 continue;
             };

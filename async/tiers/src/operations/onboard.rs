@@ -75,7 +75,7 @@ impl Traffic {
     /// have it too.
     fn has_share(&self, inner: &Inner, there: &[BlockRef], key: OnboardingId, shares: &mut Shares) -> bool {
         let of = &self.onboardings[key];
-        let owners = &inner.group(of.group()).device.owners;
+        let owners = &inner.group(of.group()).device.owners();
         let Some(last) = of.progress().next_back() else { return true };
         let tenant = match last {
             Progress::Here(block) => owners.owner(block.id),
@@ -135,7 +135,7 @@ impl Traffic {
             source.into_iter().for_each(|source| self.spend(link, source));
             return Some(None);
         }
-        let there = of.device.pool.lookup_ref(hash).filter(|block| {
+        let there = of.device.pool().lookup_ref(hash).filter(|block| {
             // Bytes that are there are not exchanged for what a pass is still to write.
             let unwritten = source.is_some() && self.unwritten.iteration(group, block.id).is_some();
             if unwritten {

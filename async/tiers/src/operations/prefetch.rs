@@ -33,12 +33,12 @@ impl Traffic {
             return number;
         }
         // More than the device has cannot be there at a time; nor is a hint to keep more memory than that.
-        let most = hashes.len().min(inner.group(group).device.pool.capacity());
+        let most = hashes.len().min(inner.group(group).device.pool().capacity());
         inner.counts.hint_cut(hashes.len() - most);
         let hashes = &hashes[..most];
         // What the device has of it must not be what leaves for the rest; it is used when it is asked for.
         let mut there = Vec::with_capacity(hashes.len());
-        let next = inner.group(group).device.pool.touch_refs(hashes, &mut there);
+        let next = inner.group(group).device.pool().touch_refs(hashes, &mut there);
         for block in there.into_iter().rev() {
             inner.group(group).device.release(block, inner.now());
         }
@@ -82,7 +82,7 @@ impl Traffic {
     /// Begins what there is room for.
     pub(crate) fn serve_guesses(&mut self, inner: &Inner) {
         while self.may_guess(inner) {
-            let there = |group, hash| inner.group(group).device.pool.contains(hash);
+            let there = |group, hash| inner.group(group).device.pool().contains(hash);
             let Some(guess) = self.guesses.next_hint(there) else { break };
             if !self.guess(inner, guess, true) {
                 return;
@@ -91,7 +91,7 @@ impl Traffic {
         }
         while self.may_guess(inner) {
             let Some((group, name)) = self.guesses.last_hot() else { return };
-            let is_free = inner.group(group).device.pool.free() > 0;
+            let is_free = inner.group(group).device.pool().free() > 0;
             if !is_free && !self.is_next_cold(inner, group) {
                 return;
             }
@@ -107,9 +107,9 @@ impl Traffic {
         if self.groups[group].on_their_way.device_victims() > 0 {
             return false;
         }
-        let next = self.scratch.next_victim(&of.device.pool);
+        let next = self.scratch.next_victim(of.device.pool());
         next.is_some_and(|(block, hash)| {
-            of.device.ages.is_clean(block) && !of.is_hot(hash, inner.rules.hot_from)
+            of.device.ages().is_clean(block) && !of.is_hot(hash, inner.rules.hot_from)
         })
     }
 
@@ -128,10 +128,10 @@ impl Traffic {
         }
         let of = inner.group(group);
         // One that is hot may have come up for somebody.
-        if of.device.pool.contains(name.hash) {
+        if of.device.pool().contains(name.hash) {
             return true;
         }
-        let host = of.host.as_ref().and_then(|host| host.pool.lookup_ref(name.hash)).map(Source::Host);
+        let host = of.host.as_ref().and_then(|host| host.pool().lookup_ref(name.hash)).map(Source::Host);
         let disk = || of.disk.as_ref()?.lookup(name.hash).map(|block| Source::Disk(block.into_ref(), None));
         let Some(source) = host.or_else(disk) else {
             self.guesses.end_hint(request);
@@ -139,13 +139,13 @@ impl Traffic {
         };
         let tenant = self.owner_of(inner, group, source, tenant);
         // A guess displaces none of the tenant's own.
-        if self.is_purging(tenant) || !of.device.owners.take(tenant, 1) {
+        if self.is_purging(tenant) || !of.device.owners().take(tenant, 1) {
             self.put_down(inner, group, source);
             self.guesses.end_hint(request);
             return true;
         }
         let Some(device) = self.spare_block(inner, group, may_evict) else {
-            of.device.owners.give(tenant, 1);
+            of.device.owners().give(tenant, 1);
             self.put_down(inner, group, source);
             return false;
         };
@@ -160,7 +160,7 @@ impl Traffic {
 
     /// A block of the device that nobody waits for.
     fn spare_block(&mut self, inner: &Inner, group: GroupId, may_evict: bool) -> Option<BlockId> {
-        let pool = &inner.group(group).device.pool;
+        let pool = &inner.group(group).device.pool();
         let free = self.scratch.one_free(pool);
         if free.is_some() {
             return free;

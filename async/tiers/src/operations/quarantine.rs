@@ -51,7 +51,7 @@ impl Traffic {
         let registered = !down.is_victim();
         self.quarantine_piece(tenant, Piece::Device(group, down.source().id()), registered);
         if registered {
-            inner.group(group).device.owners.stir(down.source().id());
+            inner.group(group).device.owners().stir(down.source().id());
         }
         if let Some(host) = down.host() {
             let piece = match inner.group(group).host {

@@ -97,9 +97,10 @@ fn state_on_disk(pool: &BlockPool, owners: &Owners, tenant: TenantId) -> State {
 fn add_parents(tier_pool: &TierPool, tenant: TenantId, wanted: usize, own: &mut Vec<BlockRef>) {
     let mut known: Vec<BlockId> = own.iter().map(|block| block.id).collect();
     known.sort_unstable();
-    let registered = tier_pool.owners.tagged(tenant).filter_map(|block| tier_pool.pool.registered(block));
-    let may_leave =
-        |block: &BlockRef| tier_pool.pool.evictable(*block).is_some() && !tier_pool.pool.is_leased(*block);
+    let registered = tier_pool.owners().tagged(tenant).filter_map(|block| tier_pool.pool().registered(block));
+    let may_leave = |block: &BlockRef| {
+        tier_pool.pool().evictable(*block).is_some() && !tier_pool.pool().is_leased(*block)
+    };
     let unheld = registered.map(|(block, _)| block).filter(may_leave);
     let mut more = unheld.filter(|block| known.binary_search(&block.id).is_err());
     // Lower classes first: where there are some, all are looked at.
@@ -122,18 +123,18 @@ impl Traffic {
         need: usize,
     ) -> Option<Leaving> {
         let tier_pool = &inner.group(group).device;
-        let limit = tier_pool.owners.limit(tenant).unwrap_or(usize::MAX);
-        let short = (tier_pool.owners.used(tenant) + need).saturating_sub(limit);
+        let limit = tier_pool.owners().limit(tenant).unwrap_or(usize::MAX);
+        let short = (tier_pool.owners().used(tenant) + need).saturating_sub(limit);
         if need > limit {
             return None;
         }
         if short == 0 {
             return Some(Leaving::default());
         }
-        let is_own = |block| tier_pool.owners.owner(block) == tenant;
+        let is_own = |block| tier_pool.owners().owner(block) == tenant;
         let looks = self.groups[group].own_looks.of(Tier::Device, tenant);
         let mut blocks =
-            own_victims(looks, &tier_pool.pool, |block| tier_pool.owners.owner(block), tenant, short);
+            own_victims(looks, tier_pool.pool(), |block| tier_pool.owners().owner(block), tenant, short);
         let kept = self.kept_by_choice(inner, group, short - blocks.len(), is_own);
         blocks.extend(kept.iter().map(|(_, block)| *block));
         let mut copies: Vec<DownId> = kept.iter().map(|(key, _)| *key).collect();
@@ -167,14 +168,14 @@ impl Traffic {
     ) -> bool {
         let tier_pool = &inner.group(group).device;
         loop {
-            if tier_pool.owners.take(tenant, need) {
+            if tier_pool.owners().take(tenant, need) {
                 return true;
             }
             let Some(own) = self.own_that_leave(inner, group, tenant, need) else { return false };
             self.call_off(inner, group, &own.copies);
             for block in own.blocks {
                 // Used meanwhile: then it is found no more, and others are looked for.
-                let Ok(victim) = tier_pool.pool.evict_this(block) else { continue };
+                let Ok(victim) = tier_pool.pool().evict_this(block) else { continue };
                 let name = tier_pool.name(victim.id(), victim.hash());
                 let block = victim.into_mutable().into_id();
                 if let Left::Free(block) = self.victim(inner, group, block, name, class) {
@@ -194,15 +195,15 @@ impl Traffic {
     ) -> bool {
         let Some(host) = &inner.group(group).host else { return true };
         loop {
-            if host.owners.take(tenant, 1) {
+            if host.owners().take(tenant, 1) {
                 return true;
             }
             let state = state_in_host(host, tenant);
             let looks = self.groups[group].own_looks.of(Tier::Host, tenant);
-            let owner = |block| host.owners.owner(block);
-            let Some(block) = next_own_victim(looks, &host.pool, owner, tenant, state) else { return false };
+            let owner = |block| host.owners().owner(block);
+            let Some(block) = next_own_victim(looks, host.pool(), owner, tenant, state) else { return false };
             // Used meanwhile: then it is found no more.
-            let Ok(victim) = host.pool.evict_this(block) else { continue };
+            let Ok(victim) = host.pool().evict_this(block) else { continue };
             let name = host.name(victim.id(), victim.hash());
             let block = victim.into_mutable().into_id();
             self.host_left(inner, group, block, name, class);
@@ -253,7 +254,7 @@ impl Traffic {
         let Some(host) = &inner.group(group).host else { return false };
         let looks = self.groups[group].own_looks.known(Tier::Host, tenant);
         let vain = looks.is_some_and(|looks| looks.was_vain(state_in_host(host, tenant)));
-        vain && host.owners.limit(tenant) != Some(0)
+        vain && host.owners().limit(tenant) != Some(0)
     }
 
     /// A block of the host that was evicted: down to the disk, or free.

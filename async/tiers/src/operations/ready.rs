@@ -47,8 +47,8 @@ enum How {
 
 /// The hash of a block that nobody has used since it was found, nor holds.
 fn still(tier_pool: &TierPool, entry: ReadyBlock, now: u64) -> Option<SequenceHash> {
-    let hash = tier_pool.pool.evictable(entry.block)?;
-    (tier_pool.ages.used(entry.block.id, now) == entry.used).then_some(hash)
+    let hash = tier_pool.pool().evictable(entry.block)?;
+    (tier_pool.ages().used(entry.block.id, now) == entry.used).then_some(hash)
 }
 
 impl Traffic {
@@ -66,7 +66,7 @@ impl Traffic {
         ready.sweep(|entry| {
             // A copy may have been called off, or what it has made may be gone again.
             let is_ready = |hash| {
-                tier_pool.pool.is_leased(entry.block)
+                tier_pool.pool().is_leased(entry.block)
                     || self.leaves_free(inner, (group, tier), entry.block.id, hash)
             };
             still(tier_pool, entry, now).is_some_and(is_ready)
@@ -82,7 +82,7 @@ impl Traffic {
         while left >= PART && self.looks_of((group, tier)).ready.len() < window {
             let looks = self.looks_of((group, tier));
             let before = looks.seen;
-            tier_pool.pool.victims_behind(&mut looks.seen, PART, &mut next);
+            tier_pool.pool().victims_behind(&mut looks.seen, PART, &mut next);
             let shown = next.len();
             let mut is_wanted = true;
             for (block, hash) in next.drain(..) {
@@ -118,13 +118,13 @@ impl Traffic {
             return true;
         }
         let tier_pool = pool_of(inner.group(of.0), of.1);
-        let used = tier_pool.ages.used(block.id, now);
+        let used = tier_pool.ages().used(block.id, now);
         // What was copied once is not copied again and again, where the tier below soon lets go of it.
-        let again = tier_pool.ages.is_clean(block);
+        let again = tier_pool.ages().is_clean(block);
         if !again && !self.one_ahead(inner, of, block, tier_pool.name(block.id, hash), Class::Offload) {
             return false;
         }
-        if tier_pool.pool.is_leased(block) || self.leaves_free(inner, of, block.id, hash) {
+        if tier_pool.pool().is_leased(block) || self.leaves_free(inner, of, block.id, hash) {
             self.looks_of(of).ready.push(block, used);
         }
         true
@@ -152,7 +152,7 @@ impl Traffic {
                 }
                 How::Higher => break,
                 How::Ready(hash) => {
-                    if let Ok(victim) = tier_pool.pool.evict_this(entry.block) {
+                    if let Ok(victim) = tier_pool.pool().evict_this(entry.block) {
                         victims.push((victim.into_mutable().into_id(), hash));
                         taken += 1;
                     }
@@ -193,10 +193,10 @@ impl Traffic {
     ) -> How {
         let tier_pool = pool_of(inner.group(of.0), of.1);
         let Some(hash) = still(tier_pool, entry, now) else { return How::Gone };
-        let is_parent = || tier_pool.pool.has_children(entry.block);
+        let is_parent = || tier_pool.pool().has_children(entry.block);
         if highest.is_some_and(|highest| tier_pool.class(entry.block.id) > highest) {
             How::Higher
-        } else if tier_pool.pool.is_leased(entry.block) || behind_late && is_parent() {
+        } else if tier_pool.pool().is_leased(entry.block) || behind_late && is_parent() {
             How::Late
         } else if !is_parent() && self.leaves_free(inner, of, entry.block.id, hash) {
             How::Ready(hash)
@@ -210,7 +210,7 @@ impl Traffic {
         if tier_pool.are_of_one_class() || self.looks_of(of).ready.is_empty() {
             return None;
         }
-        let next = self.scratch.next_victim(&tier_pool.pool);
+        let next = self.scratch.next_victim(tier_pool.pool());
         next.map(|(block, _)| tier_pool.class(block.id))
     }
 
@@ -228,6 +228,6 @@ impl Traffic {
     ) -> bool {
         let of = inner.group(group);
         is_below(of, tier, hash)
-            || tier == Tier::Device && !inner.rules.keeps(of.device.ages.used_again(block))
+            || tier == Tier::Device && !inner.rules.keeps(of.device.ages().used_again(block))
     }
 }

@@ -85,8 +85,8 @@ impl Traffic {
         };
         // Victims of the device may have the last ones, and nobody else.
         let spared = if victim { 0 } else { inner.rules.host_headroom as usize };
-        if host.pool.free() > spared
-            && let Some(slot) = self.scratch.one_free(&host.pool)
+        if host.pool().free() > spared
+            && let Some(slot) = self.scratch.one_free(host.pool())
         {
             return Slot::Now(HostSlot::of(slot));
         }
@@ -101,7 +101,7 @@ impl Traffic {
             return if matches!(slot, Slot::Never) && lands { Slot::Soon } else { slot };
         }
         // Before the look and behind it: what is let go of meanwhile is more than there was.
-        let available = host.pool.available();
+        let available = host.pool().available();
         let slot = self.host_victim(inner, group, class);
         let state = &mut self.groups[group];
         let through = &state.on_their_way;
@@ -117,7 +117,7 @@ impl Traffic {
                 Slot::Soon
             }
             Slot::Never if !victim => {
-                state.waiting_for_host.note_full(available.min(host.pool.available()));
+                state.waiting_for_host.note_full(available.min(host.pool().available()));
                 Slot::Never
             }
             slot => slot,
@@ -129,8 +129,8 @@ impl Traffic {
         let of = inner.group(group);
         let Some(host) = &of.host else { return Slot::Never };
         let (block, hash) = loop {
-            let Some((block, hash)) = self.one_victim(inner, group, &host.pool) else { return Slot::Never };
-            if !self.hand_to_purge(host.owners.owner(block), Piece::Host(group, HostSlot::of(block))) {
+            let Some((block, hash)) = self.one_victim(inner, group, host.pool()) else { return Slot::Never };
+            if !self.hand_to_purge(host.owners().owner(block), Piece::Host(group, HostSlot::of(block))) {
                 break (block, hash);
             }
         };
@@ -160,7 +160,7 @@ impl Traffic {
     pub(crate) fn freed_host(&mut self, inner: &Inner, group: GroupId, block: HostSlot) {
         match (self.pop_victim(group), &inner.group(group).host) {
             (Some(key), _) => self.give_host(inner, key, block),
-            (None, Some(host)) => _ = host.pool.give_back_ids([block.block()]),
+            (None, Some(host)) => _ = host.pool().give_back_ids([block.block()]),
             (None, None) => self.groups[group].staging.give(block),
         }
     }
@@ -171,11 +171,11 @@ impl Traffic {
         let of = inner.group(group);
         let spared = inner.rules.host_headroom as usize;
         let waiting = &mut self.groups[group].waiting_for_host;
-        if of.host.as_ref().is_some_and(|host| waiting.is_full(|| host.pool.available())) {
+        if of.host.as_ref().is_some_and(|host| waiting.is_full(|| host.pool().available())) {
             return false;
         }
         self.has_room(Path::DeviceToHost, class)
-            && (of.host.as_ref().is_none_or(|host| host.pool.free() > spared) || self.may_sink(of, class))
+            && (of.host.as_ref().is_none_or(|host| host.pool().free() > spared) || self.may_sink(of, class))
     }
 
     /// Whether a block of the host may leave for the sake of a copy by choice.
@@ -189,14 +189,14 @@ impl Traffic {
         let (Some(host), Some(_)) = (&of.host, &of.disk) else { return };
         loop {
             let state = &self.groups[group];
-            let ahead = host.pool.free() + state.on_their_way.host_victims();
+            let ahead = host.pool().free() + state.on_their_way.host_victims();
             let needed = inner.rules.host_headroom as usize + state.waiting_for_host.victims();
             if ahead >= needed || self.is_closed() || self.is_shut(Path::HostToDisk) {
                 return;
             }
             match self.host_victim(inner, group, Class::Offload) {
                 Slot::Soon => {}
-                Slot::Now(block) => _ = host.pool.give_back_ids([block.block()]),
+                Slot::Now(block) => _ = host.pool().give_back_ids([block.block()]),
                 Slot::Never => return,
             }
         }

@@ -154,7 +154,7 @@ impl Traffic {
         if self.paces[path as usize].is_open() {
             return usize::from(!self.is_shut(path));
         }
-        (tier.pool.capacity() / SHARE).max(1)
+        (tier.pool().capacity() / SHARE).max(1)
     }
 
     /// A block of the host tier for a victim of the device, without waiting for a write (I1).
@@ -164,8 +164,8 @@ impl Traffic {
         if let Some(block) = self.clean_host_victim(inner, group) {
             return Slot::Now(HostSlot::of(block));
         }
-        while let Some((block, hash)) = self.one_victim(inner, group, &host.pool) {
-            let tenant = host.owners.owner(block);
+        while let Some((block, hash)) = self.one_victim(inner, group, host.pool()) {
+            let tenant = host.owners().owner(block);
             if self.hand_to_purge(tenant, Piece::Host(group, HostSlot::of(block))) {
                 continue;
             }
@@ -183,7 +183,7 @@ impl Traffic {
             // What it had is free: copies by choice may wait for that.
             self.again = true;
             // Who has waited for longer may have it.
-            return match self.scratch.one_free(&host.pool) {
+            return match self.scratch.one_free(host.pool()) {
                 Some(slot) => Slot::Now(HostSlot::of(slot)),
                 None => Slot::Soon,
             };
@@ -207,7 +207,7 @@ impl Traffic {
             && !self.may_wait_below(inner, group)
         {
             if !of.on_disk(name.hash, host.class(block)) {
-                self.drop_slow(inner, group, Tier::Host, host.owners.owner(block));
+                self.drop_slow(inner, group, Tier::Host, host.owners().owner(block));
             }
             return None;
         }
@@ -220,13 +220,13 @@ impl Traffic {
         let (host, mut seen, mut next) =
             (of.host.as_ref()?, VictimsSeen::default(), self.scratch.lend_next_victims());
         next.clear();
-        host.pool.victims_behind(&mut seen, CLEAN, &mut next);
+        host.pool().victims_behind(&mut seen, CLEAN, &mut next);
         let is_below = |hash: SequenceHash| of.disk.as_ref().is_some_and(|disk| disk.pool().contains(hash));
         let clean = next
             .drain(..)
-            .find(|(block, hash)| is_below(*hash) && !self.is_purging(host.owners.owner(block.id)));
+            .find(|(block, hash)| is_below(*hash) && !self.is_purging(host.owners().owner(block.id)));
         self.scratch.return_next_victims(next);
-        let victim = host.pool.evict_this(clean?.0).ok()?;
+        let victim = host.pool().evict_this(clean?.0).ok()?;
         // It has the block's class for eviction from now on.
         let _ = of.on_disk(victim.hash(), host.class(victim.id()));
         Some(victim.into_mutable().into_id())

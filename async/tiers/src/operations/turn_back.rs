@@ -27,11 +27,11 @@ impl Traffic {
         let block = match down.source() {
             // It was evicted, and another copy of it may have come meanwhile: then the pool have that one.
             Have::Owned(block) => {
-                if let Some(there) = tier_pool.pool.lookup_ref(down.name().hash) {
+                if let Some(there) = tier_pool.pool().lookup_ref(down.name().hash) {
                     return Some((tier, there));
                 }
                 // At its quota the tenant has it as a miss.
-                if !tier_pool.owners.take(down.tenant(), 1) {
+                if !tier_pool.owners().take(down.tenant(), 1) {
                     return None;
                 }
                 // An engine may register another copy this moment: this one is being read, and must not give
@@ -50,8 +50,8 @@ impl Traffic {
         };
         let asked = match down.source() {
             // A use of it, as if it were not on its way.
-            Have::Leased(_) => tier_pool.pool.lookup_ref(down.name().hash),
-            _ => tier_pool.pool.hold_again(block),
+            Have::Leased(_) => tier_pool.pool().lookup_ref(down.name().hash),
+            _ => tier_pool.pool().hold_again(block),
         };
         Some((tier, asked?))
     }

@@ -51,7 +51,7 @@ impl Traffic {
             return None;
         }
         let gate = self.iterations.clock().of_all_layers(written_after(iteration));
-        let pool = &inner.group(group).device.pool;
+        let pool = &inner.group(group).device.pool();
         let mut blocks = Vec::new();
         for (own, block) in list {
             let behind = behind.replace(block);
@@ -176,7 +176,7 @@ impl Traffic {
     /// theirs ends; and one whose pass is not known any more, since its staging was needed.
     fn by_others(&mut self, inner: &Inner, group: GroupId, block: BlockRef, why: Cause) {
         let Some(first) = self.unwritten.iteration(group, block.id) else { return };
-        let Some((_, hash)) = inner.group(group).device.pool.registered(block.id) else { return };
+        let Some((_, hash)) = inner.group(group).device.pool().registered(block.id) else { return };
         let its_pass = |down: &Down| down.steps().map_or(0, |steps| steps.iteration());
         self.end_way_down(inner, (group, hash), why, |down| {
             down.source() == Have::Held(block) && its_pass(down) < first
@@ -213,7 +213,7 @@ impl Traffic {
         let tier_pool = &inner.group(group).device;
         let mut gone = Vec::new();
         for hash in hashes {
-            let Some(there) = tier_pool.pool.find(*hash).map(ImmutableBlock::into_ref) else { continue };
+            let Some(there) = tier_pool.pool().find(*hash).map(ImmutableBlock::into_ref) else { continue };
             if self.withdraw(inner, group, there, Cause::Cancelled) {
                 gone.push(there);
             }
@@ -233,7 +233,7 @@ impl Traffic {
         if !self.unwritten.remove(group, block.id) {
             return false;
         }
-        let pool = &inner.group(group).device.pool;
+        let pool = &inner.group(group).device.pool();
         let there = pool.registered(block.id).filter(|(there, _)| *there == block);
         let Some((_, hash)) = there else { return true };
         pool.withdraw_held(block);

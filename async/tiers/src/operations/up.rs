@@ -185,7 +185,7 @@ impl Traffic {
         let will_end =
             before.serial() < up.serial() && before.device().is_some() && before.class() <= up.class();
         let is_theirs = || self.waiters(up).all(|link| self.waits_before(link, key));
-        (will_end && !device.pool.contains(parent) && is_theirs()).then_some(key)
+        (will_end && !device.pool().contains(parent) && is_theirs()).then_some(key)
     }
 
     /// One more has come to wait for a transfer. If it is behind its parent, whom that one has no use for, it
@@ -241,7 +241,7 @@ impl Traffic {
         };
         // The ids that were announced are those that come: somebody computes with them, whoever else has
         // registered the hash meanwhile. Nor does what is here give way to what a pass is still to write.
-        let there = || group.device.pool.find(up.name().hash).map(|there| there.id());
+        let there = || group.device.pool().find(up.name().hash).map(|there| there.id());
         let unwritten = !self.unwritten.is_empty()
             && there().is_some_and(|there| self.unwritten.iteration(up.group(), there).is_some());
         let registered = match up.is_announced() || unwritten {
@@ -254,7 +254,7 @@ impl Traffic {
         while let Some(link) = next {
             let held = registered.and_then(|block| match Some(link) == owner {
                 true => Some(block),
-                false => group.device.pool.hold_again(block),
+                false => group.device.pool().hold_again(block),
             });
             next = self.came(inner, link, held.ok_or(Cause::Busy));
         }
@@ -294,7 +294,7 @@ impl Traffic {
             up.comes_from_disk(lower.into_ref());
             // Others may hold it, and would keep it from being registered anew: it goes with the last of
             // them.
-            host.pool.withdraw_held(block);
+            host.pool().withdraw_held(block);
             host.release(block, inner.now());
             return self.queue_up(inner, key);
         }
@@ -302,14 +302,14 @@ impl Traffic {
         self.guess_over(up.class(), key);
         inner.left(1);
         if let Some(device) = up.device() {
-            group.device.owners.give(up.tenant(), 1);
+            group.device.owners().give(up.tenant(), 1);
             self.freed_by(inner, up.group(), up.tenant(), device);
         }
         match up.source() {
             Source::Host(block) => {
                 if let Some(host) = &group.host {
                     if failure.cause == Cause::Mismatch {
-                        host.pool.withdraw_held(block);
+                        host.pool().withdraw_held(block);
                     }
                     host.release(block, inner.now());
                 }
@@ -346,7 +346,7 @@ impl Traffic {
         let up = self.end_up(key);
         self.guess_over(up.class(), key);
         inner.left(1);
-        inner.group(up.group()).device.owners.give(up.tenant(), usize::from(up.device().is_some()));
+        inner.group(up.group()).device.owners().give(up.tenant(), usize::from(up.device().is_some()));
         self.quarantine_ends_of_up(inner, &up);
         let mut next = up.first();
         while let Some(link) = next {

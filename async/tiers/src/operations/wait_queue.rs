@@ -38,7 +38,7 @@ impl Traffic {
             return self.next_serial();
         }
         self.drop_guesses(inner);
-        let owners = |of: &Want| &inner.group(of.group()).device.owners;
+        let owners = |of: &Want| inner.group(of.group()).device.owners();
         let unlimited = joined.is_empty() && parts.iter().all(|of| owners(of).limit(of.tenant()).is_none());
         let first = self.next_serial();
         let mut entries = Vec::with_capacity(if unlimited { 0 } else { parts.len() });
@@ -76,7 +76,7 @@ impl Traffic {
     pub(crate) fn late_in_queue(&mut self, inner: &Inner, group: GroupId, number: u64) {
         let queue = &self.groups[group].queue;
         // What the wait queue has gathered is given back with the place in it.
-        let available = inner.group(group).device.pool.available() + queue.gathered();
+        let available = inner.group(group).device.pool().available() + queue.gathered();
         let in_queue = queue.position(number);
         let ahead = in_queue.unwrap_or_else(|| queue.len() + self.waiting_for_quota.before(group, number));
         let late = Late { ahead, available };
@@ -96,7 +96,7 @@ impl Traffic {
     fn left_queue(&mut self, inner: &Inner, group: GroupId, entry: Entry, credited: bool) -> Whose {
         self.not_due(entry.due(), Waits::Place { group, number: entry.number() });
         inner.waiting.leave();
-        inner.group(group).device.owners.give(entry.tenant(), if credited { entry.need() } else { 0 });
+        inner.group(group).device.owners().give(entry.tenant(), if credited { entry.need() } else { 0 });
         let (gathered, whose) = entry.end();
         gathered.into_iter().for_each(|block| self.freed(inner, group, block));
         whose
@@ -113,7 +113,7 @@ impl Traffic {
         };
         let Some(entry) = entry else { return };
         let fewer = entry.leave(transfer);
-        inner.group(group).device.owners.give(entry.tenant(), if credited { fewer } else { 0 });
+        inner.group(group).device.owners().give(entry.tenant(), if credited { fewer } else { 0 });
         if entry.need() == 0 {
             return self.quit_queue(inner, group, number);
         }
@@ -126,13 +126,13 @@ impl Traffic {
     pub(crate) fn freed(&mut self, inner: &Inner, group: GroupId, block: BlockId) {
         match self.groups[group].queue.first_mut() {
             Some(entry) if entry.missing() > 0 => entry.gathered_mut().push(block),
-            _ => _ = inner.group(group).device.pool.give_back_ids([block]),
+            _ => _ = inner.group(group).device.pool().give_back_ids([block]),
         }
     }
 
     /// Serves the wait queue as far as there are blocks, and sends victims down for what is missing.
     pub(crate) fn serve_queue(&mut self, inner: &Inner, group: GroupId) {
-        let pool = &inner.group(group).device.pool;
+        let pool = &inner.group(group).device.pool();
         loop {
             let Some(entry) = self.groups[group].queue.first_mut() else { return };
             let missing = entry.missing();
@@ -177,7 +177,7 @@ impl Traffic {
         group: GroupId,
         such: impl Fn(DownId, &Down) -> bool,
     ) -> bool {
-        let pool = &inner.group(group).device.pool;
+        let pool = &inner.group(group).device.pool();
         let unheld = |down: &Down| match down.source() {
             Have::Leased(block) => pool.evictable(block).is_some(),
             Have::Owned(_) | Have::Held(_) => false,
@@ -200,21 +200,21 @@ impl Traffic {
     ) -> usize {
         let tier_pool = &inner.group(group).device;
         let ready = self.take_ready(inner, (group, Tier::Device), wanted, victims);
-        let evicted = ready + tier_pool.pool.evict_ids_behind(wanted - ready, given + ready, victims);
+        let evicted = ready + tier_pool.pool().evict_ids_behind(wanted - ready, given + ready, victims);
         if evicted > 0
             || !tier_pool.links()
-            || tier_pool.pool.available() == 0
+            || tier_pool.pool().available() == 0
             || self.is_copying(inner, group, |_, _| true)
         {
             return evicted;
         }
         #[cfg(test)]
         tests::WALKS.with(|walks| walks.set(walks.get() + 1));
-        let capacity = tier_pool.pool.capacity() as u32;
+        let capacity = tier_pool.pool().capacity() as u32;
         let (hand, mut taken) = (self.groups[group].queue.cursor(), 0);
         let order = (hand..capacity).chain(0..hand.min(capacity)).map(BlockId);
-        let unheld = |block| tier_pool.pool.registered(block).map(|(there, _)| there);
-        let mut kept = order.filter_map(unheld).filter(|block| tier_pool.pool.evictable(*block).is_some());
+        let unheld = |block| tier_pool.pool().registered(block).map(|(there, _)| there);
+        let mut kept = order.filter_map(unheld).filter(|block| tier_pool.pool().evictable(*block).is_some());
         // Lower classes first: where there are some, all are looked at.
         let mut by_class = Vec::new();
         if !tier_pool.are_of_one_class() {
@@ -222,7 +222,7 @@ impl Traffic {
             by_class.sort_by_key(|block| tier_pool.class(block.id));
         }
         for block in by_class.into_iter().chain(kept) {
-            let Ok(victim) = tier_pool.pool.evict_this(block) else { continue };
+            let Ok(victim) = tier_pool.pool().evict_this(block) else { continue };
             self.groups[group].queue.move_cursor_behind(block.id);
             let hash = victim.hash();
             victims.push((victim.into_mutable().into_id(), hash));
@@ -243,7 +243,7 @@ impl Traffic {
         }
         #[cfg(test)]
         tests::HURRIES.with(|hurries| hurries.set(hurries.get() + 1));
-        let pool = &inner.group(group).device.pool;
+        let pool = &inner.group(group).device.pool();
         // A victim waits for host memory, and whatever has some is before it.
         let waiting = !self.groups[group].waiting_for_host.is_empty();
         let keeps = |down: &Down| match (down.from(), down.source()) {

@@ -70,7 +70,7 @@ impl Traffic {
             let (source, class, tenant) = (down.source(), down.class(), down.tenant());
             let state = &self.groups[group];
             let (host, sinking) = (&inner.group(group).host, state.on_their_way.host_victims());
-            let none_free = host.as_ref().is_some_and(|host| host.pool.free() == 0);
+            let none_free = host.as_ref().is_some_and(|host| host.pool().free() == 0);
             let enough = none_free && sinking >= state.waiting_for_host.victims();
             let waits = self.may_wait_below(inner, group);
             if enough && waits {
@@ -133,7 +133,7 @@ impl Traffic {
             let unasked = down.asked().is_empty();
             let host = &inner.group(group).host;
             if let Some(host) = host {
-                let (free, headroom) = (host.pool.free(), inner.rules.host_headroom as usize);
+                let (free, headroom) = (host.pool().free(), inner.rules.host_headroom as usize);
                 let enough = free + sinking >= headroom + state.waiting_for_host.chosen();
                 if free <= headroom && enough {
                     return;
@@ -171,7 +171,7 @@ impl Traffic {
         wanted: usize,
         such: impl Fn(BlockId) -> bool,
     ) -> Vec<(DownId, BlockRef)> {
-        let pool = &inner.group(group).device.pool;
+        let pool = &inner.group(group).device.pool();
         let kept = |key: DownId| {
             let down = self.downs.get(key).filter(|down| down.asked().is_empty())?;
             let Have::Leased(block) = down.source() else { return None };

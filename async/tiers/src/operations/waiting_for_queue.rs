@@ -85,7 +85,7 @@ impl Traffic {
         staged: HostSlot,
         transfer: TransferId,
     ) {
-        let first = inner.group(group).host.as_ref().map_or(0, |host| host.pool.capacity());
+        let first = inner.group(group).host.as_ref().map_or(0, |host| host.pool().capacity());
         let Some(place) = (staged.number() as usize).checked_sub(first) else { return };
         let state = &mut self.groups[group];
         state.staging.note_holder(place, staged, transfer);

@@ -56,7 +56,7 @@ impl Traffic {
             let parts =
                 self.waiting_for_quota[at].parts().iter().map(|(group, entry)| (*group, entry.tenant()));
             waiting.extend(
-                parts.filter(|(group, tenant)| inner.group(*group).device.owners.limit(*tenant).is_some()),
+                parts.filter(|(group, tenant)| inner.group(*group).device.owners().limit(*tenant).is_some()),
             );
             at += 1;
         }
@@ -98,7 +98,7 @@ impl Traffic {
             if !self.take_credits(inner, group, tenant, need, Class::Urgent) {
                 for earlier in 0..of {
                     let (group, tenant, need, _) = part(self, earlier);
-                    inner.group(group).device.owners.give(tenant, need);
+                    inner.group(group).device.owners().give(tenant, need);
                 }
                 return Err((group, number, state));
             }

@@ -2,16 +2,20 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `traffic.rs` | all of it |
-//! | `ids.rs`, `transfers.rs`, `up.rs`, `down.rs`, `steps.rs` | transfers by key and by block; to the device; to a lower tier; by layers |
-//! | `wait_queue.rs`, `granted.rs`, `room.rs` | a group's queue for blocks; blocks on their way to a caller; outcomes of a search |
-//! | `waiting_for_host.rs`, `waiting_for_queue.rs`, `waiting_for_quota.rs` | transfers and requests that wait for something else |
+//! | `traffic.rs`, `scratch.rs` | all of it; memory that is used again |
+//! | `ids.rs`, `transfers.rs`, `up.rs`, `down.rs`, `steps.rs` | keys; transfers by key and by block; to the device; to a lower tier; by layers |
+//! | `queues.rs`, `pace.rs` | the queues of the paths, and an iteration's bytes; how fast paths are |
+//! | `groups.rs`, `wait_queue.rs`, `granted.rs` | what each group has; its queue for blocks; blocks on their way to a caller |
+//! | `on_their_way.rs`, `staging.rs`, `waits_below.rs`, `room.rs` | of a group: blocks that transfers will free; staging; waits for writes below; outcomes of a search |
+//! | `waiting_for_host.rs`, `waiting_for_queue.rs`, `waiting_for_parent.rs`, `waiting_for_quota.rs` | transfers and requests that wait for something else |
 //! | `onboarding.rs`, `offloading.rs`, `shares.rs` | requests for blocks up and down |
-//! | `guesses.rs`, `ahead.rs`, `ready.rs` | hints and hot blocks; copies ahead of need; victims that leave first |
-//! | `gates.rs`, `unwritten.rs` | what waits for the model; blocks that are registered before they are written |
-//! | `pace.rs`, `deadlines.rs`, `since.rs`, `phase.rs` | how fast paths are; deadlines; times; whether more begins |
+//! | `guesses.rs`, `ahead.rs`, `ready.rs` | hints and hot blocks; deferred copies, and copies ahead of need; victims that leave first |
+//! | `iterations.rs`, `gates.rs`, `unwritten.rs` | how far the model is; what waits for it; blocks that are registered before they are written |
+//! | `deadlines.rs`, `since.rs`, `phase.rs` | deadlines; times; whether more begins |
 //! | `purges.rs`, `purged.rs`, `quarantine.rs`, `own_looks.rs` | purges; blocks that are never used again; looks for a tenant's victims |
 //! | `effects.rs` | effects of a change, carried out when the lock is given back |
+//!
+//! A field has few users outside of its file: `testing/tests/house.rs` counts them.
 
 mod ahead;
 mod deadlines;

@@ -63,7 +63,7 @@ fn who_lets_go_of_a_block_without_a_word_is_found_out() {
         let (manager, a) = manager(300);
         let filled = a.allocate(300).await.expect("free");
         let held = filled.register(&hashes(300), None).expect("registered");
-        let pool = &manager.inner.group(GroupId::FIRST).device.pool;
+        let pool = &manager.inner.group(GroupId::FIRST).device.pool();
         let others = [held.refs()[0], held.refs()[299]].map(|block| pool.hold_again(block).expect("held"));
         let purge = begin(&manager, &a, Purge::default()).await;
         drop(held);
@@ -100,10 +100,10 @@ fn what_was_withdrawn_before_is_erased_when_its_last_holder_lets_go() {
         port.copy_in(id.0, 0, &[7; BYTES]).expect("in range");
         let preempted = a.preempt(full, partial, 1).expect("one manager");
         let device = &manager.inner.group(GroupId::FIRST).device;
-        let (there, _) = device.pool.registered(id).expect("under a name of its own");
-        let held = device.pool.upgrade(there).expect("registered").into_ref();
+        let (there, _) = device.pool().registered(id).expect("under a name of its own");
+        let held = device.pool().upgrade(there).expect("registered").into_ref();
         drop(preempted);
-        assert_eq!(device.pool.registered(id), None, "withdrawn");
+        assert_eq!(device.pool().registered(id), None, "withdrawn");
         let purge = begin(&manager, &a, Purge { zero: true, ..Purge::default() }).await;
         manager.check_watermark();
         yield_now().await;

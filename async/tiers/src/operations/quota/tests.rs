@@ -124,7 +124,7 @@ fn what_is_being_copied_makes_no_room() {
         drop(own);
         let tier_pool = &manager.inner.group(GroupId::FIRST).device;
         let before = PASSED.get();
-        assert!(copied.iter().all(|block| tier_pool.pool.lease(*block)));
+        assert!(copied.iter().all(|block| tier_pool.pool().lease(*block)));
         let has =
             |need| manager.inner.look().has_credits(&manager.inner, GroupId::FIRST, tenant.tenant_id(), need);
         assert_eq!([1, 2, 4].map(has), [true, false, false]);

@@ -48,7 +48,7 @@ fn whoever_comes_between_a_release_and_its_news_is_behind_who_waits() {
         let hash = SequenceHash::from_u128(1);
         let held = manager.try_allocate(1).expect("a free one").register(&[hash], None).expect("registered");
         let tier_pool = &manager.inner.group(GroupId::FIRST).device;
-        let also = tier_pool.pool.lookup_ref(hash).expect("registered");
+        let also = tier_pool.pool().lookup_ref(hash).expect("registered");
         let mut first = pin!(manager.allocate(1));
         assert!(look(first.as_mut()).is_pending());
         drop(held);
