@@ -85,7 +85,7 @@ impl Arrows {
 }
 
 /// The module files below a folder, without tests.
-fn collect(src: &Path, folder: &Path, files: &mut BTreeMap<Module, PathBuf>) {
+pub(crate) fn collect(src: &Path, folder: &Path, files: &mut BTreeMap<Module, PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
@@ -108,7 +108,7 @@ fn collect(src: &Path, folder: &Path, files: &mut BTreeMap<Module, PathBuf>) {
 }
 
 /// The text without comments, and without what stands behind a `#[cfg(…test…)]` up to the end of that item.
-fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     let mut out = String::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {

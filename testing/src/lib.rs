@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `arrows.rs` | the imports between the files of a crate, and their circles |
 //! | `counting.rs` | an allocator that counts, for tests that nothing is allocated |
+//! | `fields.rs` | the fields that other files than their struct's touch |
 //! | `forge.rs` | tokens and salts for a wanted XXH3 hash |
 //! | `forked.rs` | a forked child |
 //! | `virtual_time.rs` | tasks of one thread in virtual time |
@@ -11,6 +12,7 @@
 
 pub mod arrows;
 pub mod counting;
+pub mod fields;
 pub mod forge;
 pub mod forked;
 pub mod seeds;

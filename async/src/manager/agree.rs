@@ -2,11 +2,11 @@
 //!
 //! A setting that is a default says nothing. One that was given is what the caller wants.
 
-use super::build::{BuildError, given, needs};
-use crate::config::{Group, ManagerConfig, bytes_text};
+use super::error::{BuildError, given};
+use crate::config::{Group, GroupKind, ManagerConfig, bytes_text};
 use crate::tier::Tier;
 use kvstrata_core::{Policy, PoolConfig};
-use kvstrata_tiers::StackParts;
+use kvstrata_tiers::{Needs, StackParts};
 
 /// The settings of a tier that say the same as a pool does.
 const KEYS: [(Tier, [&str; 3]); 3] = [
@@ -84,6 +84,16 @@ pub(super) fn check(
         ));
     }
     Ok(())
+}
+
+/// The blocks that a group's layers need, as its settings say.
+pub(super) fn needs(group: &Group) -> Needs {
+    let page = u64::from(group.page_size.max(1));
+    match (group.kind, group.window) {
+        (GroupKind::State, _) => Needs::State { page },
+        (GroupKind::Window, Some(window)) => Needs::Last { page, window: u64::from(window) },
+        _ => Needs::All { page },
+    }
 }
 
 /// Blocks of a tier, and its policy.

@@ -1,24 +1,19 @@
-//! A manager of settings, or of parts. Past 500 lines because each part's doc is here, and each setting that becomes one.
+//! A manager of settings, or of parts.
 
 use super::KvBlockManager;
 use super::attendance::Attendance;
-use super::builder::{Device, DeviceError};
-use super::hash_key::{self, HashKeyError};
+use super::device::Device;
+use super::error::{BuildError, given};
+use super::hash_key;
 use super::own::OwnRuntime;
-use super::volumes::{self, DiskError};
-use super::{agree, memory, rules};
-use crate::config::{DeviceKind, Group, GroupKind, ManagerConfig};
+use super::{agree, memory, rules, volumes};
+use crate::config::{DeviceKind, Group, ManagerConfig};
 use crate::disk::DiskMover;
 use crate::metrics::{Bound, Endpoint};
-use crate::movers::{CudaMoverError, ThreadsError};
 use crate::tier::Tier;
-use crate::transfer::{HostMemory, MemoryError, TierPort};
+use crate::transfer::{HostMemory, TierPort};
 use kvstrata_core::{Policy, PoolConfig};
-use kvstrata_ffi::arena::ArenaError;
-use kvstrata_ffi::probe::Bound as Bounded;
-use kvstrata_ffi::shown::shown;
-use kvstrata_tiers::{Hashing, Needs, PartsError, StackParts, Tiers, TiersParts};
-use std::fmt::Display;
+use kvstrata_tiers::{Hashing, StackParts, Tiers, TiersParts};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -34,130 +29,6 @@ pub struct Parts {
     /// What the names of blocks that are not full begin from: random unless told, so that no two managers over one disk have the same. For
     /// tests that do the same each time.
     pub names: Option<u64>,
-}
-
-/// Why there is no manager.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// Memory.
-    #[error("{given}, for host memory of group {}: {source}", shown(group))]
-    Memory {
-        /// Settings that ask for it, with their values.
-        given: String,
-        /// Of which group.
-        group: String,
-        /// What is wrong.
-        source: MemoryError,
-    },
-    /// More memory than there is.
-    #[error(
-        "{given}: needs {needed}, and {available} are there, by {bound}; use fewer or smaller blocks{}",
-        if matches!(bound, Bounded::Machine) { "" } else { ", or raise that limit" }
-    )]
-    Room {
-        /// The setting that asks for most of it, with its value.
-        given: String,
-        /// What is needed, and for what.
-        needed: String,
-        /// What is there.
-        available: String,
-        /// What bounds it.
-        bound: Bounded,
-    },
-    /// The simulated device.
-    #[error("{given}, for the simulated device of group {}: {source}", shown(group))]
-    Device {
-        /// Settings that ask for it, with their values.
-        given: String,
-        /// Of which group.
-        group: String,
-        /// What is wrong.
-        source: ArenaError,
-    },
-    /// The disk tier.
-    #[error("{given}, for the disk tier of group {}: {source}", shown(group))]
-    Disk {
-        /// Settings that ask for it, with their values.
-        given: String,
-        /// Of which group.
-        group: String,
-        /// What is wrong.
-        source: Box<DiskError>,
-    },
-    /// A runtime of the manager's own.
-    #[error(
-        "{given}: the threads of a runtime cannot be had ({source}); use fewer, enter a runtime before, or raise the limit on \
-         threads (ulimit -u, the cgroup's pids.max)"
-    )]
-    Runtime {
-        /// The setting that asks for them, with its value.
-        given: String,
-        /// What is wrong.
-        source: std::io::Error,
-    },
-    /// The runtime that was handed in: whoever waits has a deadline.
-    #[error(
-        "the tokio runtime has no timers; build it with enable_time(), or make the manager outside of it, for one of its own"
-    )]
-    Timers,
-    /// A GPU.
-    #[error("{given}, for group {}: {source}; device.kind may also be auto or sim", shown(group))]
-    Cuda {
-        /// Settings that ask for it, with their values.
-        given: String,
-        /// Of which group.
-        group: String,
-        /// What is wrong.
-        source: CudaMoverError,
-    },
-    /// An engine's own device.
-    #[error("the device that the engine gave for group {}: {source}", shown(group))]
-    OwnDevice {
-        /// Of which group.
-        group: String,
-        /// What is wrong.
-        source: DeviceError,
-    },
-    /// Threads that copy.
-    #[error("{given}: {source}; use from 1 to 256, or leave it out")]
-    Threads {
-        /// The setting that asks for them, with its value.
-        given: String,
-        /// What is wrong.
-        source: ThreadsError,
-    },
-    /// Where figures are to be served.
-    #[error(
-        "{given}: nothing can be served there ({source}); choose another address or port, or leave it out"
-    )]
-    Metrics {
-        /// The setting that asks for it, with its value.
-        given: String,
-        /// What is wrong.
-        source: std::io::Error,
-    },
-    /// The secret of the block hashes.
-    #[error(transparent)]
-    HashKey(#[from] HashKeyError),
-    /// Parts that do not fit together.
-    #[error("group {}: {why}", shown(group))]
-    Parts {
-        /// Of which group.
-        group: String,
-        /// What does not fit.
-        why: String,
-    },
-    /// The tiers' parts.
-    #[error(transparent)]
-    Tiers(#[from] PartsError),
-}
-
-/// Settings with their values, as messages of the configuration have them.
-pub(super) fn given(config: &ManagerConfig, settings: &[(&str, &dyn Display)]) -> String {
-    let said =
-        |(key, value): &(&str, &dyn Display)| format!("{key} = {} ({})", shown(value), config.origin(key));
-    settings.iter().map(said).collect::<Vec<_>>().join(" and ")
 }
 
 /// Opens the device of a group, over its host memory.
@@ -250,7 +121,7 @@ fn tiers(
         disk,
         block_bytes,
         layers: layers.len() as u32,
-        needs: needs(group),
+        needs: agree::needs(group),
         linked: policies.map(|policy| policy != Policy::Lru),
         ahead_first: policies.map(|policy| policy == Policy::Reuse),
     };
@@ -266,15 +137,6 @@ fn disk_given(config: &ManagerConfig) -> String {
                 config.disk.paths.iter().map(|path| path.display().to_string()).collect();
             given(config, &[("disk.blocks", &blocks), ("disk.paths", &paths.join(","))])
         }
-    }
-}
-
-pub(super) fn needs(group: &Group) -> Needs {
-    let page = u64::from(group.page_size.max(1));
-    match (group.kind, group.window) {
-        (GroupKind::State, _) => Needs::State { page },
-        (GroupKind::Window, Some(window)) => Needs::Last { page, window: u64::from(window) },
-        _ => Needs::All { page },
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a group's device is made of, as the settings say: host memory that poses as one, or a GPU.
 
-use super::build::{BuildError, given};
-use super::builder::Device;
+use super::device::Device;
+use super::error::{BuildError, given};
 use crate::config::{DeviceKind, Group, ManagerConfig};
 use crate::costs::costs_for;
 use crate::movers::{CudaMover, CudaMoverError, CudaMoverOptions, ThreadsMover};

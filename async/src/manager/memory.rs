@@ -4,7 +4,7 @@
 //! one by one, perhaps hours later, or at once where a volume registers them. So all of it has to be there at
 //! the start.
 
-use super::build::{BuildError, given};
+use super::error::{BuildError, given};
 use crate::config::{Group, ManagerConfig, bytes_text};
 use crate::tier::Tier;
 use kvstrata_ffi::arena::MAPPING_ALIGN_BYTES;

@@ -6,7 +6,8 @@
 //! |---|---|
 //! | `builder.rs` | a manager over an engine's own device memory |
 //! | `build.rs`, `rules.rs` | a manager of settings, or of parts |
-//! | `devices.rs`, `volumes.rs`, `volume_files.rs` | the device and the disk of a group |
+//! | `error.rs` | errors of making one |
+//! | `device.rs`, `devices.rs`, `volumes.rs`, `volume_files.rs` | the device and the disk of a group |
 //! | `memory.rs`, `agree.rs` | memory that there is not, and parts that contradict settings: refused |
 //! | `hash_key.rs` | the secret of the block hashes |
 //! | `attendance.rs`, `own.rs` | the clock, the timer, the tasks; a runtime of the manager's own |
@@ -15,7 +16,9 @@ mod agree;
 mod attendance;
 mod build;
 mod builder;
+mod device;
 mod devices;
+mod error;
 #[doc(hidden)]
 pub mod hash_key;
 #[doc(hidden)]
@@ -27,8 +30,10 @@ pub mod volume_files;
 #[doc(hidden)]
 pub mod volumes;
 
-pub use build::{BuildError, Parts};
-pub use builder::{Device, DeviceError, ManagerBuilder};
+pub use build::Parts;
+pub use builder::ManagerBuilder;
+pub use device::Device;
+pub use error::{BuildError, DeviceError};
 pub use hash_key::HashKeyError;
 pub use kvstrata_tiers::metrics::{ManagerStats, PathStats, Refusal};
 pub use kvstrata_tiers::{

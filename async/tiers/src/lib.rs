@@ -11,7 +11,10 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `engine` | [`Tiers`]: the calls; transfers, admission, tenants |
+//! | `calls` | [`Tiers`]: the calls, their handles and futures |
+//! | `operations` | what happens under the lock: transfers, admission, tenants |
+//! | `engine` | what both share: settings, tiers, counters, the lock |
+//! | `state` | what is under the lock, by owner |
 //! | [`transfer`] | transfers between tiers, and the ports of whatever moves bytes |
 //! | [`scheduler`] | the model's iterations, and what waits for them |
 //! | [`metrics`] | what is counted |
@@ -22,11 +25,14 @@
     allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests have threads and clocks")
 )]
 
+mod calls;
 mod engine;
 pub mod metrics;
+mod operations;
 mod runtime;
 pub mod scheduler;
 mod signal;
+mod state;
 pub mod tier;
 pub mod transfer;
 
@@ -56,8 +62,30 @@ mod places;
 mod sketch;
 mod stripes;
 
-pub use engine::*;
+pub use calls::acquire::{Acquire, AcquireError, Acquired};
+pub use calls::ahead::Ahead;
+pub use calls::allocate::{AllocateError, AllocateOptions};
+pub use calls::attendant::{Attendant, Next};
+pub use calls::blocks::{Blocks, BlocksMut, RegisterError, RegisterFault, TooManyReferences};
+pub use calls::census::{Census, TierCensus};
+pub use calls::group::Group;
+pub use calls::groups::{GroupMatch, GroupsMatch, GroupsOnboarded, OnboardGroups};
+pub use calls::matching::PrefixMatch;
+pub use calls::offload::Offload;
+pub use calls::onboard::{Onboard, OnboardError, Onboarded};
+pub use calls::parts::{Hashing, PartsError, StackParts, TiersParts};
+pub use calls::preempt::{Preempted, Resumed};
+pub use calls::prefetch::Prefetch;
+pub use calls::purge::PurgeError;
+pub use calls::tiers::Tiers;
+pub use calls::watcher::Watcher;
+pub use engine::names::TenantError;
+pub use engine::needs::Needs;
+pub use engine::rules::{Quotas, Rules, Watermarks, WriteMode};
+pub use engine::tenants::TenantUse;
+pub use kvstrata_core::TenantId;
 pub use runtime::{Runtime, Task, Work};
+pub use state::{OffloadOptions, Offloaded, OnboardOptions, Purge, Purged, PurgedTier};
 pub use tier::Tier;
 
 /// What kvstrata's own crates share. It may change with any version.

@@ -9,19 +9,20 @@
 //!
 //! Invariants
 //! - I1: one at a time sets it: who has the manager's lock.
-//! - I2: what is read never goes back. A clock that was read before the word makes too little of it if the spell began since, never too much; and
-//!   what was shown once is shown again.
+//! - I2: what is read never goes back. A clock that was read before the word makes too little of it if the
+//!   spell began since, never too much; and what was shown once is shown again.
 //!
 //! # Orderings
 //! Relaxed: a figure publishes nothing, and `shown` is changed by `fetch_max` alone.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 const BUSY: u64 = 1;
 
 #[derive(Debug, Default)]
-pub(super) struct Busy {
+pub(crate) struct Busy {
     word: AtomicU64,
     /// The most that was read: nanoseconds.
     shown: AtomicU64,
@@ -34,7 +35,7 @@ fn nanoseconds(of: Duration) -> u64 {
 
 impl Busy {
     /// It is busy from now on, or idle; the clock is read where that is news.
-    pub(super) fn set(&self, busy: bool, now: impl FnOnce() -> Duration) {
+    pub(crate) fn set(&self, busy: bool, now: impl FnOnce() -> Duration) {
         let word = self.word.load(Relaxed);
         let next = match (word & BUSY != 0, busy) {
             (false, true) => word.wrapping_sub(nanoseconds(now())) | BUSY,
@@ -45,7 +46,7 @@ impl Busy {
     }
 
     /// Until now, which is the clock's.
-    pub(super) fn until(&self, now: Duration) -> Duration {
+    pub(crate) fn until(&self, now: Duration) -> Duration {
         let word = self.word.load(Relaxed);
         let spells = if word & BUSY == 0 { word } else { (word ^ BUSY).wrapping_add(nanoseconds(now)) };
         // Less than nothing, where the first spell began behind `now`.

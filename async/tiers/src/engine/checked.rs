@@ -1,13 +1,16 @@
 //! A write to the disk whose bytes are compared with their sums first.
 //!
-//! The disk seals what it is given: bytes that have rotted in host memory would come back as good ones. So they are looked at on their way
-//! down, too; by a task, since neither an engine's thread nor a mover's has the time.
+//! The disk seals what it is given: bytes that have rotted in host memory would come back as good ones. So
+//! they are looked at on their way down, too; by a task, since neither an engine's thread nor a mover's has
+//! the time.
 //!
 //! Writes keep their order, by which blocks are old or new below.
 //!
 //! Invariants
-//! - I1: the write is answered, also if the task never runs, or the port panics: then the task goes on with the next.
-//! - I2: one task at a time checks. It ends when no write waits; what waits is bounded by the bytes in flight of the path.
+//! - I1: the write is answered, also if the task never runs, or the port panics: then the task goes on with
+//!   the next.
+//! - I2: one task at a time checks. It ends when no write waits; what waits is bounded by the bytes in flight
+//!   of the path.
 
 use crate::contained::contained;
 use crate::runtime::Runtime;
@@ -17,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Writes that wait to be checked.
 #[derive(Default)]
-pub(super) struct Checks(Arc<Mutex<Queue>>);
+pub(crate) struct Checks(Arc<Mutex<Queue>>);
 
 #[derive(Default)]
 struct Queue {
@@ -34,7 +37,7 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 }
 
 impl Checks {
-    pub(super) fn push(&self, runtime: &Arc<dyn Runtime>, checked: Checked) {
+    pub(crate) fn push(&self, runtime: &Arc<dyn Runtime>, checked: Checked) {
         let mut queue = lock(&self.0);
         queue.writes.push_back(checked);
         if std::mem::replace(&mut queue.is_running, true) {
@@ -76,19 +79,19 @@ impl Drop for Running {
 }
 
 /// A write that is to be checked. Dropped, it is answered.
-pub(super) struct Checked {
+pub(crate) struct Checked {
     disk: Arc<dyn TierPort>,
     memory: Arc<HostMemory>,
     write: Option<TierWrite>,
 }
 
 impl Checked {
-    pub(super) fn new(disk: Arc<dyn TierPort>, memory: Arc<HostMemory>, write: TierWrite) -> Checked {
+    pub(crate) fn new(disk: Arc<dyn TierPort>, memory: Arc<HostMemory>, write: TierWrite) -> Checked {
         Checked { disk, memory, write: Some(write) }
     }
 
     /// Compares, and writes or answers.
-    pub(super) fn go(mut self) {
+    pub(crate) fn go(mut self) {
         let Some(write) = self.write.take() else { return };
         match self.memory.is_sealed(&write.bytes) {
             true => self.disk.write(write),

@@ -3,9 +3,10 @@
 //! # Orderings
 //! Relaxed throughout: a count publishes nothing. How long paths were busy is in [`Busy`].
 
-use super::busy::Busy;
-use super::notices::{About, Notice, Notices};
+use crate::engine::busy::Busy;
+use crate::engine::notices::{About, Notice, Notices};
 use crate::metrics::{ManagerStats, PathStats, Refusal, SizeHistogram, Sizes};
+use crate::state::Have;
 use crate::stripes::{Stripes, add, counting};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Failure, Path};
@@ -37,18 +38,18 @@ struct Stripe {
 
 /// The counters of a manager.
 #[derive(Debug)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     stripes: Stripes<Stripe>,
     busy: [Busy; Path::ALL.len()],
-    pub(super) notices: Notices,
+    pub(crate) notices: Notices,
 }
 
 impl Counts {
-    pub(super) fn new(notices: Notices) -> Counts {
+    pub(crate) fn new(notices: Notices) -> Counts {
         Counts { stripes: Stripes::new(Stripe::default), busy: Default::default(), notices }
     }
 
-    pub(super) fn moved(&self, path: Path, bytes: u64, outcome: Result<(), Failure>) {
+    pub(crate) fn moved(&self, path: Path, bytes: u64, outcome: Result<(), Failure>) {
         self.stripes.count(|mine| {
             let of = &mine.paths[path as usize];
             add(&of.transfers, 1);
@@ -59,40 +60,40 @@ impl Counts {
     }
 
     /// Something of a path is under way now, or nothing is. Under the manager's lock (`busy.rs` I1).
-    pub(super) fn busy(&self, path: Path, busy: bool, now: impl FnOnce() -> Duration) {
+    pub(crate) fn busy(&self, path: Path, busy: bool, now: impl FnOnce() -> Duration) {
         if counting() {
             self.busy[path as usize].set(busy, now);
         }
     }
 
-    pub(super) fn failed(&self, path: Path, cause: Cause, whose: About) {
+    pub(crate) fn failed(&self, path: Path, cause: Cause, whose: About) {
         self.stripes.add(|mine| &mine.paths[path as usize].failed[cause as usize], 1);
         self.notices.raise(Notice::Failed(path, cause), whose);
     }
 
-    pub(super) fn parked(&self, path: Path, whose: About) {
+    pub(crate) fn parked(&self, path: Path, whose: About) {
         self.stripes.add(|mine| &mine.parked, 1);
         self.notices.raise(Notice::Parked(path), whose);
     }
 
-    pub(super) fn missed(&self, cause: Cause) {
+    pub(crate) fn missed(&self, cause: Cause) {
         self.stripes.add(|mine| &mine.missed[cause as usize], 1);
     }
 
-    pub(super) fn late(&self, whose: About) {
+    pub(crate) fn late(&self, whose: About) {
         self.stripes.add(|mine| &mine.late, 1);
         self.notices.raise(Notice::Late, whose);
     }
 
-    pub(super) fn unwritten(&self) {
+    pub(crate) fn unwritten(&self) {
         self.stripes.add(|mine| &mine.unwritten, 1);
     }
 
-    pub(super) fn hint_cut(&self, blocks: usize) {
+    pub(crate) fn hint_cut(&self, blocks: usize) {
         self.stripes.add(|mine| &mine.hints_cut, blocks as u64);
     }
 
-    pub(super) fn refused(&self, why: Refusal, blocks: usize) {
+    pub(crate) fn refused(&self, why: Refusal, blocks: usize) {
         self.stripes.add(|mine| &mine.refused[why as usize], blocks as u64);
         match why {
             Refusal::Queue => self.notices.raise(Notice::QueueFull, About::default()),
@@ -101,27 +102,34 @@ impl Counts {
         }
     }
 
-    pub(super) fn dropped(&self, from: Tier) {
+    pub(crate) fn dropped(&self, from: Tier) {
         self.stripes.add(|mine| &mine.dropped[from as usize], 1);
     }
 
+    /// A block goes no further: a victim is lost, anything else stays where it is.
+    pub(crate) fn goes_no_further(&self, source: Have, from: Tier) {
+        if matches!(source, Have::Owned(_)) {
+            self.dropped(from);
+        }
+    }
+
     /// Those are dropped since the tier below has no room.
-    pub(super) fn no_room(&self, from: Tier, whose: About) {
+    pub(crate) fn no_room(&self, from: Tier, whose: About) {
         self.notices.raise(Notice::Dropped(from), whose);
     }
 
-    pub(super) fn onboarded(&self, from_disk: bool) {
+    pub(crate) fn onboarded(&self, from_disk: bool) {
         self.stripes.add(|mine| &mine.onboarded[usize::from(from_disk)], 1);
     }
 
-    pub(super) fn offloaded(&self, from: Tier, outcome: Result<(), Cause>) {
+    pub(crate) fn offloaded(&self, from: Tier, outcome: Result<(), Cause>) {
         if outcome.is_ok() && from != Tier::Disk {
             self.stripes.add(|mine| &mine.offloaded[from as usize], 1);
         }
     }
 
     /// All of them, now by the clock of [`busy`](Counts::busy).
-    pub(super) fn snapshot(&self, now: Duration) -> ManagerStats {
+    pub(crate) fn snapshot(&self, now: Duration) -> ManagerStats {
         ManagerStats {
             paths: std::array::from_fn(|path| {
                 let sizes = SizeHistogram::of(self.stripes.all().map(|stripe| &stripe.paths[path].sizes));

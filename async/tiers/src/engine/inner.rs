@@ -5,38 +5,38 @@
 //!   landing ──► inbox ─► settle: one thread at a time takes what has landed, and does the same
 //! ```
 //!
-//! Movers land by whatever thread they have, also from inside `start`. So a landing is only put into the inbox, and whoever is settling
-//! takes it: nothing recurses, and no mover waits for another's landing.
+//! Movers land by whatever thread they have, also from inside `start`. So a landing is only put into the
+//! inbox, and whoever is settling takes it: nothing recurses, and no mover waits for another's landing.
 //!
 //! Invariants
-//! - I1: what is in the inbox is taken: who puts it there settles, or somebody does who finds it empty before it stops. Both are said
-//!   under the inbox's lock.
+//! - I1: what is in the inbox is taken: who puts it there settles, or somebody does who finds it empty before
+//!   it stops. Both are said under the inbox's lock.
 //!
 //! # Orderings
-//! `pending`, `iteration` and `refusing` are Relaxed: hints, which publish nothing. So is `aheads`, which is good only where it says so, or under
-//! `without`.
+//! `pending`, `iteration` and `refusing` are Relaxed: hints, which publish nothing. So is `aheads`, which is
+//! good only where it says so, or under `without`.
 
-use super::checked::Checks;
-use super::counts::Counts;
-use super::deadlines::Attendant;
-use super::notices::Notices;
-use super::preempt::Naming;
-use super::rules::Rules;
-use super::rules::WriteMode;
-use super::stack::{Books, Stack};
-use super::tenants::Tenants;
-use super::traffic::Traffic;
-use super::watch::Watch;
 use crate::contained::contained;
+use crate::engine::checked::Checks;
+use crate::engine::counts::Counts;
+use crate::engine::group_tiers::{GroupTiers, TierPool};
+use crate::engine::naming::Naming;
+use crate::engine::notices::{About, Notices};
+use crate::engine::rules::{Rules, WriteMode};
+use crate::engine::tenants::{TenantUse, Tenants};
+use crate::engine::watch::Watch;
 use crate::runtime::Runtime;
 use crate::signal::Signal;
+use crate::state::{GroupId, Traffic};
+use crate::tier::Tier;
 use crate::transfer::{Failure, Landed, Landing, Lands};
-use kvstrata_core::BlockRef;
 use kvstrata_core::hash::Hasher;
 use kvstrata_core::waiting::Waiting;
+use kvstrata_core::{BlockRef, TenantId};
 use kvstrata_ffi::process::Origin;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tracing::trace;
@@ -59,47 +59,44 @@ struct Inbox {
     spare: Vec<Landed>,
 }
 
-pub(super) struct Inner {
-    pub(super) stacks: Box<[Stack]>,
-    pub(super) rules: Rules,
-    pub(super) counts: Counts,
-    pub(super) watch: Watch,
+pub(crate) struct Inner {
+    pub(crate) groups: Box<[GroupTiers]>,
+    pub(crate) rules: Rules,
+    pub(crate) counts: Counts,
+    pub(crate) watch: Watch,
     /// Who waits for blocks of a device.
-    pub(super) waiting: Waiting,
-    pub(super) runtime: Arc<dyn Runtime>,
+    pub(crate) waiting: Waiting,
+    pub(crate) runtime: Arc<dyn Runtime>,
     /// Writes to be compared with their sums, in their order.
-    pub(super) checks: Checks,
+    pub(crate) checks: Checks,
     traffic: Mutex<Traffic>,
     inbox: Mutex<Inbox>,
-    /// Flights: a match looks for its hashes among them only if there are any.
+    /// Transfers: a match looks for its hashes among them only if there are any.
     pending: AtomicUsize,
-    pub(super) iteration: AtomicU64,
+    pub(crate) iteration: AtomicU64,
     /// No more is given: said before the lock says so, for those who do not take it.
-    pub(super) refusing: AtomicBool,
+    pub(crate) refusing: AtomicBool,
     /// Something has ever been registered ahead of being written: said before the lock is taken for that.
     aheads: AtomicBool,
     /// Shared by who registers without the lock, until then.
     without: RwLock<()>,
     /// Told when nothing is under way, while that is waited for.
-    pub(super) idle: Signal,
-    pub(super) tenants: Tenants,
-    pub(super) naming: Naming,
-    pub(super) hasher: Hasher,
+    pub(crate) idle: Signal,
+    pub(crate) tenants: Tenants,
+    pub(crate) naming: Naming,
+    pub(crate) hasher: Hasher,
     /// Where the hasher's secret is kept, for people.
-    pub(super) hash_origin: String,
+    pub(crate) hash_origin: String,
     /// Told at each change while there are purges.
-    pub(super) purge_told: Signal,
+    pub(crate) purge_told: Signal,
     /// The process that it was made in.
     origin: Origin,
     this: Weak<Inner>,
 }
 
-/// What a call comes to in a process that was forked from the manager's.
-pub(super) const INHERITED: &str = "the manager was made by the process from which this one was forked; make one in this process, after the fork";
-
 impl Inner {
-    pub(super) fn new(
-        stacks: Box<[Stack]>,
+    pub(crate) fn new(
+        groups: Box<[GroupTiers]>,
         rules: Rules,
         watch: Watch,
         traffic: Traffic,
@@ -107,10 +104,10 @@ impl Inner {
         (hasher, hash_origin): (Hasher, String),
         runtime: Arc<dyn Runtime>,
     ) -> Arc<Inner> {
-        let tells = |stack: &Stack| stack.disk.as_ref().is_some_and(|disk| disk.facts().says_what_fails);
-        let notices = Notices::new(stacks.iter().map(tells).collect());
+        let tells = |group: &GroupTiers| group.disk.as_ref().is_some_and(|disk| disk.facts().says_what_fails);
+        let notices = Notices::new(groups.iter().map(tells).collect());
         Arc::new_cyclic(|this| Inner {
-            stacks,
+            groups,
             rules,
             counts: Counts::new(notices),
             watch,
@@ -135,63 +132,70 @@ impl Inner {
         })
     }
 
-    /// Who looks after its deadlines.
-    pub(super) fn attendant(&self) -> Attendant {
-        Attendant(self.this.clone())
+    /// Without keeping it.
+    pub(crate) fn weak(&self) -> Weak<Inner> {
+        self.this.clone()
     }
 
-    /// Whether this process was forked from the manager's. It has none of the manager's threads, and its locks may be held by some of them: it leaves
-    /// all of it alone.
-    pub(super) fn is_inherited(&self) -> bool {
+    /// When so long will be over; none if that is beyond all clocks.
+    pub(crate) fn due_in(&self, wait: Duration) -> Option<Duration> {
+        self.elapsed().checked_add(wait)
+    }
+
+    /// Whether this process was forked from the manager's. It has none of the manager's threads, and its
+    /// locks may be held by some of them: it leaves all of it alone.
+    pub(crate) fn is_inherited(&self) -> bool {
         !self.origin.is_here()
     }
 
-    /// For who lets go of the manager in such a process: it is never freed there, since that would wait for its threads.
-    pub(super) fn keep(&self) {
+    /// For who lets go of the manager in such a process: it is never freed there, since that would wait for
+    /// its threads.
+    pub(crate) fn keep(&self) {
         std::mem::forget(self.this.upgrade());
     }
 
-    pub(super) fn stack(&self, number: u16) -> &Stack {
-        &self.stacks[number as usize]
+    pub(crate) fn group(&self, number: GroupId) -> &GroupTiers {
+        &self.groups[number.index()]
     }
 
     /// The iteration, for ages.
-    pub(super) fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.iteration.load(Relaxed)
     }
 
     /// The time, by the runtime's clock.
-    pub(super) fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.runtime.now()
     }
 
     /// Where movers answer.
-    pub(super) fn landing(self: &Arc<Inner>) -> Landing {
+    pub(crate) fn landing(self: &Arc<Inner>) -> Landing {
         Landing::new(Arc::<Inner>::clone(self))
     }
 
-    pub(super) fn entered(&self, flights: usize) {
-        self.pending.fetch_add(flights, Relaxed);
+    pub(crate) fn entered(&self, transfers: usize) {
+        self.pending.fetch_add(transfers, Relaxed);
     }
 
-    pub(super) fn left(&self, flights: usize) {
-        self.pending.fetch_sub(flights, Relaxed);
+    pub(crate) fn left(&self, transfers: usize) {
+        self.pending.fetch_sub(transfers, Relaxed);
     }
 
-    pub(super) fn has_pending(&self) -> bool {
+    pub(crate) fn has_pending(&self) -> bool {
         self.pending.load(Relaxed) > 0
     }
 
     /// What is under way, without a change that anything follows from.
-    pub(super) fn look(&self) -> MutexGuard<'_, Traffic> {
-        // No caller's code runs under the lock, but event sinks, which are to be trusted; so what panicked was ours, between two whole states or not: going on is the better of two.
+    pub(crate) fn look(&self) -> MutexGuard<'_, Traffic> {
+        // No caller's code runs under the lock, but event sinks, which are to be trusted; so what panicked
+        // was ours, between two whole states or not: going on is the better of two.
         let mut traffic = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
         (traffic.when, traffic.moment) = (None, None);
         traffic
     }
 
     /// Makes a change, and all that follows from it.
-    pub(super) fn with<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
+    pub(crate) fn with<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
         let result = self.with_unsaid(change);
         self.say();
         result
@@ -210,7 +214,7 @@ impl Inner {
     }
 
     /// The same for a purge, which need not be told of what it does itself.
-    pub(super) fn change<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
+    pub(crate) fn change<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
         let mut traffic = self.look();
         let result = change(&mut traffic);
         self.follow(traffic);
@@ -218,16 +222,17 @@ impl Inner {
         result
     }
 
-    /// The same for who takes blocks: where none was to be copied, and nobody waits, nothing follows from that.
-    pub(super) fn take<R>(self: &Arc<Inner>, take: impl FnOnce(&mut Traffic) -> R) -> R {
+    /// The same for who takes blocks: where none was to be copied, and nobody waits, nothing follows from
+    /// that.
+    pub(crate) fn take<R>(self: &Arc<Inner>, take: impl FnOnce(&mut Traffic) -> R) -> R {
         let mut traffic = self.look();
         let before = traffic.begun();
         let result = take(&mut traffic);
         let purges = !traffic.purges.is_empty();
         let same = traffic.begun() == before
-            && traffic.out.is_empty()
-            && traffic.nobody_waits()
-            && traffic.behind.is_empty();
+            && traffic.effects.is_empty()
+            && traffic.none_waits()
+            && !traffic.waiting_for_parent.any_over();
         if same && !purges {
             drop(traffic);
             self.say();
@@ -241,9 +246,9 @@ impl Inner {
         result
     }
 
-    /// As [`with`](Inner::with), for blocks that are registered ahead of being written. The first time it waits for whoever registers without the
-    /// lock.
-    pub(super) fn with_ahead<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
+    /// As [`with`](Inner::with), for blocks that are registered ahead of being written. The first time it
+    /// waits for whoever registers without the lock.
+    pub(crate) fn with_ahead<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
         if !self.aheads.load(Relaxed) {
             let _nobody = self.without.write().unwrap_or_else(PoisonError::into_inner);
             self.aheads.store(true, Relaxed);
@@ -251,8 +256,9 @@ impl Inner {
         self.with(change)
     }
 
-    /// Registers blocks without the lock, if there are none that are registered and not written, nor come to be meanwhile.
-    pub(super) fn without_ahead<R>(&self, register: impl FnOnce() -> R) -> Option<R> {
+    /// Registers blocks without the lock, if there are none that are registered and not written, nor come to
+    /// be meanwhile.
+    pub(crate) fn without_ahead<R>(&self, register: impl FnOnce() -> R) -> Option<R> {
         if self.aheads.load(Relaxed) {
             return None;
         }
@@ -261,25 +267,33 @@ impl Inner {
     }
 
     /// Says what has been met that an operator can act on. Not under the lock.
-    pub(super) fn say(&self) {
-        self.counts.notices.say(|whose| whose.names(self));
+    pub(crate) fn say(&self) {
+        self.counts.notices.say(|whose| self.names_of(whose));
+    }
+
+    /// Names of the group and the tenant that a notice is of.
+    fn names_of(&self, whose: About) -> [Option<String>; 2] {
+        let known = || self.tenants.names.known();
+        let name = |of: TenantId| known().into_iter().find(|(_, number)| *number == of);
+        let tenant = whose.tenant().and_then(name);
+        [whose.group().map(|group| self.group(group).name.clone()), tenant.map(|(name, _)| name.to_string())]
     }
 
     /// All that follows from a change.
     fn follow(self: &Arc<Inner>, mut traffic: MutexGuard<'_, Traffic>) {
         traffic.advance(self);
-        if traffic.phase.refuses() && traffic.is_idle() {
-            traffic.out.idle = true;
+        if traffic.refuses() && traffic.is_idle() {
+            traffic.effects.idle();
         }
-        if traffic.out.is_empty() {
+        if traffic.effects.is_empty() {
             return;
         }
-        let next = traffic.performed.pop().unwrap_or_default();
-        let mut out = std::mem::replace(&mut traffic.out, next);
+        let next = traffic.scratch.effects();
+        let mut effects = std::mem::replace(&mut traffic.effects, next);
         drop(traffic);
-        out.perform(self);
+        effects.perform(self);
         // For its memory: as many as there are threads that perform at once.
-        self.look().performed.push(out);
+        self.look().scratch.return_effects(effects);
     }
 
     /// Takes what has landed, unless somebody is at it (I1).
@@ -314,17 +328,17 @@ impl Inner {
     }
 
     /// Blocks of a device have been released: who waits for some is served.
-    pub(super) fn released(&self) {
+    pub(crate) fn released(&self) {
         self.released_of(None);
     }
 
     /// The same, and whose they were is noted: before the lock, under which it is asked for.
-    pub(super) fn released_of(&self, blocks: Option<(&Books, &[BlockRef])>) {
+    pub(crate) fn released_of(&self, blocks: Option<(&TierPool, &[BlockRef])>) {
         if self.waiting.anyone()
             && let Some(this) = self.this.upgrade()
         {
-            if let Some((books, blocks)) = blocks {
-                blocks.iter().for_each(|block| books.owners.stir(block.id));
+            if let Some((tier_pool, blocks)) = blocks {
+                blocks.iter().for_each(|block| tier_pool.owners().stir(block.id));
             }
             this.with(|_| {});
         }
@@ -333,16 +347,16 @@ impl Inner {
 
 impl Inner {
     /// Blocks of a device were registered by their engine.
-    pub(super) fn registered(self: &Arc<Inner>, stack: u16, blocks: &[BlockRef]) {
+    pub(crate) fn registered(self: &Arc<Inner>, group: GroupId, blocks: &[BlockRef]) {
         if self.rules.mode == WriteMode::Through {
-            self.with(|traffic| blocks.iter().for_each(|block| traffic.write_through(self, stack, *block)));
+            self.with(|traffic| blocks.iter().for_each(|block| traffic.write_through(self, group, *block)));
         }
     }
 }
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Inner({} groups)", self.stacks.len())
+        write!(f, "Inner({} groups)", self.groups.len())
     }
 }
 
@@ -369,5 +383,16 @@ impl Lands for Inner {
         if let Some(this) = self.this.upgrade() {
             this.settle();
         }
+    }
+}
+
+impl Inner {
+    /// What a tenant has of a tier, over all groups.
+    pub(crate) fn usage(&self, tenant: TenantId, tier: Tier) -> TenantUse {
+        let owners = self.groups.iter().filter_map(|group| group.owners(tier));
+        owners.fold(TenantUse::default(), |so_far, owners| TenantUse {
+            blocks: so_far.blocks + owners.used(tenant),
+            quota: owners.limit(tenant).map(|limit| so_far.quota.unwrap_or(0) + limit).or(so_far.quota),
+        })
     }
 }

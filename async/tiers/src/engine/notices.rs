@@ -1,29 +1,32 @@
-//! What an operator can act on, said once: a condition is raised where it is counted, under the lock or not, and logged when that has been given
-//! back. How often it has happened is in the figures.
+//! What an operator can act on, said once: a condition is raised where it is counted, under the lock or not,
+//! and logged when that has been given back. How often it has happened is in the figures.
 //!
-//! Volumes speak for themselves, by their files (`disk/said.rs`): what a disk answers is said here only of a port that does not
-//! ([`TierPort::says_what_fails`](crate::transfer::TierPort::says_what_fails)).
+//! Volumes speak for themselves, by their files (`disk/said.rs`): what a disk answers is said here only of a
+//! port that does not ([`TierFacts::says_what_fails`](crate::transfer::TierFacts::says_what_fails)).
 //!
 //! Invariants
-//! - I1: no subscriber, which is a caller's code, runs under the lock, or while its thread settles: landings go on, however long it takes.
-//! - I2: of each condition there is one line in the life of a manager; of a path that does not keep up one each time that it begins, and one when it
-//!   is over, half a minute later at least.
+//! - I1: no subscriber, which is a caller's code, runs under the lock, or while its thread settles: landings
+//!   go on, however long it takes.
+//! - I2: of each condition there is one line in the life of a manager; of a path that does not keep up one
+//!   each time that it begins, and one when it is over, half a minute later at least.
 //!
 //! # Orderings
-//! `raised` is set by Release and taken by Acquire, so that whose it was is known to who says it. All else is Relaxed: who sees a bit late says it late.
+//! `raised` is set by Release and taken by Acquire, so that whose it was is known to who says it. All else is
+//! Relaxed: who sees a bit late says it late.
 
-use super::inner::Inner;
-use super::tenants::TenantId;
 use crate::contained::contained;
+use crate::state::GroupId;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Path};
+use kvstrata_core::TenantId;
 use kvstrata_ffi::shown::shown;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use tracing::{error, info, warn};
 
 /// A condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Notice {
+pub(crate) enum Notice {
     /// A transfer failed.
     Failed(Path, Cause),
     /// A failed device keeps blocks.
@@ -43,38 +46,41 @@ pub(super) enum Notice {
     Recovered,
 }
 
-/// Of which group, and which tenant, it was when a condition was met for the first time, as far as that is known.
+/// Of which group, and which tenant, it was when a condition was met for the first time, as far as that is
+/// known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct About {
-    stack: Option<u16>,
+pub(crate) struct About {
+    group: Option<GroupId>,
     tenant: TenantId,
 }
 
 impl About {
-    pub(super) fn of(stack: u16, tenant: TenantId) -> About {
-        About { stack: Some(stack), tenant }
+    pub(crate) fn of(group: GroupId, tenant: TenantId) -> About {
+        About { group: Some(group), tenant }
     }
 
-    pub(super) fn stack(stack: u16) -> About {
-        About::of(stack, TenantId::NOBODY)
+    pub(crate) fn of_group(group: GroupId) -> About {
+        About::of(group, TenantId::NOBODY)
     }
 
-    /// In one word: a stack's number is one more there, so that 0 is none.
+    /// In one word: a group's number is one more there, so that 0 is none.
     fn packed(self) -> u32 {
-        self.stack.map_or(0, |stack| u32::from(stack) + 1) << 16 | u32::from(self.tenant.0)
+        self.group.map_or(0, |group| group.index() as u32 + 1) << 16 | u32::from(self.tenant.0)
     }
 
     fn unpacked(word: u32) -> About {
-        let stack = (word >> 16).checked_sub(1).map(|stack| stack as u16);
-        About { stack, tenant: TenantId(word as u16) }
+        let group = (word >> 16).checked_sub(1).map(|group| GroupId::new(group as usize));
+        About { group, tenant: TenantId(word as u16) }
     }
 
-    /// Names of group and tenant.
-    pub(super) fn names(self, inner: &Inner) -> [Option<String>; 2] {
-        let known = || inner.tenants.names.known();
-        let name = |of: TenantId| known().into_iter().find(|(_, number)| *number == of);
-        let tenant = Some(self.tenant).filter(|tenant| *tenant != TenantId::NOBODY).and_then(name);
-        [self.stack.map(|stack| inner.stack(stack).name.clone()), tenant.map(|(name, _)| name.to_string())]
+    /// The group.
+    pub(crate) fn group(self) -> Option<GroupId> {
+        self.group
+    }
+
+    /// The tenant; none: it is no tenant's, or not known.
+    pub(crate) fn tenant(self) -> Option<TenantId> {
+        Some(self.tenant).filter(|tenant| *tenant != TenantId::NOBODY)
     }
 }
 
@@ -100,6 +106,7 @@ struct Words {
 }
 
 const FAILURES: u32 = (Path::ALL.len() * Cause::ALL.len()) as u32;
+
 const OTHERS: [Notice; 10] = [
     Notice::Parked(Path::DeviceToHost),
     Notice::Parked(Path::HostToDevice),
@@ -112,14 +119,17 @@ const OTHERS: [Notice; 10] = [
     Notice::Slow,
     Notice::Recovered,
 ];
+
 const ALL: u32 = FAILURES + OTHERS.len() as u32;
+
 const _: () = assert!(ALL <= u64::BITS);
 
 impl Notice {
     fn bit(self) -> u32 {
         match self {
             Notice::Failed(path, cause) => path as u32 * Cause::ALL.len() as u32 + cause as u32,
-            // All of them are there; of paths, those that a device moves bytes on; of tiers, those that something is below.
+            // All of them are there; of paths, those that a device moves bytes on; of tiers, those that
+            // something is below.
             other => FAILURES + OTHERS.iter().position(|of| *of == other).unwrap_or_default() as u32,
         }
     }
@@ -260,7 +270,7 @@ fn of_failure(cause: Cause) -> Option<(Grade, &'static str, &'static str)> {
 
 /// What has been raised, and what of it said.
 #[derive(Debug)]
-pub(super) struct Notices {
+pub(crate) struct Notices {
     raised: AtomicU64,
     said: AtomicU64,
     /// By condition: whose it was.
@@ -277,15 +287,15 @@ impl Default for Notices {
 
 impl Notices {
     /// Of groups, whose disks say by themselves what fails, or do not.
-    pub(super) fn new(tells: Box<[bool]>) -> Notices {
+    pub(crate) fn new(tells: Box<[bool]>) -> Notices {
         let whose = std::array::from_fn(|_| AtomicU32::new(0));
         Notices { raised: AtomicU64::new(0), said: AtomicU64::new(0), whose, tells }
     }
 
     /// A condition is met, perhaps not for the first time.
-    pub(super) fn raise(&self, notice: Notice, whose: About) {
+    pub(crate) fn raise(&self, notice: Notice, whose: About) {
         let of_disk = matches!(notice, Notice::Failed(_, Cause::Rejected | Cause::Disk | Cause::Lost));
-        if of_disk && whose.stack.and_then(|stack| self.tells.get(usize::from(stack))) == Some(&true) {
+        if of_disk && whose.group.and_then(|group| self.tells.get(group.index())) == Some(&true) {
             return;
         }
         let bit = notice.bit();
@@ -298,13 +308,13 @@ impl Notices {
     }
 
     /// One that comes and goes is met again: it is said once more.
-    pub(super) fn raise_anew(&self, notice: Notice, whose: About) {
+    pub(crate) fn raise_anew(&self, notice: Notice, whose: About) {
         self.said.fetch_and(!(1 << notice.bit()), Relaxed);
         self.raise(notice, whose);
     }
 
     /// A tenant's number may be another's from now on: what is not said yet is said without it.
-    pub(super) fn forget(&self, tenant: TenantId) {
+    pub(crate) fn forget(&self, tenant: TenantId) {
         for whose in &self.whose {
             let without = |word| {
                 let about = About::unpacked(word);
@@ -315,9 +325,10 @@ impl Notices {
         }
     }
 
-    /// Says what has been raised and was not said before (I2), of those whose names are asked for. To be called without the lock (I1).
+    /// Says what has been raised and was not said before (I2), of those whose names are asked for. To be
+    /// called without the lock (I1).
     #[inline]
-    pub(super) fn say(&self, names: impl Fn(About) -> [Option<String>; 2]) {
+    pub(crate) fn say(&self, names: impl Fn(About) -> [Option<String>; 2]) {
         if self.raised.load(Relaxed) != 0 {
             contained(|| self.say_all(&names));
         }
@@ -357,11 +368,15 @@ mod tests {
 
     #[test]
     fn whose_it_was_is_told_as_it_was_raised() {
-        for whose in [About::default(), About::stack(0), About::of(u16::MAX - 1, TenantId(4095))] {
+        for whose in [
+            About::default(),
+            About::of_group(GroupId::FIRST),
+            About::of(GroupId::new(65534), TenantId(4095)),
+        ] {
             assert_eq!(About::unpacked(whose.packed()), whose);
         }
         let (notices, told) = (Notices::default(), std::cell::RefCell::new(Vec::new()));
-        let whose = [About::of(2, TenantId(7)), About::of(3, TenantId(8))];
+        let whose = [About::of(GroupId::new(2), TenantId(7)), About::of(GroupId::new(3), TenantId(8))];
         whose.iter().for_each(|of| notices.raise(Notice::Quota, *of));
         let note = |of| {
             told.borrow_mut().push(of);
@@ -384,11 +399,11 @@ mod tests {
         }
         for cause in [Cause::Rejected, Cause::Disk, Cause::Lost] {
             let notices = Notices::new(Box::new([true, false]));
-            let raised = |stack| {
-                notices.raise(Notice::Failed(Path::DiskToDevice, cause), About::stack(stack));
+            let raised = |group| {
+                notices.raise(Notice::Failed(Path::DiskToDevice, cause), About::of_group(group));
                 notices.raised.load(Relaxed) != 0
             };
-            assert_eq!([0, 1].map(raised), [false, true], "{cause:?}");
+            assert_eq!([0, 1].map(GroupId::new).map(raised), [false, true], "{cause:?}");
         }
     }
 }

@@ -149,7 +149,7 @@ impl Default for Rules {
 
 impl Rules {
     /// Whether a victim of the device is worth a copy; `again`: it was used a second time.
-    pub(super) fn keeps(&self, again: bool) -> bool {
+    pub(crate) fn keeps(&self, again: bool) -> bool {
         self.mode != WriteMode::SecondUse || again
     }
 }

@@ -1,32 +1,17 @@
-//! What is counted each thread for itself ([`Stripes`]), and read without the lock: look-ups, and how long calls and transfers take.
+//! What is counted each thread for itself ([`Stripes`]), and read without the lock: look-ups, and how long
+//! calls and transfers take.
 //!
 //! # Orderings
 //! Relaxed throughout: a count publishes nothing.
 
-use super::matching::PrefixMatch;
 use crate::metrics::{Call, Found, Latencies, LatencyHistogram, Lookups, Requests};
 use crate::runtime::Runtime;
+use crate::state::{GroupId, Since};
 use crate::stripes::{Stripes, add};
-use crate::tier::Tier;
 use crate::transfer::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
-
-/// When something began; nothing where nobody asks how long it takes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Since(Option<Duration>);
-
-impl Since {
-    fn after(self, earlier: Since) -> Option<Duration> {
-        Some(self.0?.saturating_sub(earlier.0?))
-    }
-
-    /// It begins now, unless it has begun.
-    pub(super) fn begin(&mut self, now: Since) {
-        self.0 = self.0.or(now.0);
-    }
-}
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Look-ups of a group's blocks.
 #[derive(Debug, Default)]
@@ -48,7 +33,8 @@ struct Stripe {
     transfers: [Latencies; Path::ALL.len()],
 }
 
-/// What an engine has told of its requests: with each, while others read what is beside it. So alone on its cache lines, as a stripe is.
+/// What an engine has told of its requests: with each, while others read what is beside it. So alone on its
+/// cache lines, as a stripe is.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Told {
@@ -59,7 +45,7 @@ struct Told {
 }
 
 /// Counts and latencies of an engine.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     stripes: Stripes<Stripe>,
     /// Whether latencies are counted (`metrics.histograms`).
     timed: bool,
@@ -68,7 +54,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(groups: usize, timed: bool, runtime: Arc<dyn Runtime>) -> Watch {
+    pub(crate) fn new(groups: usize, timed: bool, runtime: Arc<dyn Runtime>) -> Watch {
         let stripe = || Stripe {
             asked: (0..groups).map(|_| Asked::default()).collect(),
             calls: Default::default(),
@@ -80,13 +66,13 @@ impl Watch {
 
     /// Something begins, or ends.
     #[inline]
-    pub(super) fn now(&self) -> Since {
+    pub(crate) fn now(&self) -> Since {
         Since(self.timed.then(|| self.runtime.now()))
     }
 
     /// A call that has begun is answered.
     #[inline]
-    pub(super) fn answered(&self, call: Call, since: Since) {
+    pub(crate) fn answered(&self, call: Call, since: Since) {
         if let Some(since) = since.0 {
             let time = self.runtime.now().saturating_sub(since);
             self.stripes.count(|mine| mine.calls[call as usize].record(time));
@@ -94,49 +80,23 @@ impl Watch {
     }
 
     /// A transfer that was wanted then starts.
-    pub(super) fn started(&self, path: Path, wanted: Since, now: Since) {
+    pub(crate) fn started(&self, path: Path, wanted: Since, now: Since) {
         if let Some(time) = now.after(wanted) {
             self.stripes.count(|mine| mine.waits[path as usize].record(time));
         }
     }
 
     /// One that has started then has ended.
-    pub(super) fn ended(&self, path: Path, started: Since, now: Since) {
+    pub(crate) fn ended(&self, path: Path, started: Since, now: Since) {
         if let Some(time) = now.after(started) {
             self.stripes.count(|mine| mine.transfers[path as usize].record(time));
         }
     }
 
-    /// A request has looked so many blocks of a group up, and found these, but for as many at the front as it would not have needed for all.
-    pub(super) fn looked_up(&self, blocks: usize, found: &PrefixMatch, spare: usize) {
-        let stack = found.device.stack();
-        // Most are in the device, all of them.
-        if found.is_ready() {
-            return self.looked_up_in_device(stack, blocks, found.len().saturating_sub(spare));
-        }
-        let mut counts = [0; Found::ALL.len()];
-        for index in spare..found.len() {
-            let place = match found.tier_of(index) {
-                Some(Tier::Device) => Found::Device,
-                Some(Tier::Host) => Found::Host,
-                Some(Tier::Disk) => Found::Disk,
-                None => Found::Pending,
-            };
-            counts[place as usize] += 1;
-        }
-        self.count_found(stack, blocks, counts);
-    }
-
-    /// The same of a look-up in the device alone.
-    pub(super) fn looked_up_in_device(&self, stack: u16, blocks: usize, found: usize) {
-        let mut counts = [0; Found::ALL.len()];
-        counts[Found::Device as usize] = found as u64;
-        self.count_found(stack, blocks, counts);
-    }
-
-    fn count_found(&self, stack: u16, blocks: usize, found: [u64; Found::ALL.len()]) {
+    /// A request has looked so many blocks of a group up, and found these, by place.
+    pub(crate) fn looked_up(&self, group: GroupId, blocks: usize, found: [u64; Found::ALL.len()]) {
         self.stripes.count(|mine| {
-            let asked = &mine.asked[usize::from(stack)];
+            let asked = &mine.asked[group.index()];
             add(&asked.blocks, blocks as u64);
             for (count, blocks) in asked.found.iter().zip(found).filter(|(_, blocks)| *blocks > 0) {
                 add(count, blocks);
@@ -144,18 +104,25 @@ impl Watch {
         });
     }
 
+    /// The same of a look-up in the device alone.
+    pub(crate) fn looked_up_in_device(&self, group: GroupId, blocks: usize, found: usize) {
+        let mut counts = [0; Found::ALL.len()];
+        counts[Found::Device as usize] = found as u64;
+        self.looked_up(group, blocks, counts);
+    }
+
     /// Blocks of a group were allocated without waiting.
     #[inline]
-    pub(super) fn allocated_at_once(&self, stack: u16) {
-        self.stripes.count(|mine| add(&mine.asked[usize::from(stack)].at_once, 1));
+    pub(crate) fn allocated_at_once(&self, group: GroupId) {
+        self.stripes.count(|mine| add(&mine.asked[group.index()].at_once, 1));
     }
 
     /// How often that was so.
-    pub(super) fn at_once(&self, stack: u16) -> u64 {
-        self.stripes.sum(|stripe| &stripe.asked[usize::from(stack)].at_once)
+    pub(crate) fn at_once(&self, group: GroupId) -> u64 {
+        self.stripes.sum(|stripe| &stripe.asked[group.index()].at_once)
     }
 
-    pub(super) fn tell(&self, requests: Requests) {
+    pub(crate) fn tell(&self, requests: Requests) {
         let Requests { active_slots, total_slots, waiting } = requests;
         self.told.active_slots.store(active_slots, Relaxed);
         self.told.total_slots.store(total_slots, Relaxed);
@@ -163,29 +130,30 @@ impl Watch {
     }
 
     /// What the engine has told last; nothing if it has not.
-    pub(super) fn told(&self) -> Option<Requests> {
+    pub(crate) fn told(&self) -> Option<Requests> {
         let waiting = self.told.waiting.load(Relaxed).checked_sub(1)?;
         let (active, total) = (&self.told.active_slots, &self.told.total_slots);
         Some(Requests { active_slots: active.load(Relaxed), total_slots: total.load(Relaxed), waiting })
     }
 
     /// Of a group.
-    pub(super) fn lookups(&self, stack: usize) -> Lookups {
-        let asked = || self.stripes.all().map(|stripe| &stripe.asked[stack]);
-        // Found before asked for, as they are counted the other way round. Where that order is not seen, what was found was asked for all the same:
-        // no ratio is larger than 1, and none of the counts goes backwards.
+    pub(crate) fn lookups(&self, group: usize) -> Lookups {
+        let asked = || self.stripes.all().map(|stripe| &stripe.asked[group]);
+        // Found before asked for, as they are counted the other way round. Where that order is not seen, what
+        // was found was asked for all the same: no ratio is larger than 1, and none of the counts goes
+        // backwards.
         let found = |place: usize| asked().map(|of| of.found[place].load(Relaxed)).sum();
         let found: [u64; Found::ALL.len()] = std::array::from_fn(found);
         let blocks: u64 = asked().map(|of| of.blocks.load(Relaxed)).sum();
         Lookups { found, blocks: blocks.max(found.iter().sum()) }
     }
 
-    pub(super) fn call(&self, call: Call) -> Option<LatencyHistogram> {
+    pub(crate) fn call(&self, call: Call) -> Option<LatencyHistogram> {
         self.latencies(|stripe| &stripe.calls[call as usize])
     }
 
     /// How long transfers of a path have waited, and taken.
-    pub(super) fn path(&self, path: Path) -> [Option<LatencyHistogram>; 2] {
+    pub(crate) fn path(&self, path: Path) -> [Option<LatencyHistogram>; 2] {
         [
             self.latencies(|stripe| &stripe.waits[path as usize]),
             self.latencies(|stripe| &stripe.transfers[path as usize]),

@@ -34,7 +34,8 @@ fn classes_go_one_after_the_other_and_requests_in_turn() {
     assert_eq!(items(&mut queue, &mut NO_LIMIT.clone()), expected);
 }
 
-/// Lanes of staging: of one there is none, and its transfers, first of all that wait, hold up none of the other's.
+/// Lanes of staging: of one there is none, and its transfers, first of all that wait, hold up none of the
+/// other's.
 #[test]
 fn what_is_in_a_shut_lane_waits_as_it_is_and_holds_up_nothing_else() {
     let mut queue = queue(1000, 10);

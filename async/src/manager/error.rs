@@ -1,0 +1,140 @@
+//! Errors of making a manager.
+
+use super::hash_key::HashKeyError;
+use super::volumes::DiskError;
+use crate::config::ManagerConfig;
+use crate::movers::{CudaMoverError, ThreadsError};
+use crate::transfer::MemoryError;
+use kvstrata_ffi::arena::ArenaError;
+use kvstrata_ffi::probe::Bound as Bounded;
+use kvstrata_ffi::shown::shown;
+use kvstrata_tiers::PartsError;
+use std::error::Error;
+use std::fmt::Display;
+
+/// Why an engine's device was not opened.
+pub type DeviceError = Box<dyn Error + Send + Sync>;
+
+/// Why there is no manager.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// Memory.
+    #[error("{given}, for host memory of group {}: {source}", shown(group))]
+    Memory {
+        /// Settings that ask for it, with their values.
+        given: String,
+        /// Of which group.
+        group: String,
+        /// What is wrong.
+        source: MemoryError,
+    },
+    /// More memory than there is.
+    #[error(
+        "{given}: needs {needed}, and {available} are there, by {bound}; use fewer or smaller blocks{}",
+        if matches!(bound, Bounded::Machine) { "" } else { ", or raise that limit" }
+    )]
+    Room {
+        /// The setting that asks for most of it, with its value.
+        given: String,
+        /// What is needed, and for what.
+        needed: String,
+        /// What is there.
+        available: String,
+        /// What bounds it.
+        bound: Bounded,
+    },
+    /// The simulated device.
+    #[error("{given}, for the simulated device of group {}: {source}", shown(group))]
+    Device {
+        /// Settings that ask for it, with their values.
+        given: String,
+        /// Of which group.
+        group: String,
+        /// What is wrong.
+        source: ArenaError,
+    },
+    /// The disk tier.
+    #[error("{given}, for the disk tier of group {}: {source}", shown(group))]
+    Disk {
+        /// Settings that ask for it, with their values.
+        given: String,
+        /// Of which group.
+        group: String,
+        /// What is wrong.
+        source: Box<DiskError>,
+    },
+    /// A runtime of the manager's own.
+    #[error(
+        "{given}: the threads of a runtime cannot be had ({source}); use fewer, enter a runtime before, or raise the limit on \
+         threads (ulimit -u, the cgroup's pids.max)"
+    )]
+    Runtime {
+        /// The setting that asks for them, with its value.
+        given: String,
+        /// What is wrong.
+        source: std::io::Error,
+    },
+    /// The runtime that was handed in: whoever waits has a deadline.
+    #[error(
+        "the tokio runtime has no timers; build it with enable_time(), or make the manager outside of it, for one of its own"
+    )]
+    Timers,
+    /// A GPU.
+    #[error("{given}, for group {}: {source}; device.kind may also be auto or sim", shown(group))]
+    Cuda {
+        /// Settings that ask for it, with their values.
+        given: String,
+        /// Of which group.
+        group: String,
+        /// What is wrong.
+        source: CudaMoverError,
+    },
+    /// An engine's own device.
+    #[error("the device that the engine gave for group {}: {source}", shown(group))]
+    OwnDevice {
+        /// Of which group.
+        group: String,
+        /// What is wrong.
+        source: DeviceError,
+    },
+    /// Threads that copy.
+    #[error("{given}: {source}; use from 1 to 256, or leave it out")]
+    Threads {
+        /// The setting that asks for them, with its value.
+        given: String,
+        /// What is wrong.
+        source: ThreadsError,
+    },
+    /// Where figures are to be served.
+    #[error(
+        "{given}: nothing can be served there ({source}); choose another address or port, or leave it out"
+    )]
+    Metrics {
+        /// The setting that asks for it, with its value.
+        given: String,
+        /// What is wrong.
+        source: std::io::Error,
+    },
+    /// The secret of the block hashes.
+    #[error(transparent)]
+    HashKey(#[from] HashKeyError),
+    /// Parts that do not fit together.
+    #[error("group {}: {why}", shown(group))]
+    Parts {
+        /// Of which group.
+        group: String,
+        /// What does not fit.
+        why: String,
+    },
+    /// The tiers' parts.
+    #[error(transparent)]
+    Tiers(#[from] PartsError),
+}
+
+/// Settings with their values, as messages of the configuration have them.
+pub(super) fn given(config: &ManagerConfig, settings: &[(&str, &dyn Display)]) -> String {
+    let said =
+        |(key, value): &(&str, &dyn Display)| format!("{key} = {} ({})", shown(value), config.origin(key));
+    settings.iter().map(said).collect::<Vec<_>>().join(" and ")
+}

@@ -1,0 +1,132 @@
+//! What a simulated disk holds, and what it has done.
+
+use super::super::{Fate, Fault, flip};
+use kvstrata_core::{BlockId, MutableBlock, SequenceHash};
+use kvstrata_ffi::disk::OwnerId;
+use kvstrata_tiers::transfer::Cause;
+use std::collections::{BTreeMap, BTreeSet};
+use twox_hash::XxHash3_64;
+
+/// What it has done. `violations`: what the port's caller must not do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub read: u64,
+    pub written: u64,
+    pub failed: u64,
+    pub rejected: u64,
+    pub used: u64,
+    pub asked: u64,
+    pub refused: u64,
+    pub parked: u64,
+    pub violations: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    /// What a restart would find.
+    pub(super) slots: BTreeMap<u32, Stored>,
+    pub(super) writes: u64,
+    /// Of those that the opening has found.
+    pub(super) owners: Vec<(BlockId, OwnerId)>,
+    /// By slot: how many reads, and whether a write.
+    pub(super) under_way: BTreeMap<u32, (u32, bool)>,
+    /// How many reads in all, and writes of the manager's.
+    pub(super) in_flight: [u32; 2],
+    /// Slots that are free once what they held is forgotten.
+    pub(super) unforgotten: Vec<BlockId>,
+    /// Somebody who waits for room is about to see to it.
+    pub(super) expected: bool,
+    pub(super) lost: BTreeSet<u32>,
+    pub(super) counts: Counts,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Stored {
+    pub(super) hash: SequenceHash,
+    pub(super) owner: OwnerId,
+    /// Of two of a hash the later one is found.
+    pub(super) number: u64,
+    pub(super) bytes: Vec<u8>,
+    pub(super) sum: u64,
+}
+
+impl Books {
+    /// A slot is free, or will be.
+    pub(super) fn put_back(&mut self, slot: MutableBlock<'_>) {
+        if self.slots.contains_key(&slot.id().0) {
+            self.unforgotten.push(slot.into_id());
+        }
+    }
+
+    pub(super) fn violation(&mut self, what: String) {
+        self.counts.violations.push(what);
+    }
+
+    pub(super) fn enters(&mut self, kind: usize, at_once: u32) {
+        self.in_flight[kind] += 1;
+        if self.in_flight[kind] > at_once {
+            let what = ["reads", "writes"][kind];
+            self.violation(format!("{} {what} are under way, of {at_once} at once", self.in_flight[kind]));
+        }
+    }
+
+    pub(super) fn begins(&mut self, slot: BlockId, write: bool) {
+        let (reads, written) = self.under_way.entry(slot.0).or_default();
+        let conflict = *written || write && *reads > 0;
+        if write {
+            *written = true;
+        } else {
+            *reads += 1;
+        }
+        if conflict {
+            let what = if write { "written" } else { "read" };
+            self.violation(format!("{slot} is {what} beside another request of it"));
+        }
+    }
+
+    pub(super) fn ends(&mut self, slot: BlockId, write: bool) {
+        let Some((reads, written)) = self.under_way.get_mut(&slot.0) else { return };
+        if write {
+            *written = false;
+        } else {
+            *reads -= 1;
+        }
+    }
+
+    /// The slot's bytes, if they are the block's. Whatever else was there is gone then.
+    pub(super) fn bring(
+        &mut self,
+        slot: BlockId,
+        hash: SequenceHash,
+        buffer: &mut [u8],
+        fate: Fate,
+    ) -> Result<(), Cause> {
+        if fate.fault == Some(Fault::Fails) {
+            self.slots.remove(&slot.0);
+            self.counts.failed += 1;
+            return Err(Cause::Disk);
+        }
+        if fate.fault == Some(Fault::Damaged)
+            && let Some(stored) = self.slots.get_mut(&slot.0)
+        {
+            match fate.number % 2 {
+                0 => flip(&mut stored.bytes, fate.number),
+                _ => stored.hash = SequenceHash::from_u128(hash.to_u128() ^ 1),
+            }
+        }
+        let whole =
+            |stored: &&Stored| stored.hash == hash && XxHash3_64::oneshot(&stored.bytes) == stored.sum;
+        match self.slots.get(&slot.0).filter(whole) {
+            Some(stored) => {
+                buffer.copy_from_slice(&stored.bytes);
+                self.counts.read += 1;
+                Ok(())
+            }
+            None => {
+                self.slots.remove(&slot.0);
+                self.counts.rejected += 1;
+                Err(Cause::Rejected)
+            }
+        }
+    }
+}

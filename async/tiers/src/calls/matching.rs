@@ -1,0 +1,311 @@
+//! What of a sequence is there: the leading run, in which tier each of its blocks is, held.
+//!
+//! ```text
+//!   hashes   0 1 2 3 4 5 6 7
+//!            D D D H P K D ·       D device, H host, K disk, P pending (on its way up), · nowhere: the run ends
+//!            └─┬─┘ └──┬──┘
+//!          device   beyond: to be brought up
+//! ```
+//!
+//! A run that lies wholly in the device costs no lock and nothing but the pool's lookups. Behind a block that
+//! the device lacks, the tiers below are asked, and what is under way only if there is anything under way.
+//!
+//! Invariants
+//! - I1: what was found is held, and so is there still when it is brought up. What is pending is not: it is
+//!   looked for again then.
+
+use crate::calls::blocks::Blocks;
+use crate::engine::found::{Found, Place};
+use crate::engine::inner::Inner;
+use crate::engine::names::TenantHandle;
+use crate::engine::rules::WriteMode;
+use crate::metrics::{self, Call};
+use crate::state::{GroupId, Traffic};
+use crate::tier::Tier;
+use kvstrata_core::{BlockRef, SequenceHash, TenantId};
+use kvstrata_ffi::disk::{Name, OwnerId};
+use std::fmt;
+use std::sync::Arc;
+
+/// Blocks that are looked for at a time, where the lock is needed.
+const AT_ONCE: usize = 64;
+
+/// The leading run of a sequence that some tier has, held. Dropped, it is released.
+pub struct PrefixMatch {
+    pub(crate) device: Blocks,
+    pub(crate) beyond: Vec<Found>,
+    /// For whom it is brought up.
+    pub(crate) tenant: TenantHandle,
+}
+
+impl PrefixMatch {
+    /// Asked for by a tenant, unless it was by another before.
+    pub(crate) fn by(mut self, tenant: &TenantHandle) -> PrefixMatch {
+        if self.tenant.id() == TenantId::NOBODY {
+            self.tenant = tenant.clone();
+        }
+        self
+    }
+
+    /// Blocks of the run.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.device.len() + self.beyond.len()
+    }
+
+    /// Whether nothing was found.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether all of it is in the device.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.beyond.is_empty()
+    }
+
+    /// Blocks of the run that were found in a tier.
+    #[must_use]
+    pub fn in_tier(&self, tier: Tier) -> usize {
+        let leading = if tier == Tier::Device { self.device.len() } else { 0 };
+        leading + self.beyond.iter().filter(|found| found.tier() == Some(tier)).count()
+    }
+
+    /// Where a block of the run was found; none for one that is on its way to the device already, or behind
+    /// the run.
+    #[must_use]
+    pub fn tier_of(&self, index: usize) -> Option<Tier> {
+        match index.checked_sub(self.device.len()) {
+            None => Some(Tier::Device),
+            Some(beyond) => self.beyond.get(beyond)?.tier(),
+        }
+    }
+
+    /// Blocks of the run that are on their way to the device already.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.beyond.iter().filter(|found| matches!(found.place, Place::Pending)).count()
+    }
+
+    /// The blocks at the beginning that the device has.
+    #[must_use]
+    pub fn device(&self) -> &Blocks {
+        &self.device
+    }
+
+    /// The same, and the rest is released.
+    #[must_use]
+    pub fn into_device(mut self) -> Blocks {
+        let rest = Blocks::new(Arc::clone(self.device.inner()), self.device.group_id(), Vec::new());
+        std::mem::replace(&mut self.device, rest)
+    }
+}
+
+impl Drop for PrefixMatch {
+    fn drop(&mut self) {
+        if self.beyond.is_empty() {
+            return;
+        }
+        let inner = self.device.inner();
+        if inner.is_inherited() {
+            return;
+        }
+        let (group, now) = (inner.group(self.device.group_id()), inner.now());
+        for found in self.beyond.drain(..).rev() {
+            match found.place {
+                Place::Device(block) => group.device.release(block, now),
+                Place::Host(block) => group.host.iter().for_each(|host| host.release(block, now)),
+                Place::Disk(block) => group.release_slot(block),
+                Place::Pending => {}
+            }
+        }
+        inner.released();
+    }
+}
+
+impl fmt::Debug for PrefixMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrefixMatch({} blocks in the device", self.device.len())?;
+        write!(f, ", then {} of host, {} of disk", self.in_tier(Tier::Host), self.in_tier(Tier::Disk))?;
+        write!(f, ", {} pending)", self.pending())
+    }
+}
+
+impl Inner {
+    /// The leading run that a request asks for: it is counted and timed.
+    pub(crate) fn look_up(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> PrefixMatch {
+        let hashes = self.findable(hashes);
+        let since = self.watch.now();
+        let found = self.match_prefix(group, hashes);
+        self.looked_up(hashes.len(), &found, 0);
+        self.watch.answered(Call::Match, since);
+        found
+    }
+
+    /// Counts a look-up of so many blocks and what it has found, but for as many at the front as it would not
+    /// have needed for all.
+    pub(crate) fn looked_up(&self, blocks: usize, found: &PrefixMatch, spare: usize) {
+        let group = found.device.group_id();
+        // Most are in the device, all of them.
+        if found.is_ready() {
+            return self.watch.looked_up_in_device(group, blocks, found.len().saturating_sub(spare));
+        }
+        let mut counts = [0; metrics::Found::ALL.len()];
+        for index in spare..found.len() {
+            let place = match found.tier_of(index) {
+                Some(Tier::Device) => metrics::Found::Device,
+                Some(Tier::Host) => metrics::Found::Host,
+                Some(Tier::Disk) => metrics::Found::Disk,
+                None => metrics::Found::Pending,
+            };
+            counts[place as usize] += 1;
+        }
+        self.watch.looked_up(group, blocks, counts);
+    }
+
+    /// The same of the device alone.
+    pub(crate) fn look_up_in_device(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Blocks {
+        let hashes = self.findable(hashes);
+        let since = self.watch.now();
+        let found = self.use_in_device(group, hashes);
+        self.watch.looked_up_in_device(group, hashes.len(), found.len());
+        self.watch.answered(Call::Match, since);
+        found
+    }
+
+    /// What of a sequence may be looked up: all of it, but nothing in a process that was forked from the
+    /// manager's.
+    fn findable<'h>(&self, hashes: &'h [SequenceHash]) -> &'h [SequenceHash] {
+        if self.is_inherited() { &[] } else { hashes }
+    }
+
+    /// A second use is what some blocks are written down for.
+    fn used_again(self: &Arc<Inner>, group: GroupId, blocks: &[BlockRef]) {
+        let ages = &self.group(group).device.ages();
+        let first = |block: &&BlockRef| ages.second_use(**block, self.now());
+        let first: Vec<BlockRef> = blocks.iter().filter(first).copied().collect();
+        if !first.is_empty() {
+            self.with(|traffic| first.iter().for_each(|block| traffic.write_through(self, group, *block)));
+        }
+    }
+
+    /// The leading run that the device has, of which a use is noted.
+    pub(crate) fn use_in_device(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Blocks {
+        let hashes = self.findable(hashes);
+        let found = self.match_device(group, hashes);
+        self.group(group).used(&hashes[..found.len()]);
+        if self.rules.mode == WriteMode::SecondUse {
+            self.used_again(group, found.refs());
+        }
+        found
+    }
+
+    /// The leading run that the device has; no use is noted.
+    pub(crate) fn match_device(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Blocks {
+        let hashes = self.findable(hashes);
+        let mut refs = Vec::with_capacity(hashes.len());
+        self.group(group).device.pool().match_refs(hashes, &mut refs);
+        Blocks::new(Arc::clone(self), group, refs)
+    }
+
+    /// The leading run.
+    pub(crate) fn match_prefix(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> PrefixMatch {
+        let found = self.match_unused(group, None, hashes);
+        self.used(group, [hashes], Some(&found));
+        found
+    }
+
+    /// Takes note of one use of what is asked for, and of what of it was found.
+    pub(crate) fn used<const N: usize>(
+        self: &Arc<Inner>,
+        group: GroupId,
+        asked: [&[SequenceHash]; N],
+        found: Option<&PrefixMatch>,
+    ) {
+        asked.into_iter().for_each(|hashes| self.group(group).used(hashes));
+        if let (WriteMode::SecondUse, Some(found)) = (self.rules.mode, found) {
+            self.used_again(group, found.device.refs());
+        }
+    }
+
+    /// The leading run of what follows `parent` in its sequence; no use is noted.
+    pub(crate) fn match_unused(
+        self: &Arc<Inner>,
+        group: GroupId,
+        parent: Option<SequenceHash>,
+        hashes: &[SequenceHash],
+    ) -> PrefixMatch {
+        let (of, hashes) = (self.group(group), self.findable(hashes));
+        let mut refs = Vec::with_capacity(hashes.len());
+        let leading = of.device.pool().match_refs(hashes, &mut refs);
+        let device = Blocks::new(Arc::clone(self), group, refs);
+        let mut found = PrefixMatch { device, beyond: Vec::new(), tenant: TenantHandle::default() };
+        if leading < hashes.len() && (of.memory.is_some() || self.has_pending()) {
+            self.match_beyond(group, parent, hashes, &mut found);
+        }
+        found
+    }
+
+    fn match_beyond(
+        self: &Arc<Inner>,
+        group: GroupId,
+        before: Option<SequenceHash>,
+        hashes: &[SequenceHash],
+        found: &mut PrefixMatch,
+    ) {
+        let (mut next, mut goes_on) = (found.len(), true);
+        while goes_on && next < hashes.len() {
+            let part = next..hashes.len().min(next + AT_ONCE);
+            next = part.end;
+            let mut look = |mut traffic: Option<&mut Traffic>| {
+                for index in part.clone() {
+                    let parent = index.checked_sub(1).map_or(before, |before| Some(hashes[before]));
+                    let name = Name { hash: hashes[index], parent, owner: OwnerId::NOBODY };
+                    let Some(place) = self.find(traffic.as_deref_mut(), group, name.hash) else {
+                        return false;
+                    };
+                    if found.beyond.is_empty() {
+                        found.beyond.reserve(hashes.len() - index);
+                    }
+                    found.beyond.push(Found { name, place });
+                }
+                true
+            };
+            goes_on = if self.has_pending() { self.with(|traffic| look(Some(traffic))) } else { look(None) };
+        }
+    }
+
+    /// Whether a block is anywhere, or on its way.
+    pub(crate) fn has(&self, group: GroupId, hash: SequenceHash) -> bool {
+        let of = self.group(group);
+        of.device.pool().contains(hash)
+            || of.host.as_ref().is_some_and(|host| host.pool().contains(hash))
+            || of.disk.as_ref().is_some_and(|disk| disk.pool().contains(hash))
+            || self.has_pending() && {
+                let traffic = self.look();
+                traffic.ups.has((group, hash)) || traffic.downs.has((group, hash))
+            }
+    }
+
+    /// Where a block is, held; with the lock, on its way too.
+    fn find(
+        self: &Arc<Inner>,
+        traffic: Option<&mut Traffic>,
+        group: GroupId,
+        hash: SequenceHash,
+    ) -> Option<Place> {
+        let of = self.group(group);
+        let device = || of.device.pool().lookup_ref(hash).map(Place::Device);
+        let at_rest = || device().or_else(|| of.find_below(hash));
+        let Some(traffic) = traffic else { return at_rest() };
+        // The device first, then what is on its way there, so that nothing is fetched twice.
+        let on_its_way = || match traffic.ups.find((group, hash)) {
+            // It will not arrive.
+            Some(up) if traffic.is_purging(traffic.ups[up].tenant()) => None,
+            Some(_) => Some(Place::Pending),
+            None => traffic.find_going_down(self, group, hash),
+        };
+        device().or_else(on_its_way).or_else(at_rest)
+    }
+}

@@ -1,0 +1,243 @@
+//! The manager's figures, gathered: see [`crate::metrics`].
+
+use crate::engine::inner::Inner;
+use crate::engine::needs::Needs;
+use crate::metrics::{
+    Call, CallMetrics, DiskMetrics, Found, GroupMetrics, ManagerStats, Metrics, PathMetrics, TenantMetrics,
+    TierMetrics, VerificationFailures, Waiting, WorkerMetrics,
+};
+use crate::state::{Entry, Waiter};
+use crate::tier::Tier;
+use crate::transfer::{Cause, Class, Path, RejectedReads};
+use kvstrata_core::TenantId;
+use kvstrata_ffi::disk::OwnerId;
+use std::collections::HashSet;
+
+/// Characters of a tenant's name that are a label's.
+const MOST_OF_NAME: usize = 64;
+
+/// All figures.
+pub(crate) fn metrics(inner: &Inner) -> Metrics {
+    let stats = inner.counts.snapshot(inner.elapsed());
+    let (waiting, paths) = waiting(inner);
+    let tiers: Vec<TierMetrics> = (0..inner.groups.len()).flat_map(|group| tiers(inner, group)).collect();
+    let of_device = |figure: fn(&TierMetrics) -> u64| {
+        tiers.iter().filter(|of| of.tier == Tier::Device).map(figure).sum::<u64>()
+    };
+    let [blocks, available_blocks, inflight_blocks] =
+        [|of: &TierMetrics| of.blocks, |of: &TierMetrics| of.available, TierMetrics::inflight].map(of_device);
+    let disks = inner.groups.iter().filter_map(|group| {
+        let stats = group.disk.as_ref().filter(|_| !inner.is_inherited())?.stats()?;
+        Some(DiskMetrics { group: group.name.clone(), stats })
+    });
+    let disks: Vec<DiskMetrics> = disks.collect();
+    let groups: Vec<GroupMetrics> = (inner.groups.iter().enumerate())
+        .map(|(index, group)| GroupMetrics { group: group.name.clone(), lookups: inner.watch.lookups(index) })
+        .collect();
+    let utilisation = crate::metrics::ratio(inflight_blocks, blocks);
+    Metrics {
+        version: env!("CARGO_PKG_VERSION"),
+        uptime: inner.elapsed(),
+        available_blocks,
+        inflight_blocks,
+        utilisation,
+        verification_failures: verification_failures(&stats, &disks),
+        stats,
+        paths,
+        calls: calls(inner),
+        disks,
+        waiting,
+        tenants: tenants(inner),
+        worker: worker(inner, waiting.requests, &tiers, &groups),
+        tiers,
+        groups,
+    }
+}
+
+fn tiers(inner: &Inner, group: usize) -> impl Iterator<Item = TierMetrics> {
+    let group = &inner.groups[group];
+    Tier::ALL.into_iter().filter_map(move |tier| {
+        let pool = group.pool(tier)?;
+        let (stats, blocks) = (pool.stats(), pool.capacity() as u64);
+        // Counted one after the other while others go on: what does not add up is cut off, so that states are
+        // parts of the whole.
+        let free = (pool.free() as u64).min(blocks);
+        let inactive = (pool.inactive() as u64).min(blocks - free);
+        let registered = stats.stored.saturating_sub(stats.removed);
+        let active = registered.saturating_sub(inactive).min(blocks - free - inactive);
+        Some(TierMetrics {
+            tier,
+            group: group.name.clone(),
+            blocks,
+            free,
+            inactive,
+            active,
+            owned: blocks - free - inactive - active,
+            available: (pool.available() as u64).min(free + inactive),
+            stored: stats.stored,
+            evicted: stats.evicted,
+            deduplicated: stats.deduplicated,
+            reuse: pool.reuse_stats().map(Into::into),
+        })
+    })
+}
+
+/// What waits and what is under way, read under the lock: a look through who waits. With what was counted of
+/// it, read before.
+fn waiting(inner: &Inner) -> (Waiting, [PathMetrics; Path::ALL.len()]) {
+    let paths = Path::ALL.map(|path| (path, inner.watch.path(path)));
+    if inner.is_inherited() {
+        // A thread of the parent's may have had the lock at the fork.
+        let paths = paths.map(|(path, [wait, transfer])| PathMetrics {
+            path,
+            queued: [0; Class::ALL.len()],
+            inflight: 0,
+            inflight_bytes: 0,
+            dropping: false,
+            wait,
+            transfer,
+        });
+        return (Waiting::default(), paths);
+    }
+    let traffic = inner.look();
+    let paths = paths.map(|(path, [wait, transfer])| {
+        let queue = &traffic.queues[path];
+        PathMetrics {
+            path,
+            queued: Class::ALL.map(|class| u64::from(queue.waiting_of(class))),
+            inflight: u64::from(queue.in_flight()),
+            inflight_bytes: queue.in_flight_bytes(),
+            dropping: traffic.paces[path as usize].is_dropping(),
+            wait,
+            transfer,
+        }
+    });
+    let mut waiting = Waiting {
+        requests: traffic.waiting_for_quota.requests() as u64,
+        onboardings: traffic.onboardings.iter().filter(|of| !of.is_done()).count() as u64,
+        aside: traffic.ups.iter().filter(|(_, up)| up.waits_for_queue()).count() as u64,
+        grounded: traffic.groups.iter().map(|of| of.waiting_for_host.len()).sum::<usize>() as u64,
+        gated: traffic.iterations.waiters().filter(|waiter: &&Waiter| waiter.marked() == 0).count() as u64,
+        purges: traffic.purges.len() as u64,
+    };
+    let in_queue = traffic.groups.iter().flat_map(|of| of.queue.iter()).map(Entry::request);
+    let in_queue: Vec<u64> = in_queue.collect();
+    drop(traffic);
+    // One that is in the lines of several groups waits once.
+    waiting.requests += in_queue.into_iter().collect::<HashSet<u64>>().len() as u64;
+    (waiting, paths)
+}
+
+fn calls(inner: &Inner) -> Option<[CallMetrics; Call::ALL.len()]> {
+    let of = |call| Some(CallMetrics { call, latency: inner.watch.call(call)? });
+    let all: Option<Vec<CallMetrics>> = Call::ALL.into_iter().map(of).collect();
+    all?.try_into().ok()
+}
+
+/// Sums that differ in memory, and what disks rejected when it was read: by cause, where their ports tell.
+fn verification_failures(stats: &ManagerStats, disks: &[DiskMetrics]) -> Vec<VerificationFailures> {
+    let by_path = |tier, cause: Cause| {
+        let paths = Path::ALL.into_iter().filter(|path| path.from() == tier);
+        paths.map(|path| stats.path(path).failed_by(cause)).sum()
+    };
+    let of =
+        |tier, cause: Cause| VerificationFailures { tier, cause: cause.name(), count: by_path(tier, cause) };
+    let mut all = Tier::ALL.map(|tier| of(tier, Cause::Mismatch)).to_vec();
+    if disks.is_empty() {
+        all.push(of(Tier::Disk, Cause::Rejected));
+        return all;
+    }
+    for index in 0..RejectedReads::default().causes().len() {
+        let at = |disk: &DiskMetrics| disk.stats.rejected_reads.causes()[index];
+        let (cause, count) = (at(&disks[0]).0, disks.iter().map(|disk| at(disk).1).sum());
+        all.push(VerificationFailures { tier: Tier::Disk, cause, count });
+    }
+    all
+}
+
+fn tenants(inner: &Inner) -> Vec<TenantMetrics> {
+    let mut all = Vec::new();
+    // Numbers are given in the order of the settings, and then of arrival.
+    let shown = |number: &TenantId| u32::from(number.0) <= inner.rules.tenants_shown;
+    if inner.rules.tenants_shown == 0 || inner.is_inherited() {
+        return all;
+    }
+    for (name, number) in inner.tenants.names.known().into_iter().filter(|(_, number)| shown(number)) {
+        for tier in Tier::ALL {
+            if inner.groups.iter().any(|group| group.owners(tier).is_some()) {
+                let used = inner.usage(number, tier);
+                all.push(TenantMetrics {
+                    tenant: label(&name, inner.tenants.names.id(number)),
+                    tier,
+                    blocks: used.blocks as u64,
+                    quota: used.quota.map(|quota| quota as u64),
+                });
+            }
+        }
+    }
+    all
+}
+
+/// A name, or the beginning of one that is long, and what tells it from others that begin so.
+fn label(name: &str, id: OwnerId) -> String {
+    match name.char_indices().nth(MOST_OF_NAME) {
+        None => name.to_owned(),
+        Some((end, _)) => format!("{}…{:016x}", &name[..end], id.0),
+    }
+}
+
+/// Of the group that a router has in mind, which counts pages of prompts: the first that needs all of them,
+/// if there is one.
+fn worker(inner: &Inner, in_queue: u64, tiers: &[TierMetrics], groups: &[GroupMetrics]) -> WorkerMetrics {
+    let told = inner.watch.told();
+    let requests = told.unwrap_or_default();
+    let group =
+        inner.groups.iter().position(|group| matches!(group.needs, Needs::All { .. })).unwrap_or_default();
+    let device = tiers.iter().filter(|of| of.tier == Tier::Device).nth(group);
+    let lookups = groups.get(group).map(|of| of.lookups).unwrap_or_default();
+    WorkerMetrics {
+        request_active_slots: requests.active_slots,
+        request_total_slots: requests.total_slots,
+        kv_active_blocks: device.map_or(0, TierMetrics::inflight),
+        kv_total_blocks: device.map_or(0, |of| of.blocks),
+        num_requests_waiting: told.map_or(in_queue, |told| told.waiting),
+        gpu_cache_usage_perc: device.map_or(0.0, TierMetrics::utilisation),
+        gpu_prefix_cache_hit_rate: crate::metrics::ratio(lookups.found_by(Found::Device), lookups.blocks),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ground::Ground;
+    use crate::transfer::Path;
+    use kvstrata_testing::virtual_time;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    /// What is counted is read while somebody is in the middle of a change, latencies and what is busy just
+    /// now included.
+    #[test]
+    fn counts_are_read_beside_the_lock() {
+        virtual_time::run(async {
+            let manager = Ground { host: 8, ..Ground::new(8) }.tiers();
+            // By then the attendant has made its first change, which finds no path busy.
+            virtual_time::pass(Duration::from_secs(1)).await;
+            manager.inner.counts.busy(Path::HostToDevice, true, || Duration::ZERO);
+            let changing = manager.inner.look();
+            let (tell, told) = mpsc::channel();
+            let reader = manager.clone();
+            thread::spawn(move || {
+                // This thread has no virtual clock.
+                let stats = reader.inner.counts.snapshot(Duration::from_secs(1));
+                let busy = !stats.path(Path::HostToDevice).busy.is_zero();
+                let counted =
+                    reader.inner.watch.path(Path::HostToDevice).map(|seen| seen.map(|seen| seen.count()));
+                tell.send((busy, counted)).is_ok()
+            });
+            let told = told.recv_timeout(Duration::from_secs(10));
+            assert_eq!(told, Ok((true, [Some(0), Some(0)])), "it waits for the lock, if it was not told");
+            drop(changing);
+        });
+    }
+}

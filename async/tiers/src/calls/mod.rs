@@ -1,0 +1,45 @@
+//! Calls: the handles and futures of an engine, over the state ([`crate::state`]) by its operations
+//! ([`crate::operations`]).
+//!
+//! ```text
+//!   engine ─ match_prefix ─► what is there ─ onboard ─► Blocks                     (held: nobody changes or evicts them)
+//!          ─ allocate ─────► BlocksMut ─ fill, register ─► Blocks ─ drop ─► inactive, tail first
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `tiers.rs`, `group.rs`, `groups.rs`, `acquire.rs` | the calls of all groups and of one; a prefix over all groups; all blocks of a sequence |
+//! | `blocks.rs`, `ahead.rs` | owned lists of blocks; lists that are registered before they are written |
+//! | `matching.rs`, `onboard.rs`, `allocate.rs`, `offload.rs` | look up, bring up, allocate, copy down |
+//! | `preempt.rs`, `prefetch.rs` | a request gives its blocks up and has them again; hints |
+//! | `iterations.rs` | how far the model is |
+//! | `options.rs` | how calls are made |
+//! | `tenants.rs`, `purge.rs`, `erase.rs` | tenants; the task of a purge; blocks overwritten |
+//! | `parts.rs`, `shutdown.rs`, `attendant.rs`, `moment.rs` | the beginning, the end; deadlines answered; a moment awaited |
+//! | `metrics.rs`, `watcher.rs`, `census.rs`, `describe.rs` | figures; where every block is; text for people |
+
+pub(crate) mod acquire;
+pub(crate) mod ahead;
+pub(crate) mod allocate;
+pub(crate) mod attendant;
+pub(crate) mod blocks;
+pub(crate) mod census;
+pub(crate) mod describe;
+pub(crate) mod erase;
+pub(crate) mod group;
+pub(crate) mod groups;
+pub(crate) mod iterations;
+pub(crate) mod matching;
+pub(crate) mod metrics;
+pub(crate) mod moment;
+pub(crate) mod offload;
+pub(crate) mod onboard;
+mod options;
+pub(crate) mod parts;
+pub(crate) mod preempt;
+pub(crate) mod prefetch;
+pub(crate) mod purge;
+pub(crate) mod shutdown;
+pub(crate) mod tenants;
+pub(crate) mod tiers;
+pub(crate) mod watcher;

@@ -1,0 +1,279 @@
+//! What tiers are made of, and how they are put together.
+
+use crate::calls::attendant::Attendant;
+use crate::calls::tiers::Tiers;
+use crate::engine::group_tiers::{GroupTiers, TierPool};
+use crate::engine::inner::Inner;
+use crate::engine::naming::Naming;
+use crate::engine::needs::Needs;
+use crate::engine::rules::Rules;
+use crate::engine::tenants;
+use crate::engine::tenants::Tenants;
+use crate::engine::watch::Watch;
+use crate::places::Places;
+use crate::runtime::Runtime;
+use crate::sketch::Sketch;
+use crate::state::{GroupId, GroupState, HostSlot, Staging, Traffic, WaitsBelow};
+use crate::tier::Tier;
+use crate::transfer::{DeviceMover, HostMemory, Limits, Path, Patience, TierPort};
+use kvstrata_core::hash::Hasher;
+use kvstrata_core::owners::Ends;
+use kvstrata_core::{BlockPool, ConfigError, DevicePort, PoolConfig};
+use kvstrata_ffi::shown::shown;
+use std::sync::Arc;
+
+/// The tiers of one group of layers.
+pub struct StackParts {
+    /// For messages.
+    pub name: String,
+    /// The device's blocks.
+    pub device: PoolConfig,
+    /// Reaches their bytes, for engines whose kernels do not.
+    pub port: Option<Arc<dyn DevicePort>>,
+    /// Moves bytes between them and `memory`.
+    pub mover: Arc<dyn DeviceMover>,
+    /// Host memory: the host tier's blocks, then those for staging.
+    pub memory: Option<Arc<HostMemory>>,
+    /// The host tier's blocks; none leaves it out.
+    pub host: Option<PoolConfig>,
+    /// The disk tier.
+    pub disk: Option<Arc<dyn TierPort>>,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Layers of a block.
+    pub layers: u32,
+    /// What of a sequence the group needs.
+    pub needs: Needs,
+    /// Whether blocks of device and host are registered with their parents, for policies that would otherwise
+    /// evict these first.
+    pub linked: [bool; 2],
+    /// Whether victims of device and host that were copied ahead of need leave first, though the policy might
+    /// take others by then: for [`Policy::Reuse`](kvstrata_core::Policy::Reuse), which is told of what leaves
+    /// so.
+    pub ahead_first: [bool; 2],
+}
+
+impl StackParts {
+    /// Refuses parts that contradict each other: what is copied as so many layers of so many bytes must be
+    /// that everywhere.
+    ///
+    /// # Errors
+    /// [`PartsError::Misfit`].
+    pub fn check(&self) -> Result<(), PartsError> {
+        let StackParts { memory, block_bytes, layers, needs, .. } = self;
+        let misfit = |why: String| Err(PartsError::Misfit { group: self.name.clone(), why });
+        if *layers == 0 {
+            return misfit("its blocks have 0 layers; give at least 1".to_owned());
+        }
+        if needs.page() == 0 {
+            return misfit("its pages have 0 tokens; give at least 1".to_owned());
+        }
+        if let Some(memory) = memory {
+            let (of_memory, in_memory) = (memory.layers(), memory.arena().block_bytes());
+            if of_memory != *layers {
+                return misfit(format!(
+                    "its blocks have {layers} layers, and those of host memory {of_memory}; make them equal"
+                ));
+            }
+            if in_memory as u64 != *block_bytes {
+                return misfit(format!(
+                    "its blocks have {block_bytes} bytes, and those of host memory {in_memory}; make them equal"
+                ));
+            }
+        }
+        let in_memory = memory.as_ref().map_or(0, |memory| memory.arena().blocks()) as u32;
+        let of_host = self.host.as_ref().map_or(0, PoolConfig::blocks);
+        if in_memory < of_host {
+            return misfit(format!(
+                "the host tier has {of_host} blocks and host memory {in_memory}; make it larger"
+            ));
+        }
+        if self.disk.is_some() && in_memory < of_host + 2 {
+            return misfit(format!(
+                "host memory has {in_memory} blocks, {of_host} of them the host tier's; a disk tier needs 2 more for staging"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The function of the block hashes, and where its secret is kept.
+pub struct Hashing {
+    /// The function, with its secret.
+    pub hasher: Hasher,
+    /// Where the secret is kept, for people.
+    pub origin: String,
+    /// Whether the next process has the secret too.
+    pub lasts: bool,
+    /// Random: where tables put hashes, which may be an attacker's.
+    pub seed: u64,
+}
+
+/// Parts of [`Tiers`].
+pub struct TiersParts {
+    /// One a group of layers.
+    pub stacks: Vec<StackParts>,
+    /// What there is to say of each group's device, for people.
+    pub notes: Vec<Option<String>>,
+    /// What the names of blocks that are not full begin from: random unless told. For tests that do the same
+    /// each time.
+    pub names: Option<u64>,
+    /// The block hashes.
+    pub hashing: Hashing,
+    /// The settings.
+    pub rules: Rules,
+    /// What runs them.
+    pub runtime: Arc<dyn Runtime>,
+}
+
+/// Why parts do not fit together.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PartsError {
+    /// A pool.
+    #[error("{tier}.blocks = {blocks} in group {}: {source}", shown(group))]
+    Pool {
+        /// Which tier.
+        tier: Tier,
+        /// Of which group.
+        group: String,
+        /// Blocks of it.
+        blocks: u32,
+        /// What is wrong.
+        source: ConfigError,
+    },
+    /// Parts that contradict each other.
+    #[error("group {}: {why}", shown(group))]
+    Misfit {
+        /// Of which group.
+        group: String,
+        /// What does not fit.
+        why: String,
+    },
+}
+
+impl Tiers {
+    /// Tiers of parts, and who attends to their deadlines for the runtime.
+    ///
+    /// # Errors
+    /// [`PartsError`]: parts that do not fit together.
+    pub fn of_parts(parts: TiersParts) -> Result<(Tiers, Attendant), PartsError> {
+        let TiersParts { stacks: parts, notes, names, hashing, rules, runtime } = parts;
+        let heats = rules.hot_from.is_some();
+        // Where tables put hashes: secret, unless the parts have a seed of their own.
+        let seed = parts.first().and_then(|group| group.device.given_seed()).unwrap_or(hashing.seed);
+        let (mut groups, mut states, mut layers) = (Vec::new(), Vec::new(), 0);
+        let notes = notes.into_iter().chain(std::iter::repeat(None));
+        for ((number, part), note) in GroupId::all(parts.len()).zip(parts).zip(notes) {
+            part.check()?;
+            layers += part.layers;
+            let (group, state) = group(&rules, part, heats, seed)?;
+            groups.push(GroupTiers { note, number, ..group });
+            states.push(state);
+        }
+        let traffic = Traffic::new(
+            limits(&rules, &groups),
+            rules.queue,
+            (rules.iteration_bytes, rules.breaker.clone()),
+            layers,
+            states.into(),
+            Places::new(seed),
+        );
+        let tenants = Tenants::of(&rules.quotas);
+        let recovered = |group: &GroupTiers| group.disk.iter().flat_map(|disk| disk.recovered()).collect();
+        let recovered: Vec<Vec<_>> = groups.iter().map(recovered).collect();
+        if !hashing.lasts && recovered.iter().any(|blocks| !blocks.is_empty()) {
+            tracing::warn!(
+                remedy = "set hash.key_file or hash.key_env to the secret that they were hashed under",
+                "the disk tier has blocks of an earlier process, and block hashes have a secret of this process alone: \
+                 the manager's hashes find none of those blocks"
+            );
+        }
+        let claim = |group: usize, slot, tenant| groups[group].disk_owners.claim(slot, tenant);
+        tenants.names.recovered(&recovered, claim);
+        let watch = Watch::new(groups.len(), rules.histograms, Arc::clone(&runtime));
+        let Hashing { hasher, origin, .. } = hashing;
+        let naming = Naming::new(names);
+        let inner =
+            Inner::new(groups.into(), rules, watch, traffic, (tenants, naming), (hasher, origin), runtime);
+        let attendant = Attendant(inner.weak());
+        Ok((Tiers::over(inner), attendant))
+    }
+}
+
+fn group(
+    rules: &Rules,
+    parts: StackParts,
+    heats: bool,
+    seed: u64,
+) -> Result<(GroupTiers, GroupState), PartsError> {
+    let StackParts {
+        name,
+        device,
+        port,
+        mover,
+        memory,
+        host,
+        disk,
+        block_bytes,
+        layers,
+        needs,
+        linked,
+        ahead_first,
+    } = parts;
+    let pool = |tier, blocks: PoolConfig| {
+        let count = blocks.blocks();
+        let failed = |source| PartsError::Pool { tier, group: name.clone(), blocks: count, source };
+        let owners = tenants::owners(&rules.quotas, tier, count as usize);
+        let seed = blocks.given_seed().unwrap_or(seed);
+        let blocks = blocks.seed(seed).events(Box::new(Ends(Arc::clone(&owners))));
+        let tier_pool = |pool| TierPool::new(pool, owners, linked[tier as usize], ahead_first[tier as usize]);
+        BlockPool::new(blocks).map(tier_pool).map_err(failed)
+    };
+    let device = pool(Tier::Device, device)?;
+    let host = host.map(|host| pool(Tier::Host, host)).transpose()?;
+    let in_memory = memory.as_ref().map_or(0, |memory| memory.arena().blocks()) as u32;
+    let of_host = host.as_ref().map_or(0, |host| host.pool().capacity()) as u32;
+    // The last one is the first to be taken.
+    let staging = (of_host..in_memory).rev();
+    let below = host.as_ref().map_or(0, |host| host.pool().capacity())
+        + disk.as_ref().map_or(0, |disk| disk.pool().capacity());
+    let heat = (heats && below > 0).then(|| Sketch::new(device.pool().capacity() + below, seed));
+    let below = WaitsBelow::new(Patience::new(rules.patience));
+    let state = GroupState::new(below, Staging::new(staging.map(HostSlot::new).collect()));
+    let slots = disk.as_ref().map_or(0, |disk| disk.pool().capacity());
+    let disk_owners = tenants::owners(&rules.quotas, Tier::Disk, slots);
+    let group = GroupTiers {
+        number: GroupId::FIRST,
+        name,
+        device,
+        port,
+        mover,
+        host,
+        memory,
+        staging: (in_memory - of_host) as usize,
+        disk,
+        disk_owners,
+        needs,
+        heat,
+        block_bytes,
+        layers,
+        note: None,
+    };
+    Ok((group, state))
+}
+
+/// What paths have in flight, by the rules, and by what the disks take without making anybody wait: the one
+/// that takes least, since the groups share the queue.
+fn limits(rules: &Rules, groups: &[GroupTiers]) -> [Limits; Path::ALL.len()] {
+    Path::ALL.map(|path| {
+        let at_once = |disk: &Arc<dyn TierPort>| match path {
+            Path::HostToDisk => disk.facts().writes_at_once,
+            Path::DiskToDevice => disk.facts().reads_at_once,
+            Path::DeviceToHost | Path::HostToDevice => u32::MAX,
+        };
+        let most = groups.iter().flat_map(|group| &group.disk).map(at_once).min().unwrap_or(u32::MAX);
+        let limits = rules.in_flight[path as usize];
+        Limits { in_flight: limits.in_flight.min(most), ..limits }
+    })
+}

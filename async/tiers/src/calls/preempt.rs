@@ -1,0 +1,190 @@
+//! Preemption: a request gives up all its blocks of the device, and has them again later, with the bytes that
+//! they had.
+//!
+//! ```text
+//!   preempt   full blocks: copied down, released                   resume   brought up, as any prefix
+//!             the last one, not full: under a name of its own ──►           brought up, and taken out of the pool: to be filled on
+//! ```
+//!
+//! A block that is not full has no hash. For the time of the preemption it is registered under one that no
+//! sequence has: random bits of the manager, and a number. So nobody else finds it; when it is back, or
+//! nobody will come for it, it leaves all tiers (`forget.rs`).
+
+use crate::calls::blocks::{Blocks, BlocksMut};
+use crate::calls::offload::Offload;
+use crate::calls::onboard::OnboardError;
+use crate::calls::tiers::Tiers;
+use crate::engine::inner::Inner;
+use crate::engine::request_span;
+use crate::state::{GroupId, Offloaded, OnboardOptions};
+use crate::transfer::Cause;
+use kvstrata_core::{BlockId, BlockRef, SequenceHash};
+use std::sync::Arc;
+use tracing::Instrument;
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        if self.inner.is_inherited() {
+            return self.inner.keep();
+        }
+        if !self.hashes.is_empty() {
+            let (inner, group) = (&self.inner, self.group);
+            inner.with(|traffic| self.hashes.iter().for_each(|hash| traffic.forget(inner, group, *hash)));
+        }
+    }
+}
+
+/// A request's blocks, given up for a while.
+#[derive(Debug)]
+#[must_use = "resume() brings the blocks back; dropped, those that are not full are lost"]
+pub struct Preempted {
+    /// Of the full ones, up to the first that was withdrawn while it was held: of a tenant that is purged, or
+    /// rotten.
+    hashes: Vec<SequenceHash>,
+    /// How many full ones there were.
+    full: usize,
+    /// Of those that are not.
+    names: Names,
+    down: Vec<Offload>,
+}
+
+/// Names that nobody else knows. Dropped, what has them leaves all tiers.
+#[derive(Debug)]
+pub(crate) struct Names {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) group: GroupId,
+    pub(crate) hashes: Vec<SequenceHash>,
+}
+
+/// A request's blocks, back.
+#[derive(Debug)]
+#[must_use = "dropped, the blocks are released"]
+pub struct Resumed {
+    /// The full ones that are there, in order.
+    pub blocks: Blocks,
+    /// Those that were not full, if all of the others are there: their bytes as they were.
+    pub partial: Option<BlocksMut>,
+    /// Why some are missing: to be computed anew, from the first that is.
+    pub missed: Option<Cause>,
+}
+
+impl Preempted {
+    /// Waits until the copies have ended. Nobody need: a block that has no copy yet is copied when it is
+    /// evicted.
+    pub async fn settled(&mut self) -> Offloaded {
+        let mut all = Offloaded::default();
+        for offload in self.down.drain(..) {
+            let one = offload.await;
+            all.copied += one.copied;
+            all.there += one.there;
+            all.refused += one.refused;
+            all.failed += one.failed;
+            all.cause = all.cause.or(one.cause);
+        }
+        all
+    }
+}
+
+impl Tiers {
+    /// Gives up a request's blocks: all are copied to the tier below, whole, and the device's are free when
+    /// others need them. `partial` are those at the end that are not full; an empty list, if there are none
+    /// (`try_allocate(0)`, which is never refused). The engine's last write to `partial` is over, as with
+    /// [`BlocksMut::register`]: the copies begin at once. Blocks that were [registered
+    /// ahead](BlocksMut::register_ahead) of a pass which the request will not be in are
+    /// [withdrawn](crate::Ahead::withdraw) before.
+    ///
+    /// # Errors
+    /// The blocks, if the lists are of different groups or managers.
+    pub fn preempt(
+        &self,
+        blocks: Blocks,
+        partial: BlocksMut,
+        request: u64,
+    ) -> Result<Preempted, (Blocks, BlocksMut)> {
+        let same = Arc::ptr_eq(blocks.inner(), &self.inner) && partial.of(&self.inner, blocks.group_id());
+        if !same {
+            return Err((blocks, partial));
+        }
+        let _span = request_span::preempt(request, blocks.refs(), partial.ids()).entered();
+        let pool = &self.inner.group(blocks.group_id()).device.pool();
+        let hash_of = |block| pool.upgrade(block).map(|held| held.hash());
+        // Up to the first that was withdrawn: what is behind it is no prefix.
+        let hashes: Vec<SequenceHash> = blocks.refs().iter().copied().map_while(hash_of).collect();
+        let full = blocks.len();
+        let mut down = vec![Offload::begin_whole(&blocks, request)];
+        let names: Vec<SequenceHash> = (0..partial.len()).map(|_| self.inner.naming.one()).collect();
+        let names = Names { inner: Arc::clone(&self.inner), group: blocks.group_id(), hashes: names };
+        if !partial.is_empty() {
+            match partial.register(&names.hashes, Some(&blocks).filter(|blocks| !blocks.is_empty())) {
+                Ok(kept) => down.push(Offload::begin_whole(&kept, request)),
+                Err(refused) => return Err((blocks, refused.blocks)),
+            }
+        }
+        // The last one first, as any request.
+        drop(blocks);
+        Ok(Preempted { hashes, full, names, down })
+    }
+
+    /// Brings a preempted request's blocks back.
+    ///
+    /// # Errors
+    /// [`OnboardError`].
+    pub async fn resume(
+        &self,
+        preempted: Preempted,
+        options: OnboardOptions,
+    ) -> Result<Resumed, OnboardError> {
+        let span = request_span::resume(options.request, preempted.full, preempted.names.hashes.len());
+        let resumed = self.bring_back(preempted, options).instrument(span.clone()).await?;
+        let partial = resumed.partial.as_ref().map_or(&[][..], BlocksMut::ids);
+        request_span::resumed(&span, resumed.blocks.refs(), partial, resumed.missed);
+        Ok(resumed)
+    }
+
+    async fn bring_back(
+        &self,
+        preempted: Preempted,
+        options: OnboardOptions,
+    ) -> Result<Resumed, OnboardError> {
+        // Whatever comes of it, and if this is dropped, the names go with it.
+        let Preempted { mut hashes, full, names, .. } = preempted;
+        let (gone, partial, group) = (hashes.len() < full, names.hashes.len(), names.group);
+        if !Arc::ptr_eq(&names.inner, &self.inner) {
+            return Err(OnboardError::Foreign);
+        }
+        if !gone {
+            hashes.extend(&names.hashes);
+        }
+        let found = self.inner.match_prefix(group, &hashes);
+        let whole = found.len() == full + partial;
+        let due = self.inner.due_in(options.deadline.unwrap_or(self.inner.rules.onboard_deadline));
+        let up = self.onboard(found, options)?.await;
+        let mut blocks = up.blocks;
+        let missed = up.missed.or((!whole).then_some(Cause::Cancelled));
+        if blocks.len() < full + partial {
+            blocks.truncate(full);
+            return Ok(Resumed { blocks, partial: None, missed });
+        }
+        // What has begun to move is waited for; late, it is missed below.
+        Offload::call_back(&self.inner, group, &names.hashes, due).await;
+        let tier_pool = &self.inner.group(group).device;
+        let behind = blocks.split_off(full);
+        // Nobody else knows their names, but a copy that is late: then they are not to be had, and are
+        // computed anew. Whose they were they are, with their credits; under the lock, where transfers and
+        // purges are.
+        let (ids, tenant) = self.inner.with(|traffic| {
+            let tenant = behind.first().map_or(self.tenant.id(), |block| tier_pool.owners().owner(block.id));
+            let take = |(block, name): (&BlockRef, &SequenceHash)| {
+                let copied = traffic.downs.has((group, *name));
+                if copied { None } else { tier_pool.take_back(*block, tenant) }
+            };
+            let ids: Vec<BlockId> = behind.iter().zip(&names.hashes).map_while(take).collect();
+            (ids, tenant)
+        });
+        drop(Blocks::new(Arc::clone(&self.inner), group, behind[ids.len()..].to_vec()));
+        let partial_back = BlocksMut::new(Arc::clone(&self.inner), group, ids, tenant);
+        let all = partial_back.len() == partial;
+        let missed = missed.or((!all).then_some(Cause::Busy));
+        Ok(Resumed { blocks, partial: all.then_some(partial_back), missed })
+    }
+}

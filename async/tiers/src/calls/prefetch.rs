@@ -1,0 +1,46 @@
+//! Hints that blocks will be asked for.
+
+use crate::engine::inner::Inner;
+use crate::state::GroupId;
+use kvstrata_core::{SequenceHash, TenantId};
+use std::sync::Arc;
+
+/// A hint that blocks will be asked for. Dropped, what has not begun is not begun any more;
+/// [`detach`](Prefetch::detach) leaves it.
+#[derive(Debug)]
+#[must_use = "dropped, the hint is withdrawn"]
+pub struct Prefetch {
+    pub(crate) inner: Option<Arc<Inner>>,
+    pub(crate) number: u64,
+}
+
+impl Prefetch {
+    pub(crate) fn of(
+        inner: &Arc<Inner>,
+        group: GroupId,
+        hashes: &[SequenceHash],
+        tenant: TenantId,
+    ) -> Prefetch {
+        if inner.is_inherited() {
+            return Prefetch { inner: None, number: 0 };
+        }
+        let number = inner.with(|traffic| traffic.hint(inner, group, hashes, tenant));
+        Prefetch { inner: Some(Arc::clone(inner)), number }
+    }
+
+    /// Leaves the hint to itself.
+    pub fn detach(mut self) {
+        self.inner = None;
+    }
+}
+
+impl Drop for Prefetch {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.take() {
+            if inner.is_inherited() {
+                return inner.keep();
+            }
+            inner.with(|traffic| traffic.withdraw_hint(&inner, self.number));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The calls of tenants.
+
+use crate::calls::purge::{self, PurgeError};
+use crate::calls::tiers::Tiers;
+use crate::engine::names::TenantError;
+use crate::engine::request_span;
+use crate::engine::tenants::TenantUse;
+use crate::state::{Purge, Purged};
+use crate::tier::Tier;
+use kvstrata_core::TenantId;
+use kvstrata_core::hash::{Salt, SaltParts};
+use tracing::Instrument;
+
+impl Tiers {
+    /// The same tiers, asked by a tenant: what is asked for by them is the tenant's, who is known by this
+    /// name from now on. At its quota of the device a tenant gives up its own blocks that are least worth,
+    /// and waits for its own only.
+    ///
+    /// At most `quota.tenants` are known at once: when there are so many, those are forgotten of whom nothing
+    /// is left, no handle, no block in any tier and no transfer. Tenants that the settings name are never
+    /// forgotten.
+    ///
+    /// # Errors
+    /// [`TenantError`].
+    pub fn tenant(&self, name: &str) -> Result<Tiers, TenantError> {
+        if self.inner.is_inherited() {
+            return Err(TenantError::Inherited);
+        }
+        let unused = |tenants| self.inner.of_whom_nothing_is_left(tenants);
+        let (tenant, name) = self.inner.tenants.names.intern(name, unused)?;
+        Ok(self.asked_by(tenant, name))
+    }
+
+    /// The name of the tenant that asks; none: the calls are no tenant's.
+    #[must_use]
+    pub fn tenant_name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The tenant's number here, while it has a handle or anything else here; then another tenant may get it.
+    #[must_use]
+    pub fn tenant_id(&self) -> TenantId {
+        self.tenant.id()
+    }
+
+    /// The salt of sequences: those that share it share blocks. A tenant's no other tenant has. With the
+    /// default hash function (`hash.function = "keyed"`) this holds against tenants that choose tokens and
+    /// `extra` as they like.
+    #[must_use]
+    pub fn salt(&self, model: &str, lora: &str, extra: &[&[u8]]) -> Salt {
+        SaltParts { tenant: self.name.as_deref().unwrap_or_default(), model, lora, extra }.salt(self.hasher())
+    }
+
+    /// What the tenant has of a tier, over all groups.
+    #[must_use]
+    pub fn usage(&self, tier: Tier) -> TenantUse {
+        self.inner.usage(self.tenant.id(), tier)
+    }
+
+    /// Purges all of the tenant's blocks from all tiers. Begins when it is first polled, and goes on if the
+    /// future is dropped, or has answered at its deadline. Until it is over the tenant gets no blocks, and
+    /// none of its own is found.
+    ///
+    /// # Errors
+    /// [`PurgeError`].
+    pub async fn purge(&self, options: Purge) -> Result<Purged, PurgeError> {
+        let Some(name) = self.tenant_name() else { return Err(PurgeError::NoTenant) };
+        let span = request_span::purge(name, options.zero);
+        let purged = purge::purge(&self.inner, self.tenant.id(), options).instrument(span.clone()).await?;
+        request_span::purged(&span, &purged);
+        Ok(purged)
+    }
+}

@@ -1,0 +1,341 @@
+//! Who has which number: names, and the numbers that they have in this manager and on the disk.
+//!
+//! ```text
+//!   name "acme" ──SHA-256──► owner id, 64 bits          the same in each process: in the records of volumes
+//!                               │ in order of arrival
+//!                               ▼
+//!                            number, 1 to 4095          of this manager: tags, quotas, purges; the greatest is quota.tenants
+//! ```
+//!
+//! A restart finds owner ids before anybody asks for their names. They get numbers all the same, and the name
+//! finds its number by its id, with all that counts for it. But old disks never use up the numbers of those
+//! who come: at most half of them go to what is found, the newest blocks' owners first, of each group in
+//! turn: the ages of several groups' blocks cannot be compared. The blocks of the others are nobody's, and
+//! counted.
+//!
+//! A cryptographic hash, since names may be chosen by those whom they name: another tenant's id is not to be
+//! had by choosing.
+//!
+//! When all numbers are given out, those come back that nothing has any more: no handle of the manager's or
+//! of a match that was found for it, no credit in any tier, no tag on a disk, no transfer, place in line,
+//! hint or purge, and no block that a failed device keeps (`unused.rs`). Tenants that the settings name keep
+//! theirs: their limits are by number.
+//!
+//! Invariants
+//! - I1: at each time an id has one number, and a number one id; but of names in the settings that have one
+//!   id the first has it.
+//! - I2: a number means the same tenant as long as anything has it. A number without a handle gets one by
+//!   this lock only, so what is found unused under it, and under the manager's, is unused until it is given
+//!   out again.
+//!
+//! # Orderings
+//! Relaxed: an id is written before its number is given out, by the lock; whoever has the number has it from
+//! there.
+
+use crate::engine::inherited::INHERITED;
+use kvstrata_core::{BlockId, TenantId};
+use kvstrata_ffi::disk::OwnerId;
+use ring::digest::{Context, SHA256};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Why there is no such tenant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TenantError {
+    /// A name is needed.
+    #[error("a tenant's name is empty; the manager's own calls are nobody's")]
+    Empty,
+    /// Each has a number.
+    #[error(
+        "tenant {name:?} would be one more than quota.tenants = {most}, and each of those has a handle, blocks or transfers; purge one \
+         and drop its handles, or raise quota.tenants"
+    )]
+    TooMany {
+        /// Asked for.
+        name: String,
+        /// The setting.
+        most: usize,
+    },
+    /// This process was forked from the manager's.
+    #[error("{INHERITED}")]
+    Inherited,
+}
+
+/// What is hashed before the name, so that the id is that of nothing else with these bytes.
+const PURPOSE: &[u8] = b"kvstrata owner 1: ";
+
+/// The id of a tenant's blocks on disks; never nobody's.
+fn owner_id(name: &str) -> OwnerId {
+    let mut hash = Context::new(&SHA256);
+    hash.update(PURPOSE);
+    hash.update(name.as_bytes());
+    let first = hash.finish().as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    OwnerId(first.max(1))
+}
+
+/// A tenant's number, which no other name gets while this or a clone lives. Without a tenant there is no
+/// number to keep.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TenantHandle(Option<Arc<TenantId>>);
+
+impl TenantHandle {
+    pub(crate) fn id(&self) -> TenantId {
+        self.0.as_deref().copied().unwrap_or(TenantId::NOBODY)
+    }
+}
+
+/// Names and numbers.
+#[derive(Debug)]
+pub(crate) struct Names {
+    known: Mutex<Known>,
+    /// By number.
+    ids: Box<[AtomicU64]>,
+    /// Blocks that were found, and that no number is left for.
+    beyond: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    by_name: HashMap<Arc<str>, TenantId>,
+    by_id: HashMap<OwnerId, TenantId>,
+    /// By number, the greatest that was given out is the last: its handles.
+    handles: Vec<Weak<TenantId>>,
+    /// How many of them the settings name.
+    named: usize,
+    /// Numbers that have come back.
+    free: Vec<TenantId>,
+}
+
+impl Known {
+    fn handle(&mut self, number: TenantId) -> TenantHandle {
+        let handles = &mut self.handles[usize::from(number.0) - 1];
+        let handle = handles.upgrade().unwrap_or_else(|| Arc::new(number));
+        *handles = Arc::downgrade(&handle);
+        TenantHandle(Some(handle))
+    }
+
+    /// Forgets those to whom no handle is left, of whom `unused` finds nothing either.
+    fn take_back(&mut self, unused: impl FnOnce(Vec<TenantId>) -> Vec<TenantId>) {
+        let handles = (1..).zip(&self.handles).skip(self.named);
+        let without = handles.filter(|(_, handles)| handles.strong_count() == 0);
+        // Until this lock is let go of, no handle of theirs is made.
+        self.free = unused(without.map(|(number, _)| TenantId(number)).collect());
+        let gone: HashSet<TenantId> = self.free.iter().copied().collect();
+        self.by_name.retain(|_, number| !gone.contains(number));
+        self.by_id.retain(|_, number| !gone.contains(number));
+    }
+}
+
+impl Names {
+    /// So many at once; those that the settings name, in their order.
+    pub(crate) fn new<'n>(most: usize, named: impl Iterator<Item = &'n str>) -> Names {
+        let ids = (0..=most).map(|_| AtomicU64::new(0)).collect();
+        let names = Names { known: Mutex::default(), ids, beyond: AtomicUsize::new(0) };
+        let mut known = names.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for name in named {
+            // Each has its own, whatever its id: limits are by number.
+            let Some(number) = names.number(&mut known, owner_id(name)) else { break };
+            known.by_name.insert(Arc::from(name), number);
+            known.named += 1;
+        }
+        drop(known);
+        names
+    }
+
+    /// How many there may be at once.
+    pub(crate) fn most(&self) -> usize {
+        self.ids.len() - 1
+    }
+
+    /// A number that no tenant has.
+    fn number(&self, known: &mut Known, id: OwnerId) -> Option<TenantId> {
+        let number = known.free.pop().or_else(|| {
+            let next = known.handles.len() + 1;
+            // None behind the last.
+            (next < self.ids.len()).then(|| known.handles.push(Weak::new()))?;
+            Some(TenantId(next as u16))
+        })?;
+        self.ids[usize::from(number.0)].store(id.0, Relaxed);
+        known.by_id.entry(id).or_insert(number);
+        Some(number)
+    }
+
+    /// The number of a name, which is known from now on. Where there are too many, `unused` says of whom
+    /// nothing is left, of those without a handle.
+    pub(crate) fn intern(
+        &self,
+        name: &str,
+        unused: impl FnOnce(Vec<TenantId>) -> Vec<TenantId>,
+    ) -> Result<(TenantHandle, Arc<str>), TenantError> {
+        if name.is_empty() {
+            return Err(TenantError::Empty);
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((name, number)) = known.by_name.get_key_value(name) {
+            let (name, number) = (Arc::clone(name), *number);
+            return Ok((known.handle(number), name));
+        }
+        let id = owner_id(name);
+        let number = known.by_id.get(&id).copied().or_else(|| {
+            if known.free.is_empty() && known.handles.len() == self.most() {
+                known.take_back(unused);
+            }
+            self.number(&mut known, id)
+        });
+        let too_many = || TenantError::TooMany { name: name.to_owned(), most: self.most() };
+        let (number, name) = (number.ok_or_else(too_many)?, Arc::<str>::from(name));
+        known.by_name.insert(Arc::clone(&name), number);
+        Ok((known.handle(number), name))
+    }
+
+    /// Tells whose the blocks are that were found on disks, each one's oldest first: on which disk, and
+    /// where.
+    pub(crate) fn recovered(
+        &self,
+        disks: &[Vec<(BlockId, OwnerId)>],
+        mut tell: impl FnMut(usize, BlockId, TenantId),
+    ) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest_first: Vec<_> = disks.iter().map(|blocks| blocks.iter().rev().copied()).collect();
+        loop {
+            let mut more = false;
+            for (disk, blocks) in newest_first.iter_mut().enumerate() {
+                let Some((block, id)) = blocks.next() else { continue };
+                more = true;
+                let left = known.handles.len() < self.ids.len() / 2;
+                let number = known.by_id.get(&id).copied();
+                let number = number.or_else(|| left.then(|| self.number(&mut known, id)).flatten());
+                match number {
+                    Some(number) => tell(disk, block, number),
+                    None => {
+                        self.beyond.fetch_add(1, Relaxed);
+                    }
+                }
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// What the disk is told of a tenant's block.
+    pub(crate) fn id(&self, tenant: TenantId) -> OwnerId {
+        self.ids.get(usize::from(tenant.0)).map_or(OwnerId::NOBODY, |id| OwnerId(id.load(Relaxed)))
+    }
+
+    /// Names that are known here, in their order, and their numbers.
+    pub(crate) fn known(&self) -> Vec<(Arc<str>, TenantId)> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> =
+            known.by_name.iter().map(|(name, number)| (Arc::clone(name), *number)).collect();
+        drop(known);
+        all.sort();
+        all
+    }
+
+    /// Blocks that were found, and are nobody's because no number is left for their owners.
+    pub(crate) fn beyond(&self) -> usize {
+        self.beyond.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: usize = 4095;
+
+    /// Something is left of each.
+    fn keep(_: Vec<TenantId>) -> Vec<TenantId> {
+        Vec::new()
+    }
+
+    #[test]
+    fn a_number_comes_back_when_nothing_has_it() {
+        let names = Names::new(3, ["x"].into_iter());
+        let all = |tenants: Vec<TenantId>| tenants;
+        let (a, _) = names.intern("a", all).expect("room");
+        let (b, _) = names.intern("b", all).expect("room");
+        let again = b.clone();
+        drop(b);
+        let error = names.intern("c", all).expect_err("each has a handle");
+        assert_eq!(error, TenantError::TooMany { name: "c".to_owned(), most: 3 });
+        drop(again);
+        assert!(names.intern("c", keep).is_err(), "blocks of b's are left");
+        let seen = |tenants: Vec<TenantId>| {
+            assert_eq!(tenants, [TenantId(3)], "neither the settings' nor who has a handle");
+            tenants
+        };
+        let (c, _) = names.intern("c", seen).expect("b's number");
+        assert_eq!((c.id(), names.id(c.id())), (TenantId(3), owner_id("c")));
+        assert!(names.intern("b", all).is_err(), "forgotten, and there is no number");
+        assert_eq!(
+            names.known().into_iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>(),
+            ["a", "c", "x"]
+        );
+        drop((a, c));
+        // A known name is the same tenant, with or without a handle.
+        assert_eq!(names.intern("c", keep).map(|(handle, _)| handle.id()), Ok(TenantId(3)));
+    }
+
+    /// What volumes have must mean the same for ever. Of Python's `hashlib`.
+    #[test]
+    fn an_owner_id_is_what_it_was() {
+        assert_eq!(owner_id("acme"), OwnerId(0x7dd7_d457_aee1_5470));
+        assert_eq!(owner_id("größer"), OwnerId(0x929a_83e9_c37c_3be8));
+    }
+
+    #[test]
+    fn a_name_finds_the_number_that_its_id_was_found_under() {
+        let names = Names::new(MOST, ["x", "y"].into_iter());
+        let number = |name: &str| names.intern(name, keep).map(|(handle, _)| handle.id().0);
+        let found = ["y", "b", "a", "b"].map(|name| (BlockId(7), owner_id(name)));
+        let mut numbers = Vec::new();
+        names.recovered(&[found.to_vec()], |_, block, number| numbers.push((block.0, number.0)));
+        assert_eq!(numbers, [3, 4, 3, 2].map(|number| (7, number)));
+        assert_eq!((number("a"), number("c"), number("b"), number("x")), (Ok(4), Ok(5), Ok(3), Ok(1)));
+        assert_eq!(
+            ["x", "y", "b", "a", "c"].map(owner_id).to_vec(),
+            [1, 2, 3, 4, 5].map(|number| names.id(TenantId(number)))
+        );
+        assert_eq!(names.id(TenantId::NOBODY), OwnerId::NOBODY);
+    }
+
+    #[test]
+    fn what_is_found_leaves_numbers_for_who_comes_and_goes_to_the_newest() {
+        let names = Names::new(MOST, ["x"].into_iter());
+        let (last, most) = (MOST as u32 + 1, MOST as u32 / 2 + 1);
+        let found: Vec<_> = (2..last + 2).map(|id| (BlockId(id), OwnerId(u64::from(id)))).collect();
+        let mut told = Vec::new();
+        let all = std::slice::from_ref(&found);
+        names.recovered(all, |_, block, number| told.push((block.0, u32::from(number.0))));
+        // One is named already.
+        let newest = (2..=most).map(|number| (last + 3 - number, number));
+        assert_eq!(told, newest.collect::<Vec<_>>());
+        assert_eq!(names.beyond(), found.len() - told.len());
+        assert_eq!(names.intern("new", keep).map(|(handle, _)| u32::from(handle.id().0)), Ok(most + 1));
+        assert_eq!(names.intern("x", keep).map(|(handle, _)| handle.id().0), Ok(1));
+    }
+    /// Groups take turns: the newest owner of one has a number, whatever there is of another.
+    #[test]
+    fn the_newest_owners_of_each_group_have_numbers() {
+        let names = Names::new(MOST, std::iter::empty());
+        let most = MOST / 2 + 1;
+        let of = |group: u64, blocks: usize| {
+            (0..blocks as u64).map(|id| (BlockId(id as u32), OwnerId((group << 32) | (id + 1)))).collect()
+        };
+        let found: [Vec<_>; 3] = [of(1, 2 * most), of(2, 3), of(3, 2 * most)];
+        let mut told = [0; 3];
+        let mut last = [u32::MAX; 3];
+        names.recovered(&found, |disk, block, _| {
+            assert!(block.0 < last[disk], "newest first");
+            (told[disk], last[disk]) = (told[disk] + 1, block.0);
+        });
+        let (large, others) = ((most - 3) / 2, 3);
+        assert_eq!(told, [most - others - large, others, large]);
+        assert_eq!(names.beyond(), 4 * most + 3 - most);
+    }
+}

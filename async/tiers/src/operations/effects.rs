@@ -1,0 +1,67 @@
+//! What follows from a change is done when the lock has been given back.
+//!
+//! Invariants
+//! - I1: all of it is done, whatever a waker, a mover, a disk or a subscriber does: one that panics has said
+//!   so by the panic hook, and keeps neither others from being woken nor blocks from their owner, and ends no
+//!   thread of a mover's and no task. What it was given and drops is answered by that.
+
+use crate::contained::contained;
+use crate::engine::checked::Checked;
+use crate::engine::inner::Inner;
+use crate::state::{Effects, Granted};
+use crate::transfer::Copies;
+use std::sync::Arc;
+use tracing::{debug, trace};
+
+impl Effects {
+    /// Does it all. What lands meanwhile is for whoever settles.
+    pub(crate) fn perform(&mut self, inner: &Arc<Inner>) {
+        // Reads first: they take longest.
+        for (disk, read, request) in self.take_reads() {
+            contained(|| trace!(request, slot = read.slot.0, token = read.token.0, "a read begins"));
+            contained(|| disk.read(read));
+        }
+        for (group, path, list) in self.take_copies() {
+            contained(|| {
+                debug!(%path, blocks = ?list.iter().map(|copy| copy.device.0).collect::<Vec<_>>(), "copies begin");
+            });
+            let copies = Copies::new(list, inner.landing());
+            contained(|| inner.group(group).mover.start(copies));
+        }
+        for (disk, write, memory, request) in self.take_writes() {
+            contained(|| trace!(request, slot = write.slot.0, token = write.token.0, "a write begins"));
+            match memory {
+                None => contained(|| disk.write(write)),
+                Some(memory) => {
+                    let checked = Checked::new(disk, memory, write);
+                    contained(|| inner.checks.push(&inner.runtime, checked));
+                }
+            }
+        }
+        // They may ring a volume's thread: a call to the system. A port keeps such slots from being taken
+        // until then.
+        if self.take_given_back() {
+            let disks = inner.groups.iter().flat_map(|of| &of.disk);
+            disks.for_each(|disk| contained(|| disk.forget_released()));
+        }
+        // They came before those who are served now.
+        for (to, late) in self.take_late() {
+            contained(|| _ = to.send(Err(late)));
+        }
+        for (to, group, blocks, tenant) in self.take_grants() {
+            let home: Arc<Inner> = Arc::clone(inner);
+            let blocks = Granted::new(home, group, blocks, tenant);
+            // Whoever has gone away gives the blocks back by dropping them.
+            contained(|| _ = to.send(Ok(blocks)));
+        }
+        self.take_dismissed().for_each(|to| contained(|| drop(to)));
+        self.take_moments().for_each(|to| contained(|| _ = to.send(())));
+        if let Some(at) = self.take_wake_at() {
+            contained(|| inner.runtime.wake_at(at));
+        }
+        if self.take_idle() {
+            contained(|| inner.idle.tell());
+        }
+        self.take_wakes().for_each(|waker| contained(|| waker.wake()));
+    }
+}

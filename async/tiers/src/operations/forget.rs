@@ -1,0 +1,67 @@
+//! What has a name that nobody knows any more leaves all tiers: of a preempted request, the blocks that were
+//! not full.
+//!
+//! ```text
+//!   forget ─┬─ on its way down: called back; if it moves, when it has landed
+//!           ├─ on its way up: when it has landed
+//!           └─ at rest: withdrawn from device and host; its slot of the disk freed, if nobody holds that
+//! ```
+//!
+//! A look-up a name and tier, however much the tiers hold. What is being purged is left to the purge, which
+//! finds it by its tag.
+//!
+//! Invariants
+//! - I1: a name is in `forgotten` only while a transfer has it; the transfer's end forgets it once more.
+
+use crate::engine::group_tiers::give_up_slot;
+use crate::engine::inner::Inner;
+use crate::state::{GroupId, Traffic};
+use crate::tier::Tier;
+use crate::transfer::Cause;
+use kvstrata_core::{ImmutableBlock, SequenceHash};
+
+impl Traffic {
+    /// Whatever has this name goes.
+    pub(crate) fn forget(&mut self, inner: &Inner, group: GroupId, hash: SequenceHash) {
+        let name = (group, hash);
+        if let Some(key) = self.downs.find(name) {
+            self.forgotten.insert(name);
+            self.groups[group].waiting_for_host.remove(key);
+            let at = self.downs.get(key).map(|down| down.at());
+            if at.is_some_and(|at| self.recall(at)) {
+                self.ended_down(inner, key, Err(Cause::Cancelled));
+            }
+            return;
+        }
+        if self.ups.has(name) {
+            self.forgotten.insert(name);
+            return;
+        }
+        let of = inner.group(group);
+        for tier in Tier::ALL {
+            let (Some(pool), Some(owners)) = (of.pool(tier), of.owners(tier)) else { continue };
+            let Some(block) = pool.find(hash).map(ImmutableBlock::into_ref) else { continue };
+            let purged = self.is_purging(owners.owner(block.id));
+            if tier != Tier::Disk && !purged {
+                pool.withdraw_held(block);
+            }
+            pool.release_refs([block]);
+            if let Some(disk) = of.disk.as_ref().filter(|_| tier == Tier::Disk && !purged) {
+                give_up_slot(&mut self.effects, of, disk.reserve_this(block));
+            }
+        }
+    }
+
+    /// Whether what lands under a name is to go.
+    pub(crate) fn is_forgotten(&self, group: GroupId, hash: SequenceHash) -> bool {
+        !self.forgotten.is_empty() && self.forgotten.contains(&(group, hash))
+    }
+
+    /// A transfer of a name has ended.
+    pub(crate) fn forget_again(&mut self, inner: &Inner, group: GroupId, hash: SequenceHash) {
+        if self.is_forgotten(group, hash) {
+            self.forgotten.remove(&(group, hash));
+            self.forget(inner, group, hash);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Copies down that a caller asks for, under the lock.
+
+use crate::engine::group_tiers::let_go;
+use crate::engine::inner::Inner;
+use crate::engine::notices::About;
+use crate::metrics::Refusal;
+use crate::scheduler::Gate;
+use crate::state::{
+    Cargo, GatedCopy, GroupId, Have, OffloadOptions, Offloaded, OffloadingId, Traffic, Waits, written_after,
+};
+use crate::tier::Tier;
+use crate::transfer::{Cause, Class, Failure, Path};
+use kvstrata_core::{BlockRef, ImmutableBlock, SequenceHash};
+use std::time::Duration;
+
+impl Traffic {
+    /// `whole`: of a request that is preempted, and also beyond the queue's bound; but for what is not
+    /// written yet.
+    pub(crate) fn offload(
+        &mut self,
+        inner: &Inner,
+        group: GroupId,
+        blocks: &[BlockRef],
+        options: OffloadOptions,
+        whole: bool,
+    ) -> OffloadingId {
+        let of = inner.group(group);
+        let tier_pool = &of.device;
+        let key = self.offloadings.begin();
+        if of.host.is_none() && of.disk.is_none() {
+            inner.counts.refused(Refusal::Tier, blocks.len());
+            self.offloadings.note(key, |so_far| so_far.refused = blocks.len());
+            return key;
+        }
+        let (mut there, mut refused) = (0, 0);
+        // A list that finds room goes whole: the device's blocks bound it.
+        let OffloadOptions { class, request, gate, .. } = options;
+        let (all, steps) = self.steps_of(of, gate);
+        // A block that is copied whole is so with the layers that are written last, too.
+        let gate = if steps.is_some() { gate } else { all };
+        let at_once =
+            whole || self.iterations.clock().passed(gate) && self.has_room(Path::DeviceToHost, class);
+        for block in blocks {
+            // Held, and purged: nobody is to have it any more.
+            let Some(held) = tier_pool.pool().upgrade(*block) else {
+                inner.counts.refused(Refusal::Room, 1);
+                refused += 1;
+                continue;
+            };
+            let name = tier_pool.name(held.id(), held.hash());
+            let held = held.into_ref();
+            if whole {
+                // What finds no room now does when it must go.
+                tier_pool.ages().second_use(held, inner.now());
+            }
+            if self.join_down(key, group, name.hash, None) {
+                let_go(tier_pool, Have::Held(held), inner.now());
+                continue;
+            }
+            if !self.wants_copy(of, group, name, tier_pool.class(held.id)) {
+                there += 1;
+                let_go(tier_pool, Have::Held(held), inner.now());
+                continue;
+            }
+            self.offloadings.wait_for_one(key);
+            let writes = self.unwritten.iteration(group, held.id);
+            if at_once && writes.is_none() {
+                self.offload_whole(
+                    inner,
+                    (group, key),
+                    Cargo { source: Have::Held(held), name, class, request, steps },
+                );
+                continue;
+            }
+            let (block, asked, since) = (held, Some(key), inner.elapsed());
+            // By the layers of a pass before the one that writes it nothing is written.
+            let steps = steps.filter(|steps| writes.is_none_or(|writes| writes <= steps.iteration()));
+            let written = writes
+                .map_or(Gate::Open, |writes| self.iterations.clock().of_all_layers(written_after(writes)));
+            let gate = if steps.is_some() { gate } else { all.later(written) };
+            self.copy_at(inner, gate, GatedCopy { group, block, name, class, request, steps, asked, since });
+        }
+        self.offloadings.note(key, |so_far| {
+            so_far.there = there;
+            so_far.refused += refused;
+        });
+        key
+    }
+
+    /// One block, whether there is room in the queue or not: no more than the device has can come.
+    fn offload_whole(&mut self, inner: &Inner, (group, key): (GroupId, OffloadingId), cargo: Cargo) {
+        let transfer = if self.is_closed() { None } else { self.send_down(inner, group, cargo) };
+        match transfer {
+            Some(transfer) => self.downs[transfer].asked_by(key),
+            None => {
+                let_go(&inner.group(group).device, cargo.source, inner.now());
+                let why = if self.is_closed() { Refusal::Closed } else { Refusal::Room };
+                self.offload_refused(inner, key, why);
+            }
+        }
+    }
+
+    /// Calls a transfer down back, if it has not begun to move; waits for it otherwise.
+    pub(crate) fn call_back(&mut self, inner: &Inner, key: OffloadingId, group: GroupId, hash: SequenceHash) {
+        let Some(transfer) = self.downs.find((group, hash)) else { return };
+        let Some((at, source)) = self.downs.get(transfer).map(|down| (down.at(), down.source())) else {
+            return;
+        };
+        if !matches!(source, Have::Owned(_)) && self.recall(at) {
+            self.groups[group].waiting_for_host.remove(transfer);
+            return self.down_failed(inner, transfer, Failure::of(Cause::Cancelled));
+        }
+        // A request waits for it: with what is left of its way it waits for no iteration's budget.
+        self.promote_down(transfer);
+        self.join_down(key, group, hash, None);
+    }
+
+    /// Blocks of the host on their way to the disk; and how many of the hashes are in neither.
+    pub(crate) fn offload_to_disk(
+        &mut self,
+        inner: &Inner,
+        group: GroupId,
+        hashes: impl Iterator<Item = SequenceHash>,
+    ) -> (OffloadingId, usize) {
+        let key = self.offloadings.begin();
+        let (Some(host), Some(disk)) = (&inner.group(group).host, &inner.group(group).disk) else {
+            return (key, hashes.count());
+        };
+        let mut left = 0;
+        for hash in hashes {
+            if disk.pool().contains(hash) {
+                self.offloadings.note(key, |so_far| so_far.there += 1);
+                continue;
+            }
+            // One that is still on its way to the host has come too late to go on from there.
+            if self.join_down(key, group, hash, Some(Tier::Host)) {
+                continue;
+            }
+            let Some(block) = host.pool().find(hash).map(ImmutableBlock::into_ref) else {
+                left += 1;
+                continue;
+            };
+            let source = Have::Held(block);
+            let name = host.name(block.id, hash);
+            self.offloadings.wait_for_one(key);
+            match self.sink(inner, group, Cargo::new(source, name, Class::Offload)) {
+                Some(transfer) => self.downs[transfer].asked_by(key),
+                None => {
+                    let_go(host, source, inner.now());
+                    self.offload_refused(inner, key, Refusal::Room);
+                }
+            }
+        }
+        (key, left)
+    }
+
+    /// Waits for a block that is on its way down, if it is.
+    pub(crate) fn join_down(
+        &mut self,
+        key: OffloadingId,
+        group: GroupId,
+        hash: SequenceHash,
+        from: Option<Tier>,
+    ) -> bool {
+        let transfer = self.downs.find((group, hash));
+        let down = transfer.and_then(|transfer| self.downs.get_mut(transfer));
+        let Some(down) = down.filter(|down| from.is_none_or(|from| down.from() == from)) else {
+            return false;
+        };
+        down.asked_by(key);
+        self.offloadings.wait_for_one(key);
+        true
+    }
+
+    /// Answered by then, if anything of it is under way.
+    pub(crate) fn offload_due(&mut self, key: OffloadingId, due: Option<Duration>) {
+        if self.offloadings.due(key, due) {
+            self.due(due, Waits::Offloading(key));
+        }
+    }
+
+    /// The deadline has passed.
+    pub(crate) fn late_offloading(&mut self, inner: &Inner, key: OffloadingId) {
+        if let Some(waker) = self.offloadings.late(key) {
+            self.effects.wake(waker);
+            self.count_late(inner, key);
+        }
+    }
+
+    /// Counts the blocks that somebody has waited for in vain, where they are; those that wait for a gate are
+    /// not counted again when that is given up.
+    fn count_late(&self, inner: &Inner, key: OffloadingId) {
+        let flying = self.downs.iter().filter(|(_, down)| down.asked().contains(&key));
+        let gated = self.iterations.waiters().filter(|waiter| waiter.is_copy_for(key));
+        let flying = flying.map(|(_, down)| (down.path(), About::of(down.group(), down.tenant())));
+        let late = flying.chain(gated.map(|_| (Path::DeviceToHost, About::default())));
+        late.for_each(|(path, whose)| inner.counts.failed(path, Cause::Deadline, whose));
+    }
+
+    /// Whether that has been counted.
+    pub(crate) fn is_late(&self, key: OffloadingId) -> bool {
+        self.offloadings.is_late(key)
+    }
+
+    /// One that was asked for finds no room.
+    pub(crate) fn offload_refused(&mut self, inner: &Inner, key: OffloadingId, why: Refusal) {
+        inner.counts.refused(why, 1);
+        self.offload_counted(key, |so_far| so_far.refused += 1);
+    }
+
+    /// One that was asked for is below by now.
+    pub(crate) fn offload_there(&mut self, key: OffloadingId) {
+        self.offload_counted(key, |so_far| so_far.there += 1);
+    }
+
+    /// Why a copy that was asked for has not begun.
+    pub(crate) fn why_refused(&self, path: Path, class: Class) -> Refusal {
+        match (self.is_closed(), self.has_room(path, class)) {
+            (true, _) => Refusal::Closed,
+            (_, false) => Refusal::Queue,
+            _ => Refusal::Room,
+        }
+    }
+
+    /// A transfer that was asked for has ended.
+    pub(crate) fn offload_answered(&mut self, key: OffloadingId, outcome: Result<(), Cause>) {
+        self.offload_counted(key, |so_far| match outcome {
+            Ok(()) => so_far.copied += 1,
+            Err(cause) => {
+                so_far.failed += 1;
+                so_far.cause = Some(cause);
+            }
+        });
+    }
+
+    fn offload_counted(&mut self, key: OffloadingId, count: impl FnOnce(&mut Offloaded)) {
+        if let Some((waker, due)) = self.offloadings.answered(key, count) {
+            self.effects.wake(waker);
+            self.not_due(due, Waits::Offloading(key));
+        }
+    }
+}

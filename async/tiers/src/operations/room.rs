@@ -1,0 +1,204 @@
+//! Room below: blocks of host memory for transfers down, and slots of the disk.
+//!
+//! ```text
+//!   a transfer down ─► free one ─► victim that the disk has, or does not want ─► victim on its way to the disk ─► none
+//!                    now         now                                           soon                             never: dropped
+//! ```
+//!
+//! Victims of the device may have the last free blocks of the host tier, its headroom; copies by choice leave
+//! them. It is kept free ahead of need where there is a disk: where there is none, a victim of the host costs
+//! nothing. Who waits here: `waiting_for_host.rs`.
+
+use crate::engine::group_tiers::GroupTiers;
+use crate::engine::inner::Inner;
+use crate::engine::notices::About;
+use crate::state::{Cargo, GroupId, Have, HostSlot, Piece, Slot, Traffic};
+use crate::tier::Tier;
+use crate::transfer::{Class, Path};
+use kvstrata_core::{BlockId, BlockPool, SequenceHash, TenantId};
+use kvstrata_ffi::disk::Name;
+
+impl Traffic {
+    /// A slot of the disk for a block that it does not have, if it is worth one, and whose block is there
+    /// still: what is not is the tier's to count.
+    pub(crate) fn disk_slot(
+        &mut self,
+        inner: &Inner,
+        of: &GroupTiers,
+        name: Name,
+        from: Tier,
+        source: Have,
+        tenant: TenantId,
+    ) -> Option<(BlockId, TenantId)> {
+        if !of.disk.as_ref()?.admits(name.hash, inner.elapsed()) {
+            return None;
+        }
+        let slot = self.slot_of(of, tenant);
+        if slot.is_none() {
+            self.without_room(inner, of.number, (from, Tier::Disk), source, tenant);
+        }
+        slot
+    }
+
+    /// A victim goes no further, since the tier below has no room: news to an operator, who may have a larger
+    /// one. Not where a quota of nothing there says so; nor, unless a quota is reached, while a purge has
+    /// blocks there, or where a failure that is said keeps some.
+    pub(crate) fn without_room(
+        &self,
+        inner: &Inner,
+        group: GroupId,
+        (from, to): (Tier, Tier),
+        source: Have,
+        tenant: TenantId,
+    ) {
+        inner.counts.goes_no_further(source, from);
+        let of = inner.group(group);
+        let quota = of.owners(to).and_then(|owners| Some((owners.limit(tenant)?, owners.used(tenant))));
+        let is_said = match quota {
+            Some((limit, used)) if used >= limit => limit > 0,
+            _ => {
+                let lost = to == Tier::Disk && of.disk.as_ref().is_some_and(|disk| disk.losses() > 0);
+                !lost && self.purges.is_empty() && self.quarantine.is_empty()
+            }
+        };
+        if is_said && matches!(source, Have::Owned(_)) {
+            inner.counts.no_room(from, About::of(group, tenant));
+        }
+    }
+
+    /// A block of host memory for a transfer down.
+    pub(crate) fn host_slot(&mut self, inner: &Inner, group: GroupId, source: Have, class: Class) -> Slot {
+        let of = inner.group(group);
+        let victim = matches!(source, Have::Owned(_));
+        let Some(host) = &of.host else {
+            // Urgent reads take theirs when their turn in the queue comes.
+            let reads = self.queues[Path::DiskToDevice].waiting_in(Class::Urgent, group.lane()) as usize;
+            let staging = &mut self.groups[group].staging;
+            let spare = victim || staging.free() > reads;
+            let staged = if spare { staging.take() } else { None };
+            return match staged {
+                Some(staged) => Slot::Now(staged),
+                None if self.quarantine.has_all_staging(group, inner.group(group).staging) => Slot::Never,
+                // They come back: whoever has one owns all that it needs.
+                None => Slot::Soon,
+            };
+        };
+        // Victims of the device may have the last ones, and nobody else.
+        let spared = if victim { 0 } else { inner.rules.host_headroom as usize };
+        if host.pool().free() > spared
+            && let Some(slot) = self.scratch.one_free(host.pool())
+        {
+            return Slot::Now(HostSlot::of(slot));
+        }
+        if !victim && !self.may_sink(of, class) {
+            // As many are on their way as may wait for the disk.
+            return Slot::Soon;
+        }
+        if victim && !self.may_wait_below(inner, group) {
+            let slot = self.slot_without_waiting(inner, group, class);
+            // What lands is the host's next victim.
+            let lands = self.groups[group].on_their_way.landing() > 0;
+            return if matches!(slot, Slot::Never) && lands { Slot::Soon } else { slot };
+        }
+        // Before the look and behind it: what is let go of meanwhile is more than there was.
+        let available = host.pool().available();
+        let slot = self.host_victim(inner, group, class);
+        let state = &mut self.groups[group];
+        let through = &state.on_their_way;
+        match slot {
+            Slot::Never if victim && through.any_through_host() => Slot::Soon,
+            // What passes through it can be a victim then, and costs a copy by choice nothing where the disk
+            // has it.
+            Slot::Never
+                if !victim
+                    && of.disk.is_some()
+                    && (through.any_through_host() || through.host_copies() > 0) =>
+            {
+                Slot::Soon
+            }
+            Slot::Never if !victim => {
+                state.waiting_for_host.note_full(available.min(host.pool().available()));
+                Slot::Never
+            }
+            slot => slot,
+        }
+    }
+
+    /// Makes room in the host tier.
+    fn host_victim(&mut self, inner: &Inner, group: GroupId, class: Class) -> Slot {
+        let of = inner.group(group);
+        let Some(host) = &of.host else { return Slot::Never };
+        let (block, hash) = loop {
+            let Some((block, hash)) = self.one_victim(inner, group, host.pool()) else { return Slot::Never };
+            if !self.hand_to_purge(host.owners().owner(block), Piece::Host(group, HostSlot::of(block))) {
+                break (block, hash);
+            }
+        };
+        let name = host.name(block, hash);
+        match self.sink(inner, group, Cargo::new(Have::Owned(block), name, class)) {
+            Some(_) => Slot::Soon,
+            None => Slot::Now(HostSlot::of(block)),
+        }
+    }
+
+    /// The host's next victim. Not by `victims`, which somebody may be going through.
+    pub(crate) fn one_victim(
+        &mut self,
+        inner: &Inner,
+        group: GroupId,
+        host: &BlockPool,
+    ) -> Option<(BlockId, SequenceHash)> {
+        let mut victim = self.scratch.lend_one_victim();
+        if self.take_ready(inner, (group, Tier::Host), 1, &mut victim) == 0 {
+            host.evict_ids(1, &mut victim);
+        }
+        self.scratch.return_one_victim(victim)
+    }
+
+    /// A block of host memory is free: the first victim's that waits for one. What is left is given out when
+    /// it is seen who needs it.
+    pub(crate) fn freed_host(&mut self, inner: &Inner, group: GroupId, block: HostSlot) {
+        match (self.pop_victim(group), &inner.group(group).host) {
+            (Some(key), _) => self.give_host(inner, key, block),
+            (None, Some(host)) => _ = host.pool().give_back_ids([block.block()]),
+            (None, None) => self.groups[group].staging.give(block),
+        }
+    }
+
+    /// Whether a copy by choice may begin: its path's queue has room, and host memory is to be had, as far as
+    /// is known, without more on the way to the disk than may wait for that.
+    pub(crate) fn may_copy(&mut self, inner: &Inner, group: GroupId, class: Class) -> bool {
+        let of = inner.group(group);
+        let spared = inner.rules.host_headroom as usize;
+        let waiting = &mut self.groups[group].waiting_for_host;
+        if of.host.as_ref().is_some_and(|host| waiting.is_full(|| host.pool().available())) {
+            return false;
+        }
+        self.has_room(Path::DeviceToHost, class)
+            && (of.host.as_ref().is_none_or(|host| host.pool().free() > spared) || self.may_sink(of, class))
+    }
+
+    /// Whether a block of the host may leave for the sake of a copy by choice.
+    fn may_sink(&self, of: &GroupTiers, class: Class) -> bool {
+        of.disk.is_none() || self.has_room(Path::HostToDisk, class)
+    }
+
+    /// Keeps some host blocks free ahead of need: the tier's headroom.
+    pub(crate) fn serve_headroom(&mut self, inner: &Inner, group: GroupId) {
+        let of = inner.group(group);
+        let (Some(host), Some(_)) = (&of.host, &of.disk) else { return };
+        loop {
+            let state = &self.groups[group];
+            let ahead = host.pool().free() + state.on_their_way.host_victims();
+            let needed = inner.rules.host_headroom as usize + state.waiting_for_host.victims();
+            if ahead >= needed || self.is_closed() || self.is_shut(Path::HostToDisk) {
+                return;
+            }
+            match self.host_victim(inner, group, Class::Offload) {
+                Slot::Soon => {}
+                Slot::Now(block) => _ = host.pool().give_back_ids([block.block()]),
+                Slot::Never => return,
+            }
+        }
+    }
+}

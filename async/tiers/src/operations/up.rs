@@ -1,0 +1,389 @@
+//! Transfers up: one block on its way to the device, whoever waits for it.
+//!
+//! ```text
+//!   Wants ──► Queued(host → device) ──► Moving ─► … a range of layers after the other … ─► registered, and every waiter holds it
+//!     │            ▲                                       │
+//!     └─► Queued(disk → device) ──► Moving ──► staged ─────┘            a failure: each waiter has a miss of that cause
+//! ```
+//!
+//! Invariants
+//! - I1: a hash has one transfer up at most in a group; whoever wants it joins.
+//! - I2: from `Queued` on a transfer owns its device block, and holds its source, until it ends. What is
+//!   `Moving` ends with its landing only.
+//! - I3: a block is registered when all of its layers have landed, and never otherwise.
+//! - I4: a transfer that nobody waits for any more, and that is no guess, ends at once, unless it is
+//!   `Moving`: then when that has landed, registered if nothing of it is left to come.
+//! - I5: where the policy knows parents, a block that somebody waits for is registered behind its parent, if
+//!   that has begun before, is as urgent, has its device block, and is waited for by each of them too: then
+//!   it ends, whatever this one does, which is `Behind` until then, or until nobody waits for it, or somebody
+//!   more urgent, or who has no use for the parent. So reads that come in any order are one path to the
+//!   policy, and nobody who has been told that all layers are there waits for another's block, or loses this
+//!   one with it.
+
+use crate::engine::inner::Inner;
+use crate::engine::notices::About;
+use crate::state::{At, GroupId, HostSlot, Link, Piece, Source, Traffic, TransferId, Up, UpId, Waits};
+use crate::transfer::{Cause, Class, Copy, Failure, HostSide, Path, TierRead};
+use kvstrata_core::{BlockId, Priority};
+use kvstrata_ffi::disk::Urgency;
+use std::sync::Arc;
+
+impl Traffic {
+    /// The transfer has its device block: it can go.
+    pub(crate) fn depart(&mut self, inner: &Inner, key: UpId, device: BlockId) {
+        let Some(up) = self.ups.get_mut(key) else { return };
+        up.has_device(device);
+        self.groups[up.group()].queue.note_change();
+        self.wanted(inner, TransferId::Up(key));
+        self.queue_or_wait(inner, key);
+    }
+
+    pub(crate) fn queue_up(&mut self, inner: &Inner, key: UpId) {
+        let Some(up) = self.ups.get_mut(key) else { return };
+        let (path, group) = (up.path(), inner.group(up.group()));
+        let bytes = match path {
+            Path::DiskToDevice => group.block_bytes,
+            _ => group.bytes_of(&up.layers(group.layers)),
+        };
+        let (class, request, lane) = (up.class(), up.request(), up.lane());
+        self.enqueue(inner, (path, lane), class, request, bytes, TransferId::Up(key));
+    }
+
+    /// Its turn has come.
+    pub(crate) fn start_up(&mut self, inner: &Arc<Inner>, key: UpId, path: Path, bytes: u64) {
+        let Some(up) = self.ups.get_mut(key) else { return };
+        let group = inner.group(up.group());
+        up.starts();
+        let (token, urgent, whose) =
+            (TransferId::Up(key).token(), up.class() == Class::Urgent, About::of(up.group(), up.tenant()));
+        let Some(memory) = &group.memory else { return };
+        if path == Path::DiskToDevice {
+            let Source::Disk(block, _) = up.source() else { return };
+            let staging = &mut self.groups[up.group()].staging;
+            let staged = staging.take();
+            let (buffer, disk) = (staged.map(|staged| memory.write(staged.number())), &group.disk);
+            let (Some(staged), Some(Ok(buffer)), Some(disk)) = (staged, buffer, disk) else {
+                // A device that was given up still writes there: the last one to be tried again.
+                staged.into_iter().for_each(|staged| staging.give_to_end(staged));
+                self.transfer_busy(inner, TransferId::Up(key), path, bytes, whose);
+                return self.up_failed(inner, key, Failure::of(Cause::Busy));
+            };
+            up.stages(staged);
+            let urgency = if urgent { Urgency::Urgent } else { Urgency::Ordinary };
+            let (of, slot, hash, request) = (up.group(), block.id, up.name().hash, up.request());
+            self.note_staged(inner, of, staged, TransferId::Up(key));
+            let landing = inner.landing().of_read(token);
+            let read = TierRead { token, slot, hash, urgency, buffer, landing };
+            return self.effects.read(Arc::clone(disk), read, request);
+        }
+        let (from, verify) = match up.source() {
+            Source::Host(block) => (block.id.0, inner.rules.verify_host),
+            Source::Disk(_, staged) => (staged.map_or(u32::MAX, HostSlot::number), false),
+        };
+        match (memory.read(from), up.device()) {
+            (Ok(bytes), Some(device)) => {
+                let layers = up.layers(group.layers);
+                let copy = Copy::new(token, device, HostSide::Read(bytes), layers, verify);
+                self.effects.copy(
+                    || self.scratch.copies(),
+                    group.mover.blocks_at_once(),
+                    (up.group(), path),
+                    copy,
+                );
+            }
+            _ => {
+                self.transfer_busy(inner, TransferId::Up(key), path, bytes, whose);
+                self.up_failed(inner, key, Failure::of(Cause::Busy));
+            }
+        }
+    }
+
+    /// A part of it has ended.
+    pub(crate) fn land_up(&mut self, inner: &Inner, key: UpId, path: Path, outcome: Result<(), Failure>) {
+        let purging = self.ups.get(key).is_some_and(|up| self.is_purging(up.tenant()));
+        let closed = self.is_closed();
+        let in_the_way = path == Path::DiskToDevice && self.is_in_the_way(key);
+        let Some(up) = self.ups.get_mut(key) else { return };
+        let layers = inner.group(up.group()).layers;
+        match outcome {
+            // It has moved, as well as any; and nobody is to have it.
+            Ok(()) if in_the_way || purging => {
+                self.up_failed(inner, key, Failure::of(Cause::Cancelled));
+            }
+            Ok(()) if path == Path::DiskToDevice => self.queue_up(inner, key),
+            Ok(()) => {
+                let landed = up.lands(layers);
+                let to = landed.end;
+                self.layers_landed(key, landed);
+                if to < layers {
+                    self.queue_up(inner, key);
+                    return self.drop_if_unwanted(inner, key);
+                }
+                match self.parent_to_come(inner, key) {
+                    Some(parent) => {
+                        // The parent may be the one that needs it.
+                        self.unstage(key);
+                        let up = &mut self.ups[key];
+                        up.waits_behind();
+                        let serial = up.serial();
+                        self.ups[parent].has_child(&mut self.waiting_for_parent, key, serial);
+                    }
+                    None => self.arrived(inner, key),
+                }
+            }
+            Err(failure) => {
+                inner.counts.failed(path, failure.cause, About::of(up.group(), up.tenant()));
+                let again = failure.retryable && !purging && up.may_try_again(inner.rules.retries);
+                if again && !closed {
+                    up.pauses();
+                    let serial = up.serial();
+                    self.unstage(key);
+                    let again = inner.due_in(inner.rules.retry_after);
+                    self.due(again, Waits::Retry(TransferId::Up(key), serial));
+                } else {
+                    self.up_failed(inner, key, failure);
+                }
+            }
+        }
+        self.drop_if_unwanted(inner, key);
+    }
+
+    /// The pause before another attempt is over.
+    pub(crate) fn resume_up(&mut self, inner: &Inner, key: UpId, serial: u64) {
+        let same = |up: &Up| up.serial() == serial && matches!(up.at(), At::Pausing);
+        if self.ups.get(key).is_some_and(same) {
+            self.queue_up(inner, key);
+        }
+    }
+
+    /// The transfer's blocks are never used again, whatever comes; the failure that lands ends it.
+    pub(crate) fn quarantine_up(&mut self, inner: &Inner, key: UpId) {
+        if let Some(up) = self.ups.get_mut(key) {
+            up.quarantine();
+            inner.counts.parked(Path::HostToDevice, About::of(up.group(), up.tenant()));
+        }
+    }
+
+    /// A read that failed left nothing: what is staged was for it.
+    fn unstage(&mut self, key: UpId) {
+        let Some(up) = self.ups.get_mut(key) else { return };
+        if let Some(staged) = up.unstages() {
+            let (group, tenant) = (up.group(), up.tenant());
+            if !self.hand_to_purge(tenant, Piece::Staged(group, staged)) {
+                self.groups[group].staging.give(staged);
+            }
+        }
+    }
+
+    /// The transfer that this one is registered behind (I5).
+    fn parent_to_come(&self, inner: &Inner, key: UpId) -> Option<UpId> {
+        let up = self.ups.get(key).filter(|up| up.first().is_some())?;
+        let device = &inner.group(up.group()).device;
+        let parent = up.name().parent.filter(|_| device.links())?;
+        let key = self.ups.find((up.group(), parent))?;
+        let before = self.ups.get(key)?;
+        let will_end =
+            before.serial() < up.serial() && before.device().is_some() && before.class() <= up.class();
+        let is_theirs = || self.waiters(up).all(|link| self.waits_before(link, key));
+        (will_end && !device.pool().contains(parent) && is_theirs()).then_some(key)
+    }
+
+    /// One more has come to wait for a transfer. If it is behind its parent, whom that one has no use for, it
+    /// is so no more (I5).
+    pub(crate) fn joined_behind(&mut self, link: Link, key: UpId) {
+        let Some(up) = self.ups.get(key).filter(|up| up.waits_for_parent()) else { return };
+        let parent = up.name().parent.and_then(|parent| self.ups.find((up.group(), parent)));
+        if !parent.is_some_and(|parent| self.waits_before(link, parent)) {
+            self.wait_no_more(key);
+        }
+    }
+
+    /// Who is behind its parent waits for it no more.
+    pub(crate) fn wait_no_more(&mut self, key: UpId) {
+        if let Some(up) = self.ups.get(key).filter(|up| up.waits_for_parent()) {
+            self.waiting_for_parent.wait_no_more(key, up.serial());
+        }
+    }
+
+    /// Those arrive whose parents have ended, one way or the other, or for whom they are not waited for any
+    /// more.
+    pub(crate) fn serve_behind(&mut self, inner: &Inner) {
+        while let Some((key, serial)) = self.waiting_for_parent.pop_over() {
+            let waits = |up: &Up| up.serial() == serial && up.waits_for_parent();
+            if !self.ups.get(key).is_some_and(waits) {
+                continue;
+            }
+            match self.ups.get(key).is_some_and(|up| self.is_purging(up.tenant())) {
+                true => self.up_failed(inner, key, Failure::of(Cause::Cancelled)),
+                false => self.arrived(inner, key),
+            }
+        }
+    }
+
+    /// The transfer is no more.
+    fn end_up(&mut self, key: UpId) -> Up {
+        let up = self.ups.remove(key);
+        self.waiting_for_parent.parent_ended(up.children());
+        up
+    }
+
+    /// All layers are there (I3).
+    fn arrived(&mut self, inner: &Inner, key: UpId) {
+        self.unstage(key);
+        let up = self.end_up(key);
+        self.guess_over(up.class(), key);
+        inner.left(1);
+        let group = inner.group(up.group());
+        let Some(device) = up.device() else { return };
+        let class = match up.source() {
+            Source::Host(block) => group.host.as_ref().map_or(Priority::Normal, |host| host.class(block.id)),
+            Source::Disk(block, _) => group.disk_class(block),
+        };
+        // The ids that were announced are those that come: somebody computes with them, whoever else has
+        // registered the hash meanwhile. Nor does what is here give way to what a pass is still to write.
+        let there = || group.device.pool().find(up.name().hash).map(|there| there.id());
+        let unwritten = !self.unwritten.is_empty()
+            && there().is_some_and(|there| self.unwritten.iteration(up.group(), there).is_some());
+        let registered = match up.is_announced() || unwritten {
+            true => group.device.register_beside(device, up.name(), up.tenant(), class),
+            false => group.device.register(device, up.name(), up.tenant(), class),
+        };
+        inner.counts.onboarded(up.source().is_disk());
+        let mut next = up.first();
+        let owner = next;
+        while let Some(link) = next {
+            let held = registered.and_then(|block| match Some(link) == owner {
+                true => Some(block),
+                false => group.device.pool().hold_again(block),
+            });
+            next = self.came(inner, link, held.ok_or(Cause::Busy));
+        }
+        match owner {
+            Some(link) => self.spend(link, up.source()),
+            None => {
+                if let Some(block) = registered {
+                    group.device.release(block, inner.now());
+                }
+                self.put_down(inner, up.group(), up.source());
+            }
+        }
+        self.forget_again(inner, up.group(), up.name().hash);
+    }
+
+    /// It will not come: each waiter has a miss, unless the bytes are to be had from further down. Of a guess
+    /// there is none: somebody may wait for its block.
+    pub(crate) fn up_failed(&mut self, inner: &Inner, key: UpId, failure: Failure) {
+        let Some(up) = self.ups.get_mut(key) else { return };
+        if up.is_quarantined() {
+            return self.up_quarantined(inner, key, failure);
+        }
+        // Called off: what has moved is counted where it lands, and what is late when it is.
+        if !matches!(up.at(), At::Moving | At::Behind) && failure.cause != Cause::Deadline {
+            inner.counts.failed(up.source().path(), failure.cause, About::of(up.group(), up.tenant()));
+        }
+        self.unstage(key);
+        let Some(up) = self.ups.get_mut(key) else { return };
+        let group = inner.group(up.group());
+        if let (Source::Host(block), Cause::Mismatch) = (up.source(), failure.cause)
+            && let (Some(host), Some(disk)) = (&group.host, &group.disk)
+            && up.class() != Class::Prefetch
+            && let Some(lower) = disk.find(up.name().hash, true)
+        {
+            // Layers that have landed were verified, and somebody may compute with them: it goes on behind
+            // them.
+            up.comes_from_disk(lower.into_ref());
+            // Others may hold it, and would keep it from being registered anew: it goes with the last of
+            // them.
+            host.pool().withdraw_held(block);
+            host.release(block, inner.now());
+            return self.queue_up(inner, key);
+        }
+        let up = self.end_up(key);
+        self.guess_over(up.class(), key);
+        inner.left(1);
+        if let Some(device) = up.device() {
+            group.device.owners().give(up.tenant(), 1);
+            self.freed_by(inner, up.group(), up.tenant(), device);
+        }
+        match up.source() {
+            Source::Host(block) => {
+                if let Some(host) = &group.host {
+                    if failure.cause == Cause::Mismatch {
+                        host.pool().withdraw_held(block);
+                    }
+                    host.release(block, inner.now());
+                }
+            }
+            Source::Disk(block, _) => {
+                if let Some(disk) = &group.disk {
+                    let spoilt = matches!(failure.cause, Cause::Rejected | Cause::Disk | Cause::Lost);
+                    if spoilt {
+                        // Others may hold it, and would keep it from being written anew.
+                        disk.pool().withdraw_held(block);
+                    }
+                    group.release_slot(block);
+                    if spoilt {
+                        disk.forget(block);
+                        if group.disk_owners.owner(block.id) == up.tenant()
+                            && disk.pool().registered(block.id).is_none()
+                        {
+                            // Others may still hold it, with the tenant's bytes.
+                            group.disk_owners.give_up_one(block.id);
+                        }
+                    }
+                }
+            }
+        }
+        let mut next = up.first();
+        while let Some(link) = next {
+            next = self.came(inner, link, Err(failure.cause));
+        }
+        self.forget_again(inner, up.group(), up.name().hash);
+    }
+
+    /// As [`up_failed`](Traffic::up_failed), and nothing is given back that the device may reach.
+    fn up_quarantined(&mut self, inner: &Inner, key: UpId, failure: Failure) {
+        let up = self.end_up(key);
+        self.guess_over(up.class(), key);
+        inner.left(1);
+        inner.group(up.group()).device.owners().give(up.tenant(), usize::from(up.device().is_some()));
+        self.quarantine_ends_of_up(inner, &up);
+        let mut next = up.first();
+        while let Some(link) = next {
+            next = self.came(inner, link, Err(failure.cause));
+        }
+        self.forget_again(inner, up.group(), up.name().hash);
+    }
+
+    /// Ends a transfer that nobody waits for, if nothing of it is under way (I4).
+    pub(crate) fn drop_if_unwanted(&mut self, inner: &Inner, key: UpId) {
+        let Some(up) = self.ups.get(key) else { return };
+        if up.first().is_some() || up.class() == Class::Prefetch && !self.is_closed() {
+            return;
+        }
+        let cause = up.left_by();
+        match up.at() {
+            At::Moving => return,
+            At::Behind => return self.wait_no_more(key),
+            At::Queued(path, ticket) => {
+                self.queues.cancel(path, ticket);
+            }
+            At::Wants if up.device().is_some() => {}
+            At::Wants => {
+                let (group, entry) = (up.group(), up.entry());
+                self.leave_queue(inner, group, entry, key);
+            }
+            At::Pausing | At::Gated(_) => {}
+        }
+        self.up_failed(inner, key, Failure::of(cause));
+    }
+
+    /// Lets go of a source.
+    pub(crate) fn put_down(&mut self, inner: &Inner, group: GroupId, source: Source) {
+        let of = inner.group(group);
+        match source {
+            Source::Host(block) => of.host.iter().for_each(|host| host.release(block, inner.now())),
+            Source::Disk(block, _) => of.release_slot(block),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Transfers up that have their block, and wait: beside a queue that is full, or for staging.
+//!
+//! ```text
+//!   line ──► first: all its blocks ──► the path's queue has room for its class ── yes ──► queue
+//!                                                     │ no                                ▲
+//!                                                     ▼                                   │
+//!                                 here: by path, group and class, FIFO   ──────────┘
+//! ```
+//!
+//! Who fills a queue waits for it here, and not in the wait queue, where free blocks are given to whoever is
+//! next.
+//!
+//! Each group has staging of its own. So in the queue of reads from the disk a group is a lane, which is shut
+//! while there is no staging for it: its reads hold up no other group's, neither in the queue nor here.
+//!
+//! Staging is little, and what has some may wait for an iteration's budget. What is urgent and waits for
+//! staging must not wait for that: the next iteration may wait for it. So then what has staging becomes as
+//! urgent, and a guess gives it up. A copy down that has some, and waits for a layer of the engine's, gives
+//! it up (`steps.rs`).
+//!
+//! Invariants
+//! - I1: a transfer that waits here has its device block, and waits for nothing but transfers that are in its
+//!   queue: these end, or are promoted.
+//! - I2: of a path, group and class, who came first goes first. An entry may be stale, or there twice: only
+//!   what still waits here goes, and a transfer's key may be another's by now, but not its number.
+
+use crate::engine::inner::Inner;
+use crate::state::{At, DownId, GroupId, GroupState, HostSlot, Quarantine, Traffic, TransferId, UpId};
+use crate::transfer::{Class, Path, Popped};
+
+impl Traffic {
+    /// The transfer has its block: into its queue, or beside it (I2).
+    pub(crate) fn queue_or_wait(&mut self, inner: &Inner, key: UpId) {
+        let Some(up) = self.ups.get(key) else { return };
+        let (path, lane, class) = (up.path(), up.lane(), up.class());
+        let behind = self.waiting_for_queue.list(path, lane, class);
+        behind.push_back((key, up.serial()));
+        if behind.len() == 1 {
+            self.serve_waiting_for_queue_of(inner, (path, lane), class);
+        }
+    }
+
+    /// Fills queues that have room again. Whether anybody has left for one.
+    pub(crate) fn serve_waiting_for_queue(&mut self, inner: &Inner) -> bool {
+        let mut left = false;
+        for path in [Path::HostToDevice, Path::DiskToDevice] {
+            for lane in self.waiting_for_queue.lanes(path) {
+                for class in Class::ALL {
+                    left |= self.serve_waiting_for_queue_of(inner, (path, lane), class);
+                }
+            }
+        }
+        left
+    }
+
+    fn serve_waiting_for_queue_of(&mut self, inner: &Inner, (path, lane): (Path, u16), class: Class) -> bool {
+        let mut left = false;
+        loop {
+            let list = self.waiting_for_queue.list(path, lane, class);
+            let waits = |key: UpId, serial| {
+                self.ups.get(key).is_some_and(|up| up.serial() == serial && up.waits_for_queue())
+            };
+            let stale =
+                |entry: Option<&(UpId, u64)>| entry.is_some_and(|(key, serial)| !waits(*key, *serial));
+            // At both ends: who is given up while nothing goes leaves no trace.
+            while stale(list.back()) {
+                list.pop_back();
+            }
+            while stale(list.front()) {
+                list.pop_front();
+            }
+            let first = list.front().copied().filter(|_| self.has_room_in(path, lane, class));
+            let Some((key, _)) = first else { return left };
+            left = true;
+            self.waiting_for_queue.list(path, lane, class).pop_front();
+            self.queue_up(inner, key);
+        }
+    }
+
+    /// Notes which transfer has a block of host memory, if it is staging.
+    pub(crate) fn note_staged(
+        &mut self,
+        inner: &Inner,
+        group: GroupId,
+        staged: HostSlot,
+        transfer: TransferId,
+    ) {
+        let first = inner.group(group).host.as_ref().map_or(0, |host| host.pool().capacity());
+        let Some(place) = (staged.number() as usize).checked_sub(first) else { return };
+        let state = &mut self.groups[group];
+        state.staging.note_holder(place, staged, transfer);
+        state.queue.note_change();
+    }
+
+    /// What goes next on a path: of reads from the disk, those of groups that have staging.
+    pub(crate) fn next_on(&mut self, inner: &Inner, path: Path) -> Option<Popped<TransferId>> {
+        if path != Path::DiskToDevice {
+            return self.queues.pop(path);
+        }
+        loop {
+            let (groups, quarantine) = (&self.groups, &self.quarantine);
+            let open = |group: GroupId| has_staging(inner, &groups[group], quarantine, group);
+            let next = self.queues.pop_open(path, open);
+            if next.is_some() || !self.reclaim_for_reads(inner) {
+                return next;
+            }
+        }
+    }
+
+    /// Reads that somebody waits for, and that lack nothing but staging, are not to wait for what waits for
+    /// the engine itself. Whether that had some.
+    fn reclaim_for_reads(&mut self, inner: &Inner) -> bool {
+        self.groups.numbers().any(|group| {
+            let reads = &self.queues[Path::DiskToDevice];
+            let awaited = [Class::Urgent, Class::Offload, Class::Background];
+            let goes = awaited.iter().any(|class| reads.waiting_in(*class, group.lane()) > 0)
+                && reads.has_room(inner.group(group).block_bytes);
+            let lacks = !has_staging(inner, &self.groups[group], &self.quarantine, group);
+            goes && lacks && self.reclaim_staging(inner, group)
+        })
+    }
+
+    /// Urgent reads wait for staging.
+    pub(crate) fn press_for_reads(&mut self, inner: &Inner) {
+        for group in self.groups.numbers() {
+            let urgent = self.queues[Path::DiskToDevice].waiting_in(Class::Urgent, group.lane());
+            if urgent > 0 && !has_staging(inner, &self.groups[group], &self.quarantine, group) {
+                self.press(inner, group);
+            }
+        }
+    }
+
+    /// Whatever has staging goes without the iteration's budget; a guess gives it up.
+    pub(crate) fn press(&mut self, inner: &Inner, group: GroupId) {
+        let held = self.groups[group].staging.lend_holders();
+        for (staged, transfer) in held.iter().flatten().copied() {
+            match transfer {
+                TransferId::Up(key) => {
+                    let Some(up) = self.ups.get(key) else { continue };
+                    let has = up.group() == group && up.staged() == Some(staged);
+                    match up.class() {
+                        _ if !has => {}
+                        Class::Prefetch => self.recall_guess(inner, key),
+                        _ => self.promote(inner, key, Class::Urgent),
+                    }
+                }
+                TransferId::Down(key) => {
+                    let down = self.downs.get(key);
+                    if down.is_some_and(|down| down.group() == group && down.host() == Some(staged)) {
+                        self.promote_down(key);
+                    }
+                }
+            }
+        }
+        self.groups[group].staging.return_holders(held);
+    }
+
+    /// A copy down waits for no iteration's budget any more.
+    pub(crate) fn promote_down(&mut self, key: DownId) {
+        let Some(down) = self.downs.get_mut(key) else { return };
+        down.hurries();
+        if let At::Queued(path, ticket) = down.at() {
+            self.queues.promote(path, ticket, Class::Urgent);
+        }
+    }
+
+    /// Whether a guess that has been read is in the way of who waits: for blocks, for its tenant's credits,
+    /// or for staging.
+    pub(crate) fn is_in_the_way(&self, key: UpId) -> bool {
+        let guess = self.ups.get(key).filter(|up| up.class() == Class::Prefetch);
+        guess.is_some_and(|up| {
+            let state = &self.groups[up.group()];
+            let reads = &self.queues[Path::DiskToDevice];
+            !state.queue.is_empty()
+                || self.waiting_for_quota.holds(up.group(), up.tenant())
+                || state.staging.free() == 0 && reads.waiting_in(Class::Urgent, up.group().lane()) > 0
+        })
+    }
+}
+
+/// Whether a group's reads from the disk may go: there is staging for one. What will never find any goes too,
+/// and fails.
+fn has_staging(inner: &Inner, state: &GroupState, quarantine: &Quarantine, group: GroupId) -> bool {
+    state.staging.free() > 0 || quarantine.has_all_staging(group, inner.group(group).staging)
+}

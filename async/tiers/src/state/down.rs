@@ -1,0 +1,373 @@
+//! A transfer to a lower tier.
+//!
+//! What it has, and where it is, change together by the methods below (`operations/down.rs` I2).
+
+use crate::scheduler::Key;
+use crate::state::{At, BlockName, DownId, ForBlock, GroupId, HostSlot, OffloadingId, Since, Steps};
+use crate::tier::Tier;
+use crate::transfer::{Class, Path, Ticket};
+use kvstrata_core::{BlockId, BlockRef, TenantId};
+use kvstrata_ffi::disk::Name;
+use std::ops::Range;
+
+/// How a transfer has its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Have {
+    /// A victim.
+    Owned(BlockId),
+    /// Registered, with a reference.
+    Held(BlockRef),
+    /// Registered, and kept from eviction.
+    Leased(BlockRef),
+}
+
+impl Have {
+    pub(crate) fn id(self) -> BlockId {
+        match self {
+            Have::Owned(block) => block,
+            Have::Held(block) | Have::Leased(block) => block.id,
+        }
+    }
+}
+
+/// What is to go down: which bytes, how they are had, and who goes first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cargo {
+    pub(crate) source: Have,
+    pub(crate) name: Name,
+    pub(crate) class: Class,
+    pub(crate) request: u64,
+    /// By layers, as the engine is done with them; none: whole.
+    pub(crate) steps: Option<Steps>,
+}
+
+impl Cargo {
+    /// Nobody's request.
+    pub(crate) fn new(source: Have, name: Name, class: Class) -> Cargo {
+        Cargo { source, name, class, request: 0, steps: None }
+    }
+}
+
+/// A transfer down.
+#[derive(Debug)]
+pub(crate) struct Down {
+    group: GroupId,
+    name: Name,
+    from: Tier,
+    source: Have,
+    tenant: TenantId,
+    /// A credit of the tenant's in the host tier.
+    credit: bool,
+    /// The slot that it is written to, which is the tenant's.
+    slot: Option<BlockId>,
+    /// Whose block is in the slot, until it is written.
+    slot_was: TenantId,
+    /// The same slot, until the write starts.
+    unwritten: Option<BlockId>,
+    /// The host block that it goes to: of the host tier, or staged where there is none.
+    host: Option<HostSlot>,
+    at: At,
+    class: Class,
+    request: u64,
+    steps: Option<Steps>,
+    /// Of its copy to the host, or of its next one: those before have landed.
+    layers: Range<u32>,
+    attempts: u32,
+    /// A failed device keeps its blocks.
+    quarantined: bool,
+    /// Its block will not be written: when it lands it ends, and nothing is registered.
+    withdrawn: bool,
+    /// It was used often: when it is down it may come up again.
+    hot: bool,
+    serial: u64,
+    /// Offloads that wait for it.
+    asked: Vec<OffloadingId>,
+    /// Since when it waits for its turn, or when that has come.
+    since: Since,
+}
+
+impl Down {
+    /// One that has nothing yet.
+    pub(crate) fn new(group: GroupId, from: Tier, cargo: Cargo, tenant: TenantId, serial: u64) -> Down {
+        let Cargo { source, name, class, request, steps } = cargo;
+        Down {
+            group,
+            name,
+            from,
+            source,
+            tenant,
+            credit: false,
+            slot: None,
+            slot_was: TenantId::NOBODY,
+            unwritten: None,
+            host: None,
+            at: At::Wants,
+            class,
+            request,
+            steps,
+            layers: 0..0,
+            attempts: 0,
+            quarantined: false,
+            withdrawn: false,
+            hot: false,
+            serial,
+            asked: Vec::new(),
+            since: Since::default(),
+        }
+    }
+
+    pub(crate) fn group(&self) -> GroupId {
+        self.group
+    }
+
+    pub(crate) fn name(&self) -> Name {
+        self.name
+    }
+
+    pub(crate) fn from(&self) -> Tier {
+        self.from
+    }
+
+    pub(crate) fn source(&self) -> Have {
+        self.source
+    }
+
+    pub(crate) fn tenant(&self) -> TenantId {
+        self.tenant
+    }
+
+    /// Whether it has a credit of the tenant's in the host tier.
+    pub(crate) fn has_credit(&self) -> bool {
+        self.credit
+    }
+
+    /// The slot that it is written to.
+    pub(crate) fn slot(&self) -> Option<BlockId> {
+        self.slot
+    }
+
+    /// Whose block is in the slot, until it is written.
+    pub(crate) fn slot_was(&self) -> TenantId {
+        self.slot_was
+    }
+
+    /// The slot that it is written to, if the write has not started.
+    pub(crate) fn unwritten(&self) -> Option<BlockId> {
+        self.unwritten
+    }
+
+    /// The host block that it goes to.
+    pub(crate) fn host(&self) -> Option<HostSlot> {
+        self.host
+    }
+
+    pub(crate) fn at(&self) -> At {
+        self.at
+    }
+
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
+    pub(crate) fn request(&self) -> u64 {
+        self.request
+    }
+
+    pub(crate) fn steps(&self) -> Option<Steps> {
+        self.steps
+    }
+
+    /// The layers of its copy to the host, or of its next one.
+    pub(crate) fn layers(&self) -> Range<u32> {
+        self.layers.clone()
+    }
+
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// Offloads that wait for it.
+    pub(crate) fn asked(&self) -> &[OffloadingId] {
+        &self.asked
+    }
+
+    pub(crate) fn is_quarantined(&self) -> bool {
+        self.quarantined
+    }
+
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.withdrawn
+    }
+
+    pub(crate) fn is_hot(&self) -> bool {
+        self.hot
+    }
+
+    /// Whether it owns its source: a victim, which is free when the transfer ends.
+    pub(crate) fn is_victim(&self) -> bool {
+        matches!(self.source, Have::Owned(_))
+    }
+
+    /// Whether it waits for the model.
+    pub(crate) fn is_gated(&self) -> bool {
+        matches!(self.at, At::Gated(_))
+    }
+
+    /// Since when it waits for its turn, or when that has come.
+    pub(crate) fn since_mut(&mut self) -> &mut Since {
+        &mut self.since
+    }
+
+    /// The path that it is on, or takes next.
+    pub(crate) fn path(&self) -> Path {
+        match self.at {
+            At::Queued(path, _) => path,
+            // Its slot has gone with the write.
+            At::Moving if self.from == Tier::Host || self.slot.is_some() && self.unwritten.is_none() => {
+                Path::HostToDisk
+            }
+            At::Wants | At::Moving | At::Pausing | At::Behind | At::Gated(_) => Path::DeviceToHost,
+        }
+    }
+
+    /// It has a credit of the tenant's in the host tier.
+    pub(crate) fn gets_credit(&mut self) {
+        self.credit = true;
+    }
+
+    /// What is registered in the host tier keeps the credit.
+    pub(crate) fn spends_credit(&mut self) {
+        self.credit = false;
+    }
+
+    /// It has a slot, in which there is a tenant's block still.
+    pub(crate) fn gets_slot(&mut self, slot: BlockId, was: TenantId) {
+        (self.unwritten, self.slot, self.slot_was) = (Some(slot), Some(slot), was);
+    }
+
+    /// The write has failed with the slot's volume. Which slot that was.
+    pub(crate) fn loses_slot(&mut self) -> Option<BlockId> {
+        self.slot.take()
+    }
+
+    /// A purge takes its slot, if the write has not started.
+    pub(crate) fn gives_slot_up(&mut self) -> Option<BlockId> {
+        (self.slot, self.slot_was) = (None, TenantId::NOBODY);
+        self.unwritten.take()
+    }
+
+    /// The write has failed, and the slot was the port's. Whose block was in it.
+    pub(crate) fn write_failed(&mut self) -> TenantId {
+        std::mem::take(&mut self.slot_was)
+    }
+
+    /// It has its host block.
+    pub(crate) fn has_host(&mut self, block: HostSlot) {
+        self.host = Some(block);
+    }
+
+    /// It needs its host block no more.
+    pub(crate) fn leaves_host(&mut self) -> Option<HostSlot> {
+        self.host.take()
+    }
+
+    /// It waits for host memory, again or still.
+    pub(crate) fn wants_host(&mut self) {
+        self.at = At::Wants;
+    }
+
+    /// It waits for its turn on a path.
+    pub(crate) fn is_queued(&mut self, path: Path, ticket: Ticket) {
+        self.at = At::Queued(path, ticket);
+    }
+
+    /// Its turn has come.
+    pub(crate) fn starts(&mut self) {
+        self.at = At::Moving;
+    }
+
+    /// Its write starts: the slot goes with it.
+    pub(crate) fn starts_write(&mut self) -> Option<BlockId> {
+        self.unwritten.take()
+    }
+
+    /// Its write has not started after all.
+    pub(crate) fn keeps_slot(&mut self, slot: Option<BlockId>) {
+        self.unwritten = slot;
+    }
+
+    /// Whether a failed transfer may be tried again.
+    pub(crate) fn may_try_again(&self, retries: u32) -> bool {
+        self.attempts < retries
+    }
+
+    /// One more attempt.
+    pub(crate) fn tries_again(&mut self) {
+        self.attempts += 1;
+    }
+
+    /// It pauses before another attempt.
+    pub(crate) fn pauses(&mut self) {
+        self.at = At::Pausing;
+    }
+
+    /// It waits for the model: that is no wait for a turn.
+    pub(crate) fn is_held_by_gate(&mut self, key: Key) {
+        self.since = Since::default();
+        self.at = At::Gated(key);
+    }
+
+    /// Its next copy is of the layers up to this one.
+    pub(crate) fn copies_to(&mut self, end: u32) {
+        self.layers.end = end;
+    }
+
+    /// Its copy has landed.
+    pub(crate) fn copied(&mut self) {
+        self.layers.start = self.layers.end;
+    }
+
+    /// It gives its staging up, and goes whole, all layers once more. The staging, and how it went.
+    pub(crate) fn starts_over(&mut self) -> (Option<HostSlot>, Option<Steps>) {
+        self.layers = 0..0;
+        (self.host.take(), self.steps.take())
+    }
+
+    /// It was a victim, and its block is registered again: it is held from now on.
+    pub(crate) fn is_turned_back(&mut self, held: BlockRef) {
+        self.source = Have::Held(held);
+    }
+
+    /// It waits for no iteration's budget any more.
+    pub(crate) fn hurries(&mut self) {
+        self.class = Class::Urgent;
+    }
+
+    /// A failed device keeps its blocks.
+    pub(crate) fn quarantine(&mut self) {
+        self.quarantined = true;
+    }
+
+    /// Its block will not be written.
+    pub(crate) fn withdraw(&mut self) {
+        self.withdrawn = true;
+    }
+
+    /// Its block was used often.
+    pub(crate) fn note_hot(&mut self) {
+        self.hot = true;
+    }
+
+    /// An offload waits for it.
+    pub(crate) fn asked_by(&mut self, offload: OffloadingId) {
+        self.asked.push(offload);
+    }
+}
+
+impl ForBlock for Down {
+    type Key = DownId;
+
+    fn block(&self) -> BlockName {
+        (self.group, self.name.hash)
+    }
+}

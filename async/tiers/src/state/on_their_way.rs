@@ -1,0 +1,93 @@
+//! Blocks of a group that its transfers will free.
+//!
+//! Invariants
+//! - I1: each count is of transfers that exist: one is counted from when it is sent until it has ended, or
+//!   was turned back.
+
+use crate::state::Have;
+
+/// How many there are.
+#[derive(Debug, Default)]
+pub(crate) struct OnTheirWay {
+    device_victims: u32,
+    host_victims: u32,
+    host_copies: u32,
+    landing: u32,
+}
+
+impl OnTheirWay {
+    /// Victims of the device on their way down: blocks that will be free.
+    pub(crate) fn device_victims(&self) -> usize {
+        self.device_victims as usize
+    }
+
+    /// Victims of the host on their way to the disk.
+    pub(crate) fn host_victims(&self) -> usize {
+        self.host_victims as usize
+    }
+
+    /// Blocks of the host that stay there, and are on their way to the disk: an allocation that takes them
+    /// then loses nothing.
+    pub(crate) fn host_copies(&self) -> usize {
+        self.host_copies as usize
+    }
+
+    /// Transfers from the device that have their host block, which will be the host tier's, and wait for no
+    /// layer of the model's.
+    pub(crate) fn landing(&self) -> usize {
+        self.landing as usize
+    }
+
+    /// Whether something passes through the host tier: its blocks will be had again.
+    pub(crate) fn any_through_host(&self) -> bool {
+        self.landing + self.host_victims > 0
+    }
+
+    /// Transfers that come to the host tier, or leave it.
+    pub(crate) fn through_host(&self) -> usize {
+        (self.landing + self.host_victims + self.host_copies) as usize
+    }
+
+    /// A victim of the device was sent down.
+    pub(crate) fn device_victim_sent(&mut self) {
+        self.device_victims += 1;
+    }
+
+    /// It has ended, or was turned back.
+    pub(crate) fn device_victim_ended(&mut self) {
+        self.device_victims -= 1;
+    }
+
+    /// A block of the host was sent to the disk.
+    pub(crate) fn host_block_sent(&mut self, source: Have) {
+        *self.of_host(source) += 1;
+    }
+
+    /// Its transfer has ended.
+    pub(crate) fn host_block_ended(&mut self, source: Have) {
+        *self.of_host(source) -= 1;
+    }
+
+    /// A victim of the host was turned back: it stays.
+    pub(crate) fn host_victim_turned_back(&mut self) {
+        self.host_victims -= 1;
+        self.host_copies += 1;
+    }
+
+    /// A transfer from the device has its host block.
+    pub(crate) fn landing_begun(&mut self) {
+        self.landing += 1;
+    }
+
+    /// It has ended, or waits for a layer.
+    pub(crate) fn landing_over(&mut self) {
+        self.landing -= 1;
+    }
+
+    fn of_host(&mut self, source: Have) -> &mut u32 {
+        match source {
+            Have::Owned(_) => &mut self.host_victims,
+            Have::Held(_) | Have::Leased(_) => &mut self.host_copies,
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! A transfer to the device: one block on its way up, whoever waits for it.
+//!
+//! Where it is, and the memory that it has, change together by the methods below (`operations/up.rs` I2).
+
+use crate::state::{
+    At, BlockName, Children, ForBlock, GroupId, HostSlot, Link, Since, UpId, WaitingForParent,
+};
+use crate::transfer::{Cause, Class, Path, Ticket};
+use kvstrata_core::{BlockId, BlockRef, TenantId};
+use kvstrata_ffi::disk::Name;
+use std::ops::Range;
+
+/// Where the bytes come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Host(BlockRef),
+    /// And the block of host memory that they have been read to.
+    Disk(BlockRef, Option<HostSlot>),
+}
+
+impl Source {
+    /// The path of its next transfer.
+    pub(crate) fn path(self) -> Path {
+        match self {
+            Source::Disk(_, None) => Path::DiskToDevice,
+            _ => Path::HostToDevice,
+        }
+    }
+
+    pub(crate) fn is_disk(self) -> bool {
+        matches!(self, Source::Disk(..))
+    }
+}
+
+/// A transfer up.
+#[derive(Debug)]
+pub(crate) struct Up {
+    group: GroupId,
+    name: Name,
+    source: Source,
+    /// With the device block there is a credit of this tenant's.
+    tenant: TenantId,
+    device: Option<BlockId>,
+    at: At,
+    class: Class,
+    request: u64,
+    /// The first who waits; the others follow from there.
+    first: Option<Link>,
+    /// Layers that have landed.
+    landed: u32,
+    /// Layers a copy.
+    step: u32,
+    attempts: u32,
+    /// A failed device keeps its blocks.
+    quarantined: bool,
+    /// Transfers are numbered: a key is used again, and a pause outlives what paused.
+    serial: u64,
+    /// A caller that goes by layers knows its device block, and may compute with it before it is registered.
+    announced: bool,
+    /// The number of the queue's entry that is to bring its device block.
+    entry: u64,
+    /// Why the last waiter that has left it did.
+    left_by: Cause,
+    /// Since when it waits for its turn, or when that has come.
+    since: Since,
+    /// Those that have landed, and whose parent this one's block is (`operations/up.rs` I5).
+    children: Children,
+}
+
+impl Up {
+    pub(crate) fn new(
+        (group, name): (GroupId, Name),
+        source: Source,
+        tenant: TenantId,
+        (class, request): (Class, u64),
+        step: u32,
+        serial: u64,
+    ) -> Up {
+        Up {
+            group,
+            name,
+            source,
+            tenant,
+            device: None,
+            at: At::Wants,
+            class,
+            request,
+            first: None,
+            landed: 0,
+            step,
+            attempts: 0,
+            quarantined: false,
+            serial,
+            announced: false,
+            entry: 0,
+            left_by: Cause::Cancelled,
+            since: Since::default(),
+            children: Children::default(),
+        }
+    }
+
+    pub(crate) fn group(&self) -> GroupId {
+        self.group
+    }
+
+    pub(crate) fn name(&self) -> Name {
+        self.name
+    }
+
+    pub(crate) fn source(&self) -> Source {
+        self.source
+    }
+
+    pub(crate) fn tenant(&self) -> TenantId {
+        self.tenant
+    }
+
+    pub(crate) fn device(&self) -> Option<BlockId> {
+        self.device
+    }
+
+    pub(crate) fn at(&self) -> At {
+        self.at
+    }
+
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
+    pub(crate) fn request(&self) -> u64 {
+        self.request
+    }
+
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// Layers that have landed.
+    pub(crate) fn landed(&self) -> u32 {
+        self.landed
+    }
+
+    /// The first who waits.
+    pub(crate) fn first(&self) -> Option<Link> {
+        self.first
+    }
+
+    /// The number of the queue's entry that is to bring its device block.
+    pub(crate) fn entry(&self) -> u64 {
+        self.entry
+    }
+
+    /// Why the last waiter that has left it did.
+    pub(crate) fn left_by(&self) -> Cause {
+        self.left_by
+    }
+
+    pub(crate) fn is_quarantined(&self) -> bool {
+        self.quarantined
+    }
+
+    /// Whether a caller may compute with its device block already.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.announced
+    }
+
+    /// Since when it waits for its turn, or when that has come.
+    pub(crate) fn since_mut(&mut self) -> &mut Since {
+        &mut self.since
+    }
+
+    /// Whether it has its device block, and waits beside a full queue.
+    pub(crate) fn waits_for_queue(&self) -> bool {
+        self.device.is_some() && matches!(self.at, At::Wants)
+    }
+
+    /// Whether it has landed, and waits for its parent's.
+    pub(crate) fn waits_for_parent(&self) -> bool {
+        matches!(self.at, At::Behind)
+    }
+
+    /// The path that it takes next.
+    pub(crate) fn path(&self) -> Path {
+        self.source.path()
+    }
+
+    /// In which lane of that path's queue.
+    pub(crate) fn lane(&self) -> u16 {
+        if self.path() == Path::DiskToDevice { self.group.lane() } else { 0 }
+    }
+
+    /// The block of staging that it has.
+    pub(crate) fn staged(&self) -> Option<HostSlot> {
+        match self.source {
+            Source::Disk(_, staged) => staged,
+            Source::Host(_) => None,
+        }
+    }
+
+    /// The layers of its next copy, of so many.
+    pub(crate) fn layers(&self, of: u32) -> Range<u32> {
+        self.landed..self.landed.saturating_add(self.step).min(of)
+    }
+
+    /// A waiter goes by layers: it comes in steps as short, unless it waits for a copy already, whose bytes
+    /// are counted.
+    pub(crate) fn refine(&mut self, step: u32) {
+        if matches!(self.source, Source::Disk(_, None)) || matches!(self.at, At::Wants | At::Pausing) {
+            self.step = self.step.min(step);
+        }
+    }
+
+    /// An entry of the wait queue is to bring its device block.
+    pub(crate) fn waits_in(&mut self, entry: u64) {
+        self.entry = entry;
+    }
+
+    /// It has its device block.
+    pub(crate) fn has_device(&mut self, block: BlockId) {
+        self.device = Some(block);
+    }
+
+    /// It waits for its turn on a path.
+    pub(crate) fn is_queued(&mut self, path: Path, ticket: Ticket) {
+        self.at = At::Queued(path, ticket);
+    }
+
+    /// Its turn has come.
+    pub(crate) fn starts(&mut self) {
+        self.at = At::Moving;
+    }
+
+    /// It is read to a block of staging.
+    pub(crate) fn stages(&mut self, staged: HostSlot) {
+        if let Source::Disk(_, of) = &mut self.source {
+            *of = Some(staged);
+        }
+    }
+
+    /// It needs its staging no more.
+    pub(crate) fn unstages(&mut self) -> Option<HostSlot> {
+        match &mut self.source {
+            Source::Disk(_, staged) => staged.take(),
+            Source::Host(_) => None,
+        }
+    }
+
+    /// The host's bytes are rotten: it comes from the disk.
+    pub(crate) fn comes_from_disk(&mut self, block: BlockRef) {
+        self.source = Source::Disk(block, None);
+    }
+
+    /// The copy that was under way has landed. Which layers, of so many.
+    pub(crate) fn lands(&mut self, of: u32) -> Range<u32> {
+        let layers = self.layers(of);
+        self.landed = layers.end;
+        layers
+    }
+
+    /// Whether a failed copy may be tried again.
+    pub(crate) fn may_try_again(&self, retries: u32) -> bool {
+        !self.quarantined && self.attempts < retries && self.first.is_some()
+    }
+
+    /// It pauses before another attempt.
+    pub(crate) fn pauses(&mut self) {
+        self.attempts += 1;
+        self.at = At::Pausing;
+    }
+
+    /// A failed device keeps its blocks.
+    pub(crate) fn quarantine(&mut self) {
+        self.quarantined = true;
+    }
+
+    /// One more waits for it, perhaps by layers. Who was the first until now.
+    pub(crate) fn joined_by(&mut self, link: Link, by_layers: bool) -> Option<Link> {
+        self.announced |= by_layers;
+        self.first.replace(link)
+    }
+
+    /// A waiter leaves it; where that was the first, the next one is.
+    pub(crate) fn left_by_waiter(&mut self, cause: Cause, was_first: bool, next: Option<Link>) {
+        self.left_by = cause;
+        if was_first {
+            self.first = next;
+        }
+    }
+
+    /// Makes it more urgent. Its class until now; none: it is as urgent already.
+    pub(crate) fn promote(&mut self, class: Class) -> Option<Class> {
+        (class < self.class).then(|| std::mem::replace(&mut self.class, class))
+    }
+
+    /// It has landed, and its block is registered when its parent's transfer has ended.
+    pub(crate) fn waits_behind(&mut self) {
+        self.at = At::Behind;
+    }
+
+    /// Another waits for this one's block.
+    pub(crate) fn has_child(&mut self, waiting: &mut WaitingForParent, key: UpId, serial: u64) {
+        waiting.wait(&mut self.children, key, serial);
+    }
+
+    /// Those that wait for this one's block.
+    pub(crate) fn children(&self) -> Children {
+        self.children
+    }
+}
+
+impl ForBlock for Up {
+    type Key = UpId;
+
+    fn block(&self) -> BlockName {
+        (self.group, self.name.hash)
+    }
+}

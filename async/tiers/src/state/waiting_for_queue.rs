@@ -1,0 +1,28 @@
+//! Transfers up that have their block and wait beside a full queue.
+
+use crate::state::UpId;
+use crate::transfer::{Class, Path};
+use std::collections::VecDeque;
+
+/// By class: keys and numbers of transfers.
+type ByClass = [VecDeque<(UpId, u64)>; Class::ALL.len()];
+
+/// By path, and lane of its queue.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingForQueue([Vec<ByClass>; Path::ALL.len()]);
+
+impl WaitingForQueue {
+    /// The lanes of a path in which transfers wait, or did.
+    pub(crate) fn lanes(&self, path: Path) -> std::ops::Range<u16> {
+        0..self.0[path as usize].len() as u16
+    }
+
+    /// Keys and numbers of those that wait, the oldest first; some may wait no more.
+    pub(crate) fn list(&mut self, path: Path, lane: u16, class: Class) -> &mut VecDeque<(UpId, u64)> {
+        let (of_path, lane) = (&mut self.0[path as usize], usize::from(lane));
+        if of_path.len() <= lane {
+            of_path.resize_with(lane + 1, Default::default);
+        }
+        &mut of_path[lane][class as usize]
+    }
+}

@@ -1,0 +1,134 @@
+//! Requests that wait for credits of their tenants.
+
+use crate::state::{Entry, GroupId};
+use kvstrata_core::TenantId;
+use std::collections::VecDeque;
+use std::ops::Index;
+
+/// A request: what it wants, by group.
+#[derive(Debug)]
+pub(crate) struct Request {
+    parts: Vec<(GroupId, Entry)>,
+    /// Entries that bring up blocks that it has joined (I3).
+    joined: Vec<u64>,
+    /// How things were at the last look for victims, and for which entry there were too few.
+    looked: Option<(u64, [u32; 3])>,
+}
+
+impl Request {
+    /// Its entries, by group.
+    pub(crate) fn parts(&self) -> &[(GroupId, Entry)] {
+        &self.parts
+    }
+
+    /// Entries that bring up blocks that it has joined.
+    pub(crate) fn joined(&self) -> &[u64] {
+        &self.joined
+    }
+
+    /// How things were at the last look for victims, and for which entry there were too few.
+    pub(crate) fn looked(&self) -> Option<(u64, [u32; 3])> {
+        self.looked
+    }
+}
+
+/// Who waits for credits, in order of arrival.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingForQuota(VecDeque<Request>);
+
+impl Index<usize> for WaitingForQuota {
+    type Output = Request;
+
+    fn index(&self, at: usize) -> &Request {
+        &self.0[at]
+    }
+}
+
+impl WaitingForQuota {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The request at a place.
+    pub(crate) fn get(&self, at: usize) -> Option<&Request> {
+        self.0.get(at)
+    }
+
+    /// The request at a place has its credits.
+    pub(crate) fn remove(&mut self, at: usize) -> impl Iterator<Item = (GroupId, Entry)> {
+        self.0.remove(at).into_iter().flat_map(|request| request.parts)
+    }
+
+    /// A look for victims of the request at a place has found too few for an entry, as things are.
+    pub(crate) fn note_look(&mut self, at: usize, entry: u64, state: [u32; 3]) {
+        self.0[at].looked = Some((entry, state));
+    }
+
+    /// Takes a request that is to have credits first.
+    pub(crate) fn hold(&mut self, parts: Vec<(GroupId, Entry)>, joined: Vec<u64>) {
+        self.0.push_back(Request { parts, joined, looked: None });
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &(GroupId, Entry)> {
+        self.0.iter().flat_map(|request| &request.parts)
+    }
+
+    /// Whose entries are here.
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = TenantId> {
+        self.entries().map(|(_, entry)| entry.tenant())
+    }
+
+    /// How many requests there are.
+    pub(crate) fn requests(&self) -> usize {
+        self.0.len()
+    }
+
+    /// How many entries there are, for all groups.
+    pub(crate) fn waiting(&self) -> usize {
+        self.entries().count()
+    }
+
+    /// Those for a group that came before an entry.
+    pub(crate) fn before(&self, group: GroupId, number: u64) -> usize {
+        let earlier = self.entries().take_while(|(_, entry)| entry.number() != number);
+        earlier.filter(|(of, _)| *of == group).count()
+    }
+
+    /// Whether an entry is here.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.entries().any(|(_, entry)| entry.number() == number)
+    }
+
+    /// Whether something of a tenant waits for credits of a group.
+    pub(crate) fn holds(&self, group: GroupId, tenant: TenantId) -> bool {
+        self.entries().any(|(of, entry)| (*of, entry.tenant()) == (group, tenant))
+    }
+
+    pub(crate) fn find(&mut self, number: u64) -> Option<&mut Entry> {
+        let mut parts = self.0.iter_mut().flat_map(|request| &mut request.parts);
+        parts.find(|(_, entry)| entry.number() == number).map(|(_, entry)| entry)
+    }
+
+    /// An entry wants fewer blocks than at the last look.
+    pub(crate) fn look_again(&mut self, number: u64) {
+        let of = |request: &&mut Request| request.parts.iter().any(|(_, entry)| entry.number() == number);
+        if let Some(request) = self.0.iter_mut().find(of) {
+            request.looked = None;
+        }
+    }
+
+    /// Takes an entry out, and its request with the last one.
+    pub(crate) fn take(&mut self, number: u64) -> Option<Entry> {
+        self.take_if(|_, entry| entry.number() == number).pop()
+    }
+
+    /// Takes all such entries out.
+    pub(crate) fn take_if(&mut self, which: impl Fn(GroupId, &Entry) -> bool) -> Vec<Entry> {
+        let mut taken = Vec::new();
+        for request in &mut self.0 {
+            taken.extend(request.parts.extract_if(.., |(group, entry)| which(*group, entry)));
+        }
+        self.0.retain(|request| !request.parts.is_empty());
+        taken.into_iter().map(|(_, entry)| entry).collect()
+    }
+}
