@@ -53,7 +53,7 @@ async fn serve(directory: &Path) -> Result<usize, Box<dyn Error>> {
     for sequence in 1..=8u128 {
         let hashes: Vec<_> = (1..=16).map(|block| SequenceHash::from_u128(sequence << 64 | block)).collect();
         let prefix = manager.match_prefix(&hashes);
-        for (count, tier) in found.iter_mut().zip(Tier::ALL) {
+        for (count, tier) in found.iter_mut().zip(Tier::OF_SETTINGS) {
             *count += prefix.in_tier(tier);
         }
         let up = manager.onboard(prefix, OnboardOptions::default())?.await;

@@ -61,6 +61,6 @@ pub use manager::{
     Device, Group, GroupMatch, GroupsMatch, GroupsOnboarded, KvBlockManager, ManagerBuilder, Needs, Offload,
     OffloadOptions, Offloaded, Onboard, OnboardError, OnboardGroups, OnboardOptions, Onboarded, Parts,
     Preempted, Prefetch, PrefixMatch, Purge, PurgeError, Purged, RegisterError, RegisterFault, Resumed,
-    StackParts, TenantError, TenantId, TenantUse,
+    StackParts, TenantError, TenantId, TenantUse, TierParts,
 };
 pub use transfer::{Cause, Class};

@@ -12,7 +12,7 @@ use kvstrata_tiers::{Needs, StackParts};
 const KEYS: [(Tier, [&str; 3]); 3] = [
     (Tier::Device, ["device.blocks", "device.bytes", "device.policy"]),
     (Tier::Host, ["host.blocks", "host.bytes", "host.policy"]),
-    (Tier::Disk, ["disk.blocks", "disk.bytes", "disk.policy"]),
+    (Tier::DISK, ["disk.blocks", "disk.bytes", "disk.policy"]),
 ];
 
 /// Of the geometry, what makes a block as long as it is.
@@ -102,7 +102,10 @@ fn pool_of(parts: &StackParts, tier: Tier) -> Option<(u64, Policy)> {
     match tier {
         Tier::Device => Some(of(&parts.device)),
         Tier::Host => parts.host.as_ref().map(of),
-        Tier::Disk => parts.disk.as_ref().map(|disk| (disk.pool().capacity() as u64, disk.pool().policy())),
+        Tier::Below(_) => {
+            let port = &parts.below.iter().find(|part| part.name == tier.name())?.port;
+            Some((port.pool().capacity() as u64, port.pool().policy()))
+        }
     }
 }
 
@@ -110,7 +113,7 @@ fn said(config: &ManagerConfig, tier: Tier, key: &str) -> String {
     let bytes = match tier {
         Tier::Device => config.device.bytes,
         Tier::Host => config.host.bytes,
-        Tier::Disk => config.disk.bytes,
+        Tier::Below(_) => config.disk.bytes,
     };
     match bytes.filter(|_| key.ends_with("bytes")) {
         Some(bytes) => given(config, &[(key, &bytes_text(bytes))]),
@@ -122,6 +125,6 @@ fn policy_of(config: &ManagerConfig, tier: Tier) -> Policy {
     match tier {
         Tier::Device => config.device.policy,
         Tier::Host => config.host.policy,
-        Tier::Disk => config.disk.policy,
+        Tier::Below(_) => config.disk.policy,
     }
 }

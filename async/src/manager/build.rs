@@ -13,7 +13,7 @@ use crate::metrics::{Bound, Endpoint};
 use crate::tier::Tier;
 use crate::transfer::{HostMemory, TierPort};
 use kvstrata_core::{Policy, PoolConfig};
-use kvstrata_tiers::{Hashing, StackParts, Tiers, TiersParts};
+use kvstrata_tiers::{Hashing, StackParts, TierParts, Tiers, TiersParts};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -93,8 +93,8 @@ fn tiers(
     };
     let memory = HostMemory::new((host + staging).max(1) as usize, &layers).map_err(failed)?;
     let Device { mover, port, note } = open(group, &memory)?;
-    let disk = match config.disk.blocks {
-        0 => None,
+    let below = match config.disk.blocks {
+        0 => Vec::new(),
         _ => {
             let opened = volumes::open(config, group, memory.arena(), hashing);
             let failed = |source| BuildError::Disk {
@@ -104,7 +104,7 @@ fn tiers(
             };
             let tier = opened.map_err(failed)?;
             let port: Arc<dyn TierPort> = Arc::new(DiskMover::new(Arc::new(tier), runtime));
-            Some(port)
+            vec![TierParts::new(Tier::DISK.name(), port)]
         }
     };
     let pool = |blocks: u32, policy: Policy| {
@@ -118,7 +118,7 @@ fn tiers(
         mover,
         memory: (host + staging > 0).then_some(memory),
         host: (host > 0).then(|| pool(host, config.host.policy)),
-        disk,
+        below,
         block_bytes,
         layers: layers.len() as u32,
         needs: agree::needs(group),

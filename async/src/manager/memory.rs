@@ -67,7 +67,7 @@ impl Need {
             need.device += device * POOL_BYTES;
             need.host += host * (stride + books);
             need.staging += staging * (stride + books);
-            need.disk += blocks(Tier::Disk) * DISK_BOOKS_BYTES;
+            need.disk += blocks(Tier::DISK) * DISK_BOOKS_BYTES;
         }
         need
     }
@@ -102,7 +102,7 @@ impl Need {
                 let blocks = config.groups().iter().map(|group| staging(config, group)).max().unwrap_or(0);
                 given(config, &[("disk.staging", &blocks)])
             }
-            _ => tier(Tier::Disk, config.disk.blocks, config.disk.bytes),
+            _ => tier(Tier::DISK, config.disk.blocks, config.disk.bytes),
         };
         let needed = self.in_words();
         BuildError::Room {

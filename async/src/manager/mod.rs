@@ -41,7 +41,7 @@ pub use kvstrata_tiers::{
     GroupMatch, GroupsMatch, GroupsOnboarded, Needs, Offload, OffloadOptions, Offloaded, Onboard,
     OnboardError, OnboardGroups, OnboardOptions, Onboarded, PartsError, Preempted, Prefetch, PrefixMatch,
     Purge, PurgeError, Purged, PurgedTier, RegisterError, RegisterFault, Resumed, StackParts, TenantError,
-    TenantId, TenantUse, TierCensus, Tiers, TooManyReferences,
+    TenantId, TenantUse, TierCensus, TierParts, Tiers, TooManyReferences,
 };
 pub use own::OwnRuntime;
 pub use volumes::DiskError;

@@ -16,9 +16,9 @@ fn limits(config: &ManagerConfig, path: Path) -> Limits {
     let transfer = &config.transfer;
     let own = match path {
         Path::DeviceToHost => transfer.in_flight_device_to_host,
-        Path::HostToDisk => transfer.in_flight_host_to_disk,
+        Path::ToBelow(_) => transfer.in_flight_host_to_disk,
         Path::HostToDevice => transfer.in_flight_host_to_device,
-        Path::DiskToDevice => transfer.in_flight_disk_to_device,
+        Path::FromBelow(_) => transfer.in_flight_disk_to_device,
     };
     Limits {
         in_flight: u32::MAX,
@@ -62,7 +62,7 @@ pub(super) fn of(config: &ManagerConfig) -> Rules {
         retry_after: config.transfer.retry_after,
         keeps_up: config.transfer.keeps_up,
         queue: config.transfer.queue,
-        in_flight: Path::ALL.map(|path| limits(config, path)),
+        in_flight: Path::OF_SETTINGS.map(|path| limits(config, path)),
         patience: config.transfer.patience,
         breaker: Breaker::new(config.transfer.slow_above, config.transfer.slow_below),
         allocate_deadline: config.deadline.allocate,

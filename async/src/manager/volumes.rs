@@ -150,7 +150,7 @@ impl Made<'_> {
     fn open(&self, files: &[PathBuf], keep: bool) -> Result<DiskTier, TierError> {
         let disk = &self.config.disk;
         // A multiple of the number of files, which are as many as paths, or one.
-        let slots = self.config.blocks_of(self.group, Tier::Disk) / files.len().max(1) as u32;
+        let slots = self.config.blocks_of(self.group, Tier::DISK) / files.len().max(1) as u32;
         let volumes = files.iter().map(|file| {
             let options = VolumeOptions::new(file, slots, self.arena.block_bytes())
                 .keep(keep)

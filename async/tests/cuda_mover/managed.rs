@@ -24,7 +24,7 @@ fn manager(ground: &mut Ground) -> KvBlockManager {
         mover: Arc::new(ground.mover.take().expect("a mover")),
         memory: Some(Arc::clone(&ground.memory)),
         host: Some(PoolConfig::new(BLOCKS)),
-        disk: None,
+        below: Vec::new(),
         block_bytes: BLOCK_BYTES as u64,
         layers: LAYERS,
         needs: Needs::All { page: 2 },

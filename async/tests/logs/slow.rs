@@ -3,8 +3,8 @@
 use crate::ears::{Heard, listen};
 use crate::ground::{BYTES, hashes, settings};
 use crate::sim::{Plan, SimDisk, SimMover};
-use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, Tiers};
-use kvstrata::transfer::{HostMemory, TierPort};
+use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, TierParts, Tiers};
+use kvstrata::transfer::HostMemory;
 use kvstrata_core::{DevicePort, PoolConfig};
 use kvstrata_ffi::device::SimDevice;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn over(disk: &Arc<SimDisk>) -> KvBlockManager {
         mover: Arc::new(SimMover::new(sim, Arc::clone(&memory), plan(1))),
         memory: Some(memory),
         host: Some(PoolConfig::new(16)),
-        disk: Some(Arc::<SimDisk>::clone(disk) as Arc<dyn TierPort>),
+        below: vec![TierParts::new("disk", Arc::<SimDisk>::clone(disk))],
         block_bytes: BYTES as u64,
         layers: 1,
         needs: Needs::All { page: 16 },

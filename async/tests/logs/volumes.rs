@@ -54,7 +54,7 @@ async fn what_rots_on_a_disk_is_said_once_however_many_blocks() {
     // All of them are in the figures, by what was wrong.
     let rotten = ground.manager.metrics().verification_failures;
     let rotten = rotten.into_iter().filter(|of| of.count > 0).map(|of| (of.tier, of.cause, of.count));
-    assert_eq!(rotten.collect::<Vec<_>>(), [(Tier::Disk, "payload", tier.stats().rejected_reads.payload)]);
+    assert_eq!(rotten.collect::<Vec<_>>(), [(Tier::DISK, "payload", tier.stats().rejected_reads.payload)]);
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn a_subscriber_that_panics_takes_nothing_along() {
     use_all(&ground, &[1, 2, 1, 2], 10..14).await;
     assert!(ears.panicked() > 0, "it was called");
     let stats = ground.manager.stats();
-    let up = stats.path(kvstrata::transfer::Path::DiskToDevice);
+    let up = stats.path(kvstrata::transfer::Path::DISK_TO_DEVICE);
     assert_eq!(up.failed_by(Cause::Abandoned), 0, "the task that answers is there");
     // Slots that were taken are free, or parked with their volume, or of blocks: none is lost.
     let stats = tier.stats();
@@ -115,7 +115,7 @@ async fn what_another_disk_fails_at_the_manager_says() {
             _ => plan.lose = ALWAYS,
         });
         use_all(&ground, &[1, 2], 0..0).await;
-        let failed = ground.manager.stats().path(kvstrata::transfer::Path::DiskToDevice).failed_by(cause);
+        let failed = ground.manager.stats().path(kvstrata::transfer::Path::DISK_TO_DEVICE).failed_by(cause);
         assert!(failed > 1 || cause == Cause::Lost && failed > 0, "{cause:?} {failed}");
         let said = ears.said(words);
         let of_reads = said.iter().filter(|line| line.field("path") == "disk_to_device").count();

@@ -115,7 +115,7 @@ async fn what_is_written_through_goes_on_to_the_disk() {
     let held = compute(&manager, &hashes(1, 4), None).await;
     rest(&manager).await;
     assert_eq!(manager.stats().offloaded, [4, 4]);
-    assert_eq!(manager.pool_stats(Tier::Disk).stored, 4);
+    assert_eq!(manager.pool_stats(Tier::DISK).stored, 4);
     drop(held);
 }
 

@@ -147,7 +147,7 @@ async fn layers_go_down_in_steps_behind_the_pass_and_the_block_is_below_when_all
     let down = offload.await;
     assert_eq!((down.copied, down.cause), (3, None));
     assert_eq!((manager.census().gated, manager.pool_stats(Tier::Host).stored), (0, 3));
-    let path = *manager.stats().path(Path::DeviceToHost);
+    let path = manager.stats().path(Path::DeviceToHost);
     assert_eq!((path.transfers, path.bytes), (9, 3 * BYTES as u64));
     pass.end();
     pass.back().await;
@@ -372,7 +372,7 @@ async fn the_bytes_of_an_iteration_are_those_of_its_steps() {
     let pass = Pass::begin(&ground, manager, (1, 6)).await;
     let offload = pass.offload(1);
     pass.run(0..2).await;
-    let path = || *manager.stats().path(Path::DeviceToHost);
+    let path = || manager.stats().path(Path::DeviceToHost);
     assert_eq!((path().transfers, path().bytes, manager.census().queued), (4, bytes, 2));
     pass.run(2..8).await;
     assert_eq!((path().transfers, path().bytes, manager.census().queued), (4, bytes, 6), "and no more");
@@ -436,7 +436,7 @@ async fn neither_a_read_nor_a_victim_waits_for_staging_until_the_engine_goes_on(
     pass.run(0..4).await;
     assert_eq!((manager.census().staged, manager.census().staging), (2, 0));
     let found = manager.match_prefix(&others);
-    assert_eq!(found.in_tier(Tier::Disk), 2);
+    assert_eq!(found.in_tier(Tier::DISK), 2);
     let up = soon(manager.onboard(found, OnboardOptions::default()).expect("fits")).await;
     check(manager, &up.blocks, &others);
     // What gave its staging up goes whole, when it is written.
@@ -490,7 +490,7 @@ async fn what_is_written_waits_for_no_staging_that_waits_for_the_engine() {
     pass.run(0..4).await;
     assert_eq!((manager.census().staged, manager.census().staging), (2, 0));
     let (others, found) = (hashes(2, 2), manager.match_prefix(&hashes(2, 2)));
-    assert_eq!(found.in_tier(Tier::Disk), 2);
+    assert_eq!(found.in_tier(Tier::DISK), 2);
     let options = OnboardOptions::default().class(Class::Background);
     let up = soon(manager.onboard(found, options).expect("fits")).await;
     check(manager, &up.blocks, &others);
@@ -575,6 +575,6 @@ async fn a_model_of_several_groups_waits_for_its_last_layer() {
     }
     manager.layer_done(3).expect("in turn");
     rest(&manager).await;
-    let path = *manager.stats().path(Path::DeviceToHost);
+    let path = manager.stats().path(Path::DeviceToHost);
     assert_eq!((manager.stats().offloaded[0], path.transfers), (4, 4), "whole");
 }

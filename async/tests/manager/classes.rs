@@ -42,7 +42,7 @@ async fn a_class_goes_down_and_comes_up_with_its_block() {
     class_goes_along(settings(4, 4), Tier::Host).await;
     let directory = tempfile::tempdir().expect("a directory");
     let disk = settings(4, 0).disk_paths(vec![directory.path().join("volume")]).disk_blocks(4);
-    class_goes_along(disk, Tier::Disk).await;
+    class_goes_along(disk, Tier::DISK).await;
 }
 
 #[tokio::test]

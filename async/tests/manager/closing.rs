@@ -35,7 +35,7 @@ async fn a_shutdown_leaves_a_clean_volume_though_there_are_handles() {
     // The next one, while the first is still held.
     let second = over(&file);
     let found = second.match_prefix(&all);
-    assert_eq!(found.in_tier(Tier::Disk), 8);
+    assert_eq!(found.in_tier(Tier::DISK), 8);
     let up = second.onboard(found, OnboardOptions::default()).expect("fits").await;
     check(&second, &up.blocks, &all);
     drop(up);
@@ -62,7 +62,7 @@ async fn the_last_handle_closes_the_volume_where_nobody_has() {
     assert!(!is_clean(&file), "its blocks are held");
     drop(held);
     assert!(is_clean(&file));
-    assert_eq!(over(&file).match_prefix(&all).in_tier(Tier::Disk), 4);
+    assert_eq!(over(&file).match_prefix(&all).in_tier(Tier::DISK), 4);
 }
 
 /// The queue takes two at a time: the others are owed when it begins, and from the host on too.
@@ -79,7 +79,7 @@ async fn a_clean_shutdown_has_written_through_what_was_owed() {
     assert!(first.shutdown().await);
     drop((held, first));
     let second = over(&file);
-    assert_eq!(second.match_prefix(&all).in_tier(Tier::Disk), 8);
+    assert_eq!(second.match_prefix(&all).in_tier(Tier::DISK), 8);
 }
 
 /// The same hashes, and other bytes: what old weights have computed is no hit for new ones.
@@ -101,7 +101,7 @@ async fn a_volume_of_other_weights_is_refused() {
         assert!(error.contains("its model_fingerprint is") && error.contains("disk.weights"), "{error}");
     }
     let again = KvBlockManager::new(&of(Some("toy@1"))).expect("a manager");
-    assert_eq!(again.match_prefix(&all).in_tier(Tier::Disk), 4);
+    assert_eq!(again.match_prefix(&all).in_tier(Tier::DISK), 4);
 }
 
 /// Other settings would not help.
@@ -132,7 +132,7 @@ async fn a_volume_of_another_version_is_refused_and_what_to_do_is_said() {
     ];
     assert!(said.iter().all(|said| error.contains(said)) && !error.contains("give the"), "{error}");
     let again = build(of().disk_reinitialize(true));
-    assert_eq!(again.match_prefix(&all).in_tier(Tier::Disk), 0);
+    assert_eq!(again.match_prefix(&all).in_tier(Tier::DISK), 0);
 }
 
 #[test]

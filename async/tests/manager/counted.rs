@@ -7,7 +7,7 @@ use crate::sim::{Plan, SimDisk};
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::manager::{
     KvBlockManager, Needs, OffloadOptions, Offloaded, OnboardOptions, Parts, Purge, Refusal, StackParts,
-    Tiers,
+    TierParts, Tiers,
 };
 use kvstrata::metrics::PathMetrics;
 use kvstrata::movers::ThreadsMover;
@@ -70,7 +70,7 @@ fn told_of(settings: ManagerConfigBuilder, disk: Option<Arc<dyn TierPort>>) -> (
         mover: Arc::<Told>::clone(&mover),
         memory: Some(memory),
         host: Some(PoolConfig::new(16)),
-        disk,
+        below: disk.map(|disk| TierParts::new("disk", disk)).into_iter().collect(),
         block_bytes: BYTES as u64,
         layers: 1,
         needs: Needs::All { page: 1 },
@@ -133,7 +133,7 @@ async fn host_memory_that_somebody_has_counts_as_busy() {
         // What has failed was a transfer, here as in the histograms.
         let more = (of.transfers - before.transfers, of.bytes - before.bytes, of.failed_by(Cause::Busy));
         assert_eq!(more, (1, 0, 1), "{path}");
-        let PathMetrics { wait, transfer, .. } = metrics.paths[path as usize];
+        let PathMetrics { wait, transfer, .. } = metrics.paths[path.index()];
         for times in [wait, transfer] {
             assert_eq!(times.expect("counted").count(), of.transfers, "{path}");
         }

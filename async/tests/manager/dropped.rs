@@ -203,7 +203,7 @@ async fn a_persist() {
             drop(held);
             is_whole(&manager).await;
             assert_eq!(manager.persist(&all).await.failed, 0);
-            assert_eq!(manager.pool_stats(Tier::Disk).stored, 4);
+            assert_eq!(manager.pool_stats(Tier::DISK).stored, 4);
             ended
         })
         .await;

@@ -63,7 +63,7 @@ fn of_parts() -> KvBlockManager {
         mover: Arc::new(mover),
         memory: Some(memory),
         host: None,
-        disk: None,
+        below: Vec::new(),
         block_bytes: BYTES as u64,
         layers: 1,
         needs: Needs::All { page: 16 },

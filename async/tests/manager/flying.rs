@@ -227,7 +227,7 @@ async fn what_is_to_persist_is_on_the_disk_though_it_was_on_its_way_to_the_host(
     assert_eq!(down.copied + down.there, 8, "{down:?}");
     drop(blocks);
     rest(&manager).await;
-    assert_eq!(manager.pool_stats(Tier::Disk).stored, 8);
+    assert_eq!(manager.pool_stats(Tier::DISK).stored, 8);
 }
 
 /// Uses the manager when it is woken.
@@ -310,7 +310,7 @@ async fn no_path_keeps_the_budget_of_iterations_from_another() {
             tokio::task::yield_now().await;
         }
     }
-    assert_eq!(manager.pool_stats(Tier::Disk).stored, 1, "its turn comes in four iterations");
+    assert_eq!(manager.pool_stats(Tier::DISK).stored, 1, "its turn comes in four iterations");
     drop((offload, persist));
 }
 

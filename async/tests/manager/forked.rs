@@ -85,7 +85,7 @@ fn a_child_is_refused_and_its_drops_do_nothing() {
         let _in = runtime.enter();
         let again = build(settings());
         drop(_in);
-        assert_eq!(again.match_prefix(&all).in_tier(Tier::Disk), 4);
+        assert_eq!(again.match_prefix(&all).in_tier(Tier::DISK), 4);
         runtime.block_on(async {
             let up = again.onboard(again.match_prefix(&all), OnboardOptions::default()).expect("fits").await;
             check(&again, &up.blocks, &all);

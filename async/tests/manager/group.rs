@@ -79,7 +79,7 @@ async fn each_group_has_all_calls_of_the_manager() {
         check(&group, &group.match_sequence_hashes(&all), &all);
         let down = group.persist(&all).await;
         assert_eq!((down.copied, down.failed, down.refused), (8, 0, 0), "{down:?}");
-        assert_eq!(group.pool_stats(Tier::Disk).stored, 8);
+        assert_eq!(group.pool_stats(Tier::DISK).stored, 8);
         let evict = async || {
             drop(group.allocate(64).await.expect("all of them"));
             rest(&manager).await;

@@ -123,7 +123,7 @@ async fn a_match_is_one_use() {
 fn on_disk(manager: &Tiers, group: usize, hashes: &[SequenceHash]) -> usize {
     let group = manager.group(group).expect("three");
     let on_disk =
-        |hash: &&SequenceHash| group.match_prefix(&[**hash]).in_tier(kvstrata::tier::Tier::Disk) > 0;
+        |hash: &&SequenceHash| group.match_prefix(&[**hash]).in_tier(kvstrata::tier::Tier::DISK) > 0;
     hashes.iter().filter(on_disk).count()
 }
 

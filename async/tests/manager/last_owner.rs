@@ -64,7 +64,7 @@ async fn no_task_of_the_runtime_ends_a_manager() {
         mover: Arc::new(Goes(goes)),
         memory: None,
         host: None,
-        disk: None,
+        below: Vec::new(),
         block_bytes: BYTES as u64,
         layers: 1,
         needs: Needs::All { page: 1 },

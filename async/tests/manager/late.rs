@@ -153,7 +153,7 @@ async fn what_is_to_persist_and_is_late_counts_once_wherever_it_is() {
     let stats = || {
         let stats = manager.stats();
         let late = |path| stats.path(path).failed_by(Cause::Deadline);
-        [late(Path::DeviceToHost), late(Path::HostToDisk), stats.refused_by(Refusal::Room)]
+        [late(Path::DeviceToHost), late(Path::HOST_TO_DISK), stats.refused_by(Refusal::Room)]
     };
     let before = stats();
     let counted = || std::array::from_fn(|of| stats()[of] - before[of]);
@@ -167,7 +167,7 @@ async fn what_is_to_persist_and_is_late_counts_once_wherever_it_is() {
     assert_eq!(counted(), [2, 6, 2]);
     disk.shutdown();
     rest(manager).await;
-    assert_eq!(manager.pool_stats(Tier::Disk).stored, 2);
+    assert_eq!(manager.pool_stats(Tier::DISK).stored, 2);
 }
 
 #[test]

@@ -56,9 +56,9 @@ fn a_manager_without_a_runtime_makes_one_and_ends_with_it() {
     drop(manager);
     // And one that is dropped without a shutdown.
     let second = open();
-    assert_eq!(second.match_prefix(&first).in_tier(Tier::Disk), 4);
+    assert_eq!(second.match_prefix(&first).in_tier(Tier::DISK), 4);
     drop(second);
-    assert_eq!(open().match_prefix(&first).in_tier(Tier::Disk), 4);
+    assert_eq!(open().match_prefix(&first).in_tier(Tier::DISK), 4);
 }
 
 /// Blocks on their way to the disk are compared by a task first: with its runtime they are given up, and nothing is under way any more.

@@ -31,7 +31,7 @@ fn stack(change: impl FnOnce(&mut StackParts)) -> StackParts {
         mover: Arc::new(mover),
         memory: Some(memory),
         host: Some(PoolConfig::new(BLOCKS)),
-        disk: None,
+        below: Vec::new(),
         block_bytes: BYTES as u64,
         layers: 2,
         needs: Needs::All { page: 2 },

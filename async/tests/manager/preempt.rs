@@ -42,7 +42,7 @@ async fn it_is_in_no_tier_either_when_nobody_comes_back_for_it() {
     let disk = |settings: kvstrata::config::ManagerConfigBuilder| {
         settings.disk_paths(vec![directory.path().join("volume")]).disk_bytes(Some(64 << 20))
     };
-    for (manager, below) in [(build(settings(8, 32)), Tier::Host), (build(disk(settings(8, 0))), Tier::Disk)]
+    for (manager, below) in [(build(settings(8, 32)), Tier::Host), (build(disk(settings(8, 0))), Tier::DISK)]
     {
         let mut preempted = preempted(&manager, 5).await;
         assert_eq!(preempted.settled().await.copied, 6);

@@ -107,6 +107,6 @@ fn a_shutdown_needs_no_runtime_and_leaves_a_clean_volume() {
     drop((held, manager));
     let again = runtime();
     let second = again.block_on(async { open() });
-    assert_eq!(second.match_prefix(&all).in_tier(Tier::Disk), 4);
+    assert_eq!(second.match_prefix(&all).in_tier(Tier::DISK), 4);
     assert!(again.block_on(second.shutdown()));
 }

@@ -59,7 +59,7 @@ async fn read(manager: &Tiers, sizes: &[u64]) {
         let group = manager.group(number).expect("a group");
         let all = hashes(1, 1);
         let found = group.match_prefix(&all);
-        assert_eq!(found.in_tier(Tier::Disk), 1, "group {number}");
+        assert_eq!(found.in_tier(Tier::DISK), 1, "group {number}");
         let up = group.onboard(found, OnboardOptions::default()).expect("fits").await;
         assert_eq!((up.blocks.len(), up.missed), (1, None), "group {number}");
         let mut there = vec![0; *bytes as usize];

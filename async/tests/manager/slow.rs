@@ -5,10 +5,10 @@
 use crate::ground::{BYTES, hashes, rest, settings};
 use crate::sim::{Plan, SimDisk, SimMover};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, Tiers};
+use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, TierParts, Tiers};
 use kvstrata::metrics::PathMetrics;
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Cause, HostMemory, Path, TierPort};
+use kvstrata::transfer::{Cause, HostMemory, Path};
 use kvstrata_core::{DevicePort, PoolConfig};
 use kvstrata_ffi::device::SimDevice;
 use std::cell::Cell;
@@ -70,7 +70,7 @@ fn manager(shape: Shape, disk: Option<&Arc<SimDisk>>) -> KvBlockManager {
         mover: Arc::new(mover),
         memory: Some(memory),
         host: (host > 0).then(|| PoolConfig::new(host)),
-        disk: disk.map(|disk| Arc::<SimDisk>::clone(disk) as Arc<dyn TierPort>),
+        below: disk.map(|disk| TierParts::new("disk", Arc::<SimDisk>::clone(disk))).into_iter().collect(),
         block_bytes: BYTES as u64,
         layers: 1,
         needs: Needs::All { page: 16 },
@@ -127,11 +127,11 @@ fn p99(sorted: &[Duration]) -> Duration {
 }
 
 fn path(manager: &Tiers, path: Path) -> PathMetrics {
-    manager.metrics().paths[path as usize]
+    manager.metrics().paths[path.index()].clone()
 }
 
 fn dropped(manager: &Tiers) -> u64 {
-    manager.stats().path(Path::HostToDisk).failed_by(Cause::Slow)
+    manager.stats().path(Path::HOST_TO_DISK).failed_by(Cause::Slow)
 }
 
 /// Blocks that a request wants at most.
@@ -237,7 +237,7 @@ fn drive_that_keeps_up_is_waited_for_and_gets_every_block() {
         assert_eq!((stats.dropped, dropped(&manager)), ([0, 0], 0));
         let all: u64 = (0..2000).map(|request| 1 + request * 7 % 16).sum();
         assert_eq!(disk.counts().written, all - 128, "but for what is above");
-        assert!(!path(&manager, Path::HostToDisk).dropping);
+        assert!(!path(&manager, Path::HOST_TO_DISK).dropping);
     });
 }
 
@@ -259,8 +259,8 @@ fn drive_that_is_fast_again_is_waited_for_again_and_the_gauge_falls() {
         let manager = manager(shape(64, 64), Some(&disk));
         allocations(&manager, 500, 1, 16).await;
         let slow = dropped(&manager);
-        assert!(slow > 1000 && path(&manager, Path::HostToDisk).dropping, "{slow}");
-        let others = [Path::DeviceToHost, Path::HostToDevice, Path::DiskToDevice];
+        assert!(slow > 1000 && path(&manager, Path::HOST_TO_DISK).dropping, "{slow}");
+        let others = [Path::DeviceToHost, Path::HostToDevice, Path::DISK_TO_DEVICE];
         assert!(others.iter().all(|other| !path(&manager, *other).dropping));
         disk.change(|plan| plan.bytes_a_second *= 1000);
         rest_of(&manager).await;
@@ -270,7 +270,7 @@ fn drive_that_is_fast_again_is_waited_for_again_and_the_gauge_falls() {
         allocations(&manager, 2000, 1, 16).await;
         assert_eq!(dropped(&manager), again, "it keeps up");
         pass(Duration::from_secs(31)).await;
-        assert!(!path(&manager, Path::HostToDisk).dropping);
+        assert!(!path(&manager, Path::HOST_TO_DISK).dropping);
     });
 }
 
@@ -288,11 +288,11 @@ fn reads_go_on_while_blocks_are_dropped() {
         let slow = dropped(&manager);
         assert!(slow > 0);
         let found = manager.match_prefix(&wanted);
-        assert_eq!((found.len(), found.in_tier(Tier::Disk)), (8, 8));
+        assert_eq!((found.len(), found.in_tier(Tier::DISK)), (8, 8));
         drop(found);
         let up = manager.restore_to_gpu(&wanted).await.expect("fits");
         assert_eq!((up.blocks.len(), up.missed), (8, None));
-        assert_eq!(manager.stats().path(Path::DiskToDevice).transfers, 8);
+        assert_eq!(manager.stats().path(Path::DISK_TO_DEVICE).transfers, 8);
     });
 }
 
@@ -314,7 +314,8 @@ fn drive_that_stops_keeps_no_allocation_waiting() {
             assert!((MS * 50..MS * 70).contains(&slowest), "host {host}: {slowest:?}");
             let stats = manager.stats();
             assert!(stats.dropped.iter().sum::<u64>() > 300, "host {host}: {stats:?}");
-            let counted = Path::ALL.iter().map(|path| stats.path(*path).failed_by(Cause::Slow)).sum::<u64>();
+            let counted =
+                Path::OF_SETTINGS.iter().map(|path| stats.path(*path).failed_by(Cause::Slow)).sum::<u64>();
             assert_eq!(counted, stats.dropped.iter().sum::<u64>(), "each once, host {host}");
             disk.gate().open();
             rest(&manager).await;
@@ -334,7 +335,7 @@ fn writes_slower_than_the_bound_go_one_at_a_time_until_they_are_fast() {
         rest_of(&manager).await;
         for _ in 0..20 {
             allocations(&manager, 1, 1, 1).await;
-            assert!(path(&manager, Path::HostToDisk).inflight <= 1, "one at a time");
+            assert!(path(&manager, Path::HOST_TO_DISK).inflight <= 1, "one at a time");
             pass(MS * 20).await;
         }
         disk.change(|plan| plan.bytes_a_second *= 1000);
@@ -345,7 +346,7 @@ fn writes_slower_than_the_bound_go_one_at_a_time_until_they_are_fast() {
         // What has begun stays under way.
         disk.gate().hold();
         drop(manager.allocate(16).await.expect("in time"));
-        let inflight = path(&manager, Path::HostToDisk).inflight;
+        let inflight = path(&manager, Path::HOST_TO_DISK).inflight;
         disk.gate().open();
         rest(&manager).await;
         assert!(inflight > 1, "as many as before: {inflight}");

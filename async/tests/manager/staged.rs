@@ -3,7 +3,9 @@
 use crate::ground::{BYTES, settings};
 use crate::sim::{ALWAYS, Plan, SimDisk};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::manager::{KvBlockManager, Needs, OffloadOptions, OnboardOptions, Parts, StackParts};
+use kvstrata::manager::{
+    KvBlockManager, Needs, OffloadOptions, OnboardOptions, Parts, StackParts, TierParts,
+};
 use kvstrata::movers::ThreadsMover;
 use kvstrata::transfer::{Cause, Class, HostMemory, TierPort};
 use kvstrata_core::{DevicePort, PoolConfig};
@@ -36,7 +38,7 @@ fn stack(disk: Arc<dyn TierPort>, blocks: u32, staging: usize) -> (StackParts, A
         mover: Arc::new(mover),
         memory: Some(Arc::clone(&memory)),
         host: None,
-        disk: Some(disk),
+        below: vec![TierParts::new("disk", disk)],
         block_bytes: BYTES as u64,
         layers: 1,
         needs: Needs::All { page: 16 },
@@ -107,7 +109,7 @@ async fn a_block_of_staging_that_somebody_still_uses_is_not_lost() {
     drop(manager.allocate(4).await.expect("blocks"));
     let up = async || {
         let found = manager.match_prefix(&all);
-        assert_eq!(found.in_tier(kvstrata::tier::Tier::Disk), 1);
+        assert_eq!(found.in_tier(kvstrata::tier::Tier::DISK), 1);
         manager.onboard(found, OnboardOptions::default()).expect("fits").await
     };
     // As a device does that was given up on.

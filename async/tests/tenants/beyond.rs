@@ -5,7 +5,7 @@ use crate::ground::{build, check};
 use crate::sequence;
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
-use kvstrata::manager::{KvBlockManager, Needs, OnboardOptions, Parts, StackParts};
+use kvstrata::manager::{KvBlockManager, Needs, OnboardOptions, Parts, StackParts, TierParts};
 use kvstrata::movers::ThreadsMover;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, HostMemory};
@@ -105,7 +105,7 @@ fn of_two_volumes(settings: ManagerConfigBuilder) -> (KvBlockManager, Arc<DiskTi
         mover: Arc::new(mover),
         memory: Some(memory),
         host: Some(PoolConfig::new(4)),
-        disk: Some(Arc::new(DiskMover::new(Arc::clone(&tier), &runtime))),
+        below: vec![TierParts::new("disk", Arc::new(DiskMover::new(Arc::clone(&tier), &runtime)))],
         block_bytes: BYTES as u64,
         layers: 2,
         needs: Needs::All { page: 2 },
@@ -124,18 +124,18 @@ async fn the_credits_of_slots_on_a_lost_volume_come_back() {
     let runs: Vec<_> = (0..16).map(|number| sequence(&a, number, 4)).collect();
     let on_disk = |runs: &[Vec<_>]| {
         let hashes = runs.iter().flatten();
-        hashes.map(|hash| manager.match_prefix(&[*hash]).in_tier(Tier::Disk)).sum::<usize>()
+        hashes.map(|hash| manager.match_prefix(&[*hash]).in_tier(Tier::DISK)).sum::<usize>()
     };
     for run in &runs[..6] {
         drop(compute(&a, run, None).await);
         rest(&manager).await;
     }
-    assert_eq!((on_disk(&runs), a.usage(Tier::Disk).blocks), (8, 8), "its quota, on both volumes");
+    assert_eq!((on_disk(&runs), a.usage(Tier::DISK).blocks), (8, 8), "its quota, on both volumes");
     tier.volumes().volumes()[1].retire();
     for run in &runs[6..] {
         drop(compute(&a, run, None).await);
         rest(&manager).await;
     }
     assert_eq!(tier.stats().lost_volumes, 1);
-    assert_eq!((on_disk(&runs), a.usage(Tier::Disk).blocks), (8, 8), "its quota, on the one that is left");
+    assert_eq!((on_disk(&runs), a.usage(Tier::DISK).blocks), (8, 8), "its quota, on the one that is left");
 }

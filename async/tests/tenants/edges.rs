@@ -26,7 +26,7 @@ async fn what_the_host_would_evict_next_is_erased() {
         manager.step().expect("none runs");
         tokio::task::yield_now().await;
     }
-    assert_eq!((a.usage(Tier::Host).blocks, a.usage(Tier::Disk).blocks), (4, 4));
+    assert_eq!((a.usage(Tier::Host).blocks, a.usage(Tier::DISK).blocks), (4, 4));
     // Three more for the host: so many of the tenant's are to go, and the iteration has bytes for one.
     let mut first = held.clone();
     first.truncate(3);
@@ -38,8 +38,8 @@ async fn what_the_host_would_evict_next_is_erased() {
     let purged = a.purge(ZERO).await.expect("open");
     assert!(purged.complete);
     assert_eq!((purged.zeroed_bytes, purged.failed), (8 * BYTES as u64, 0), "{purged:?}");
-    assert_eq!(purged.host.found + purged.disk.found + purged.in_flight, 8, "{purged:?}");
-    assert_eq!((a.usage(Tier::Host).blocks, a.usage(Tier::Disk).blocks), (0, 0));
+    assert_eq!(purged.host.found + purged.of(Tier::DISK).found + purged.in_flight, 8, "{purged:?}");
+    assert_eq!((a.usage(Tier::Host).blocks, a.usage(Tier::DISK).blocks), (0, 0));
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ fn a_runtime_that_ends_at_any_point_of_a_purge_ends_it() {
             rest(&manager).await;
             (manager, a)
         });
-        assert!([Tier::Device, Tier::Host, Tier::Disk].iter().all(|tier| a.usage(*tier).blocks == 4));
+        assert!([Tier::Device, Tier::Host, Tier::DISK].iter().all(|tier| a.usage(*tier).blocks == 4));
         let mut purge = Box::pin(a.purge(ZERO));
         let over = runtime.block_on(async {
             for _ in 0..polls {
@@ -222,7 +222,7 @@ async fn a_block_whose_slot_was_taken_is_not_found_after_a_restart_though_nothin
             }
             rest(&first).await;
         }
-        assert_eq!(a.usage(Tier::Disk).blocks, 8, "all of it");
+        assert_eq!(a.usage(Tier::DISK).blocks, 8, "all of it");
         let of_b = sequence(&b, 1, 1);
         drop(compute(&b, &of_b, None).await);
         // The iteration has bytes for the way to the host, and none for that to the disk.
@@ -231,13 +231,13 @@ async fn a_block_whose_slot_was_taken_is_not_found_after_a_restart_though_nothin
             let b = b.clone();
             async move { b.persist(&of_b).await }
         });
-        while a.usage(Tier::Disk).blocks == 8 {
+        while a.usage(Tier::DISK).blocks == 8 {
             tokio::task::yield_now().await;
         }
         assert!(b.purge(Purge::default()).await.expect("open").complete);
         assert_eq!(persisted.await.expect("no panic").failed, 1, "called back");
         let purged = a.purge(ZERO).await.expect("open");
-        assert_eq!((purged.complete, purged.disk.purged), (true, 7));
+        assert_eq!((purged.complete, purged.of(Tier::DISK).purged), (true, 7));
         assert!(first.shutdown().await);
     }
     let second = manager();

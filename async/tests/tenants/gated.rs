@@ -2,7 +2,7 @@
 
 use crate::ground::{BYTES, settings};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
+use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, TierParts};
 use kvstrata::movers::ThreadsMover;
 use kvstrata::transfer::{Cause, Copies, DeviceMover, Failure, HostMemory, HostSide, TierPort};
 use kvstrata_core::{BlockId, DevicePort, Policy, PoolConfig};
@@ -191,7 +191,7 @@ impl Ground {
             mover: Arc::<Gated>::clone(&mover),
             memory: Some(Arc::clone(&memory)),
             host: (host > 0).then(|| PoolConfig::new(host).policy(config.host.policy)),
-            disk,
+            below: disk.map(|disk| TierParts::new("disk", disk)).into_iter().collect(),
             block_bytes: BYTES as u64,
             layers: layers.len() as u32,
             needs,

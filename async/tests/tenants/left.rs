@@ -85,7 +85,7 @@ async fn a_block_whose_slot_another_has_taken_is_purged_and_the_other_gets_anoth
         persist(&a, &of_a).await;
         persist(&ground.manager, &of_nobody).await;
         flush(&tier);
-        assert_eq!((a.usage(Tier::Disk).blocks, disks.left().len(), tier.pool().free()), (4, 6, 0));
+        assert_eq!((a.usage(Tier::DISK).blocks, disks.left().len(), tier.pool().free()), (4, 6, 0));
         drop(compute(&b, &of_b, None).await);
         // The iteration has bytes for the way to the host, and none for that to the disk.
         ground.manager.step().expect("none runs");
@@ -94,7 +94,7 @@ async fn a_block_whose_slot_another_has_taken_is_purged_and_the_other_gets_anoth
             async move { b.persist(&of_b).await }
         });
         let taken = async {
-            while a.usage(Tier::Disk).blocks == 4 {
+            while a.usage(Tier::DISK).blocks == 4 {
                 yield_now().await;
             }
         };
@@ -103,7 +103,7 @@ async fn a_block_whose_slot_another_has_taken_is_purged_and_the_other_gets_anoth
         let purged = a.purge(ZERO.zero(zero)).await.expect("open");
         nothing_is_left(purged);
         assert!(disks.left().iter().all(|hash| of_nobody.contains(hash)), "found after a crash");
-        assert_eq!(purged.disk.found, 3, "the fourth was not registered any more");
+        assert_eq!(purged.of(Tier::DISK).found, 3, "the fourth was not registered any more");
         let bytes = std::fs::read(&disks.files[0]).expect("there");
         let there = |hash: &&SequenceHash| {
             let its = crate::ground::bytes_of(**hash);
@@ -112,7 +112,7 @@ async fn a_block_whose_slot_another_has_taken_is_purged_and_the_other_gets_anoth
         assert_eq!(of_a.iter().filter(there).count(), if zero { 0 } else { 4 });
         let persisted = stepping(&b, persisted).await.expect("no panic");
         assert_eq!((persisted.copied, persisted.failed), (1, 0), "{persisted:?}");
-        assert_eq!([&a, &b].map(|tenant| tenant.usage(Tier::Disk).blocks), [0, 1]);
+        assert_eq!([&a, &b].map(|tenant| tenant.usage(Tier::DISK).blocks), [0, 1]);
         assert_eq!((tier.pool().census().free, tier.pool().census().owned), (4, 0));
     }
 }
@@ -136,7 +136,7 @@ async fn what_was_given_up_before_a_purge_is_forgotten_for_good_when_it_is_over(
     assert_eq!((tier.pool().census().inactive, disks.left().len()), (0, 1), "not on the device yet");
     let purged = a.purge(Purge::default()).await.expect("open");
     nothing_is_left(purged);
-    assert_eq!((purged.disk.found, disks.left()), (0, vec![]));
+    assert_eq!((purged.of(Tier::DISK).found, disks.left()), (0, vec![]));
 }
 
 /// A volume is out of service: the next opening finds what it holds, whoever was purged.
@@ -171,9 +171,9 @@ async fn what_a_volume_that_is_out_of_service_has_is_counted_whether_anybody_has
         }
         let purged = a.purge(Purge::default()).await.expect("open");
         assert_eq!((purged.complete, purged.failed), (true, lost.len()), "{noticed}: {purged:?}");
-        assert_eq!(a.usage(Tier::Disk).blocks, 0);
+        assert_eq!(a.usage(Tier::DISK).blocks, 0);
         let again = a.purge(Purge::default()).await.expect("open");
-        assert_eq!((again.failed, again.disk.found), (lost.len(), 0), "it says so each time");
+        assert_eq!((again.failed, again.of(Tier::DISK).found), (lost.len(), 0), "it says so each time");
         drop((a, ground, tier));
         let tier = disks.open();
         let found: Vec<SequenceHash> = all.into_iter().filter(|hash| tier.lookup(*hash).is_some()).collect();
@@ -236,7 +236,11 @@ async fn a_write_that_is_lost_with_its_volume_is_not_made_again_for_a_tenant_tha
         disk.change(|plan| plan.lose = 0);
         if purges {
             let purged = a.purge(Purge::default()).await.expect("open");
-            assert_eq!((purged.complete, purged.in_flight, purged.disk.found), (true, 1, 0), "{purged:?}");
+            assert_eq!(
+                (purged.complete, purged.in_flight, purged.of(Tier::DISK).found),
+                (true, 1, 0),
+                "{purged:?}"
+            );
         }
         assert_eq!(persisted.await.expect("no panic").copied, usize::from(!purges));
         assert_eq!(writes.load(Relaxed), 2 - usize::from(purges));
@@ -256,15 +260,15 @@ async fn victims_whose_slots_a_purge_takes_are_dropped_and_no_failure() {
     ground.mover.close();
     let late = ground.manager.allocate_within(4, Duration::from_millis(5)).await;
     assert!(late.is_err(), "its victims are on their way");
-    assert_eq!([&a, &b].map(|tenant| tenant.usage(Tier::Disk).blocks), [0, 4], "nothing is written");
+    assert_eq!([&a, &b].map(|tenant| tenant.usage(Tier::DISK).blocks), [0, 4], "nothing is written");
     let before = ground.manager.stats();
     let purged = a.purge(ZERO).await.expect("open");
     nothing_is_left(purged);
     ground.mover.open();
     stepping(&b, rest(&b)).await;
     let stats = ground.manager.stats();
-    let failed = |cause| Path::ALL.map(|path| stats.path(path).failed_by(cause)).iter().sum::<u64>();
+    let failed = |cause| Path::OF_SETTINGS.map(|path| stats.path(path).failed_by(cause)).iter().sum::<u64>();
     // The one that moved has landed when the purge was over, and there were slots again.
     assert_eq!((stats.dropped[0] - before.dropped[0], failed(Cause::Busy)), (3, 0), "{stats:?}");
-    assert_eq!((failed(Cause::Cancelled), b.usage(Tier::Disk).blocks), (3, 1), "{stats:?}");
+    assert_eq!((failed(Cause::Cancelled), b.usage(Tier::DISK).blocks), (3, 1), "{stats:?}");
 }

@@ -39,7 +39,7 @@ async fn names_come_and_go_without_end() {
     for number in 0..500 {
         let tenant = manager.tenant(&format!("tenant {number}")).expect("the last ones are gone");
         assert_ne!(tenant.tenant_id(), stays.tenant_id());
-        assert_eq!(Tier::ALL.map(|tier| tenant.usage(tier).blocks), [0; 3], "{number}");
+        assert_eq!(Tier::OF_SETTINGS.map(|tier| tenant.usage(tier).blocks), [0; 3], "{number}");
         let run = sequence(&tenant, 1, 4);
         assert_eq!(tenant.match_prefix(&run).len(), 0, "{number}");
         drop(compute(&tenant, &run, None).await);
@@ -86,11 +86,11 @@ async fn a_name_stays_while_it_has_blocks_in_any_tier() {
         fill(4).await;
     }
     let again = manager.tenant("tenant").expect("known");
-    assert_eq!(Tier::ALL.map(|tier| again.usage(tier).blocks), [0, 0, 4]);
+    assert_eq!(Tier::OF_SETTINGS.map(|tier| again.usage(tier).blocks), [0, 0, 4]);
     drop(again);
     assert!(!has_room(&manager), "blocks of the disk");
     let again = manager.tenant("tenant").expect("known");
-    assert_eq!(again.match_prefix(&run).in_tier(Tier::Disk), 4, "the same tenant's");
+    assert_eq!(again.match_prefix(&run).in_tier(Tier::DISK), 4, "the same tenant's");
     assert!(again.purge(Purge::default()).await.expect("open").complete);
     drop(again);
     assert!(has_room(&manager));
@@ -184,7 +184,7 @@ async fn a_number_found_on_the_disk_comes_back_when_its_blocks_are_gone() {
     let [_a, _b] = ["a", "b"].map(|name| second.tenant(name).expect("room"));
     assert!(!has_room(&second), "the third number is of what was found");
     let found = second.tenant("found").expect("its number");
-    assert_eq!(found.usage(Tier::Disk).blocks, 2);
+    assert_eq!(found.usage(Tier::DISK).blocks, 2);
     assert!(found.purge(Purge::default()).await.expect("open").complete);
     drop(found);
     assert!(has_room(&second));

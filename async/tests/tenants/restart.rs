@@ -31,7 +31,7 @@ async fn left() -> Left {
     let first = manager(&file);
     let [a, b] = ["a", "b"].map(|name| first.tenant(name).expect("few tenants"));
     let (of_a, of_b) = (fill(&a).await, fill(&b).await);
-    assert_eq!([a, b].map(|tenant| tenant.usage(Tier::Disk).blocks), [20, 12]);
+    assert_eq!([a, b].map(|tenant| tenant.usage(Tier::DISK).blocks), [20, 12]);
     assert!(first.shutdown().await);
     Left { _folder: folder, file, of_a, of_b }
 }
@@ -52,20 +52,24 @@ async fn a_purge_after_a_restart_finds_what_nobody_has_used_since() {
         {
             let second = with(&file, |settings| settings.tenants(named(other)));
             let tenant = second.tenant(who).expect("few tenants");
-            assert_eq!(tenant.usage(Tier::Disk).blocks, blocks, "{who} has them");
+            assert_eq!(tenant.usage(Tier::DISK).blocks, blocks, "{who} has them");
             let purged = tenant.purge(Purge::default().zero(zero)).await.expect("open");
-            assert_eq!((purged.disk.found, purged.disk.purged, purged.failed), (blocks, blocks, 0), "{who}");
+            assert_eq!(
+                (purged.of(Tier::DISK).found, purged.of(Tier::DISK).purged, purged.failed),
+                (blocks, blocks, 0),
+                "{who}"
+            );
             let zeroed = if zero { blocks as u64 * 4096 } else { 0 };
             assert_eq!((purged.zeroed_bytes, purged.complete, purged.still_found), (zeroed, true, 0));
             assert_eq!(in_file(&file, &its), if zero { 0 } else { blocks });
-            assert_eq!(tenant.usage(Tier::Disk).blocks, 0);
+            assert_eq!(tenant.usage(Tier::DISK).blocks, 0);
             assert!(second.shutdown().await);
         }
         let third = manager(&file);
         assert!(its.iter().all(|run| third.match_prefix(run).is_empty()), "{who}: found after a restart");
-        let found = others.iter().map(|run| third.match_prefix(run).in_tier(Tier::Disk)).sum::<usize>();
+        let found = others.iter().map(|run| third.match_prefix(run).in_tier(Tier::DISK)).sum::<usize>();
         assert_eq!((found, in_file(&file, &others)), (left, left), "the other one's stay");
-        assert_eq!(third.tenant(who).expect("few tenants").usage(Tier::Disk).blocks, 0);
+        assert_eq!(third.tenant(who).expect("few tenants").usage(Tier::DISK).blocks, 0);
     }
 }
 
@@ -74,7 +78,7 @@ async fn what_a_restart_finds_counts_for_the_quota() {
     let Left { _folder, file, of_b, .. } = left().await;
     let second = with(&file, |settings| settings.quota_disk(0.25).tenants(named("b")));
     let [b, a] = ["b", "a"].map(|name| second.tenant(name).expect("few tenants"));
-    let uses = || [&a, &b].map(|tenant| tenant.usage(Tier::Disk));
+    let uses = || [&a, &b].map(|tenant| tenant.usage(Tier::DISK));
     // Above it, as it was before there was one.
     assert_eq!(uses().map(|used| (used.blocks, used.quota)), [(20, Some(16)), (12, Some(16))]);
     for number in 10..15 {
@@ -83,7 +87,7 @@ async fn what_a_restart_finds_counts_for_the_quota() {
         rest(&a).await;
     }
     assert_eq!(uses().map(|used| used.blocks), [20, 12], "its own made room, one for one");
-    let found = of_b.iter().map(|run| second.match_prefix(run).in_tier(Tier::Disk)).sum::<usize>();
+    let found = of_b.iter().map(|run| second.match_prefix(run).in_tier(Tier::DISK)).sum::<usize>();
     assert_eq!(found, 12);
 }
 
@@ -96,10 +100,10 @@ async fn a_block_is_served_though_nobody_has_asked_for_its_tenant_and_stays_the_
     check(&second, &up.blocks, &of_b[0]);
     drop(up);
     let [c, b] = ["c", "b"].map(|name| second.tenant(name).expect("few tenants"));
-    let blocks = |tenant: &Tiers| [Tier::Device, Tier::Disk].map(|tier| tenant.usage(tier).blocks);
+    let blocks = |tenant: &Tiers| [Tier::Device, Tier::DISK].map(|tier| tenant.usage(tier).blocks);
     assert_eq!((blocks(&b), blocks(&c)), ([4, 12], [0, 0]));
     let purged = b.purge(Purge::default()).await.expect("open");
-    assert_eq!((purged.device.purged, purged.disk.purged), (4, 12));
+    assert_eq!((purged.device.purged, purged.of(Tier::DISK).purged), (4, 12));
     assert!(second.match_prefix(&of_b[0]).is_empty());
 }
 
@@ -129,14 +133,14 @@ async fn a_purged_block_is_not_found_after_a_restart_nor_are_its_bytes() {
         let first = manager(&file);
         let [a, b] = ["a", "b"].map(|name| first.tenant(name).expect("few tenants"));
         (of_a, of_b) = (fill(&a).await, fill(&b).await);
-        let on_disk = a.usage(Tier::Disk).blocks;
+        let on_disk = a.usage(Tier::DISK).blocks;
         assert_eq!((a.usage(Tier::Device).blocks, a.usage(Tier::Host).blocks, on_disk), (0, 0, 20));
         assert_eq!(in_file(&file, &of_a), 20);
         let zero = Purge::default().zero(true);
         let purged = a.purge(zero).await.expect("open");
-        assert_eq!((purged.disk.found, purged.disk.purged, purged.failed), (20, 20, 0));
+        assert_eq!((purged.of(Tier::DISK).found, purged.of(Tier::DISK).purged, purged.failed), (20, 20, 0));
         assert_eq!((purged.zeroed_bytes, purged.complete, purged.still_found), (20 * 4096, true, 0));
-        assert_eq!((in_file(&file, &of_a), in_file(&file, &of_b)), (0, b.usage(Tier::Disk).blocks));
+        assert_eq!((in_file(&file, &of_a), in_file(&file, &of_b)), (0, b.usage(Tier::DISK).blocks));
         assert!(of_a.iter().all(|run| first.match_prefix(run).is_empty()));
         assert!(first.shutdown().await);
     }
@@ -144,17 +148,17 @@ async fn a_purged_block_is_not_found_after_a_restart_nor_are_its_bytes() {
     let [a, b] = ["a", "b"].map(|name| second.tenant(name).expect("few tenants"));
     assert!(of_a.iter().all(|run| second.match_prefix(run).is_empty()), "found after a restart");
     // What the other one had is there, and its own.
-    assert_eq!(b.match_prefix(&of_b[0]).in_tier(Tier::Disk), 4);
-    assert_eq!(b.usage(Tier::Disk).blocks, 12);
+    assert_eq!(b.match_prefix(&of_b[0]).in_tier(Tier::DISK), 4);
+    assert_eq!(b.usage(Tier::DISK).blocks, 12);
     let found = b.match_prefix(&of_b[0]);
     let up = b.onboard(found, OnboardOptions::default()).expect("fits").await;
     check(&b, &up.blocks, &of_b[0]);
     drop(up);
-    assert_eq!((b.usage(Tier::Disk).blocks, b.usage(Tier::Device).blocks), (12, 4));
+    assert_eq!((b.usage(Tier::DISK).blocks, b.usage(Tier::Device).blocks), (12, 4));
     let purged = b.purge(Purge::default()).await.expect("open");
-    assert_eq!((purged.device.purged, purged.disk.purged, purged.zeroed_bytes), (4, 12, 0));
+    assert_eq!((purged.device.purged, purged.of(Tier::DISK).purged, purged.zeroed_bytes), (4, 12, 0));
     assert!(of_b.iter().all(|run| b.match_prefix(run).is_empty()));
-    assert_eq!(a.usage(Tier::Disk).blocks, 0);
+    assert_eq!(a.usage(Tier::DISK).blocks, 0);
     assert!(second.shutdown().await);
     drop((a, b, second));
     // Forgotten, without a byte overwritten.
@@ -168,12 +172,12 @@ async fn at_its_quota_of_the_disk_a_tenant_replaces_its_own() {
     let manager = build(settings(4, 4).disk_blocks(32).host_headroom(0).quota_disk(0.25));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
     let of_b = fill(&b).await;
-    assert!(b.usage(Tier::Disk).blocks <= 8);
+    assert!(b.usage(Tier::DISK).blocks <= 8);
     let of_a = fill(&a).await;
-    assert_eq!((a.usage(Tier::Disk).blocks, b.usage(Tier::Disk).blocks), (8, 8));
+    assert_eq!((a.usage(Tier::DISK).blocks, b.usage(Tier::DISK).blocks), (8, 8));
     let on_disk = |runs: &[Vec<SequenceHash>]| {
         let hashes = runs.iter().flatten();
-        hashes.map(|hash| manager.match_prefix(&[*hash]).in_tier(Tier::Disk)).sum::<usize>()
+        hashes.map(|hash| manager.match_prefix(&[*hash]).in_tier(Tier::DISK)).sum::<usize>()
     };
     assert_eq!((on_disk(&of_a), on_disk(&of_b)), (8, 8));
 }
@@ -195,7 +199,7 @@ async fn a_purge_with_zeros_erases_what_one_without_has_left() {
     );
     let zero = Purge::default().zero(true);
     let purged = a.purge(zero).await.expect("open");
-    assert_eq!((purged.disk.found, purged.failed, purged.complete), (0, 0, true), "{purged:?}");
+    assert_eq!((purged.of(Tier::DISK).found, purged.failed, purged.complete), (0, 0, true), "{purged:?}");
     assert_eq!((in_file(&file, &of_a), in_file(&file, &of_b)), (0, of_others));
     // Its slots are free, and written again: by what device and host have no room for.
     let again = fill(&a).await;

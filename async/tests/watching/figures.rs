@@ -40,13 +40,13 @@ pub async fn busy() -> KvBlockManager {
 #[tokio::test]
 async fn look_ups_of_requests_are_counted_in_blocks_and_those_of_others_are_not() {
     let manager = build(settings(4, 16));
-    let asked = || manager.metrics().groups[0].lookups;
+    let asked = || manager.metrics().groups[0].lookups.clone();
     drop(compute(&manager, &hashes(1, 4), None).await);
     assert_eq!(asked().blocks, 0, "to register is to look up nothing");
     assert_eq!(manager.match_prefix(&hashes(1, 6)).len(), 4);
-    assert_eq!((asked().blocks, asked().found), (6, [4, 0, 0, 0]));
+    assert_eq!((asked().blocks, asked().found), (6, vec![4, 0, 0, 0]));
     assert_eq!(manager.match_sequence_hashes(&hashes(1, 2)).len(), 2);
-    assert_eq!((asked().blocks, asked().found), (8, [6, 0, 0, 0]));
+    assert_eq!((asked().blocks, asked().found), (8, vec![6, 0, 0, 0]));
 
     assert!(manager.access(hashes(1, 1)[0]));
     let group = manager.group(0).expect("one");
@@ -66,14 +66,14 @@ async fn look_ups_of_requests_are_counted_in_blocks_and_those_of_others_are_not(
     drop(manager.restore_to_gpu(&hashes(1, 4)).await.expect("it fits"));
     let after = asked();
     assert_eq!(after.blocks - before.blocks, 4, "matched and brought up is asked for once");
-    assert_eq!(after.found_by(Found::Host) - before.found_by(Found::Host), 4);
+    assert_eq!(after.found_by(Found::Tier(Tier::Host)) - before.found_by(Found::Tier(Tier::Host)), 4);
     assert!(after.hit_ratio() <= 1.0);
 
     let found = group.match_prefix(&hashes(1, 4));
     assert_eq!((found.len(), asked().blocks - after.blocks), (4, 4));
     let groups = manager.match_groups(&[&hashes(1, 5)]);
     assert_eq!((groups.tokens(), asked().blocks - after.blocks), (4 * group.page_size(), 9));
-    assert_eq!(asked().found_by(Found::Device) - after.found_by(Found::Device), 8);
+    assert_eq!(asked().found_by(Found::Tier(Tier::Device)) - after.found_by(Found::Tier(Tier::Device)), 8);
 }
 
 #[tokio::test]
@@ -85,9 +85,9 @@ async fn what_is_on_its_way_for_another_is_found_as_pending() {
     let held = manager.allocate(4).await.expect("blocks");
     let up =
         manager.onboard(manager.match_prefix(&hashes(1, 4)), OnboardOptions::default()).expect("it fits");
-    let before = manager.metrics().groups[0].lookups;
+    let before = manager.metrics().groups[0].lookups.clone();
     assert_eq!(manager.match_prefix(&hashes(1, 4)).pending(), 4, "no block is free for it");
-    let after = manager.metrics().groups[0].lookups;
+    let after = manager.metrics().groups[0].lookups.clone();
     assert_eq!(after.found_by(Found::Pending) - before.found_by(Found::Pending), 4);
     drop(held);
     assert_eq!(up.await.blocks.len(), 4);
@@ -138,7 +138,8 @@ async fn each_transfer_is_in_the_histograms_of_its_path_and_each_call_in_its_own
     let count = |call: Call| calls[call as usize].latency.count();
     // See `busy`: seven lists are computed; one is matched alone, three are brought up.
     assert_eq!(Call::ALL.map(count), [4, 7, 3, 1, 11]);
-    assert_eq!(metrics.paths.map(|of| (of.queued, of.inflight, of.inflight_bytes)), [([0; 4], 0, 0); 4]);
+    let under_way = metrics.paths.iter().map(|of| (of.queued, of.inflight, of.inflight_bytes));
+    assert_eq!(under_way.collect::<Vec<_>>(), [([0; 4], 0, 0); 4]);
     manager.shutdown().await;
 }
 
@@ -157,7 +158,7 @@ async fn what_waits_beside_a_full_queue_waits() {
         let metrics = manager.metrics();
         let families = read(&metrics.to_prometheus());
         assert_eq!(value(&families, "kvstrata_aside_transfers", &[]), metrics.waiting.aside as f64);
-        let up = &metrics.paths[Path::HostToDevice as usize];
+        let up = &metrics.paths[Path::HostToDevice.index()];
         (metrics.waiting.aside, up.queued.iter().sum::<u64>(), up.inflight, up.wait.expect("counted"))
     };
     mover.close();
@@ -183,7 +184,7 @@ async fn a_path_is_busy_before_anything_has_landed() {
     mover.close();
     let offload = manager.offload(&held, OffloadOptions::default());
     let now = manager.metrics();
-    let down = &now.paths[Path::DeviceToHost as usize];
+    let down = &now.paths[Path::DeviceToHost.index()];
     assert_eq!((down.inflight, down.inflight_bytes), (2, 2 * BYTES as u64));
     assert!(!now.stats.path(Path::DeviceToHost).busy.is_zero());
     assert!(manager.metrics().stats.path(Path::DeviceToHost).busy >= now.stats.path(Path::DeviceToHost).busy);
@@ -214,13 +215,13 @@ async fn tenants_worker_and_disk_are_there() {
     assert_eq!((of(Tier::Host).blocks, of(Tier::Host).quota), (0, None));
     assert!(metrics.tenants.iter().all(|of| of.tenant == "ac\"me\\"), "one has figures, the first");
     let disk = &metrics.disks[0].stats;
-    assert_eq!(disk.written * BYTES as u64, metrics.stats.path(Path::HostToDisk).bytes);
+    assert_eq!(disk.written * BYTES as u64, metrics.stats.path(Path::HOST_TO_DISK).bytes);
     assert!(disk.written > 0 && disk.offered >= disk.written);
     assert!(metrics.verification_failures.iter().all(|of| of.count == 0));
     let worker = metrics.worker;
     assert_eq!((worker.request_total_slots, worker.num_requests_waiting), (0, 0), "nobody has told");
-    let lookups = metrics.groups[0].lookups;
-    let found = lookups.found_by(Found::Device) as f64 / lookups.blocks as f64;
+    let lookups = metrics.groups[0].lookups.clone();
+    let found = lookups.found_by(Found::Tier(Tier::Device)) as f64 / lookups.blocks as f64;
     assert_eq!(worker.gpu_prefix_cache_hit_rate, found);
     manager.tell_requests(Requests { active_slots: 3, total_slots: 8, waiting: 5 });
     let worker = manager.metrics().worker;
@@ -320,7 +321,7 @@ async fn of_a_group_with_a_window_what_is_found_is_what_the_whole_sequence_needs
     let of = |name: &str| {
         let metrics = manager.metrics();
         let of = metrics.groups.iter().find(|of| of.group == name).expect("a group of that name");
-        (of.lookups.blocks, of.lookups.found_by(Found::Device))
+        (of.lookups.blocks, of.lookups.found_by(Found::Tier(Tier::Device)))
     };
     let [full, window] = [hashes(1, 10), hashes(2, 10)];
     for (group, hashes) in [(0, &full[..4]), (1, &window[..4])] {
@@ -393,7 +394,7 @@ fn counters_only_grow() {
         scraper.join().expect("they grow");
     });
     let stats = manager.stats();
-    for path in Path::ALL {
+    for path in Path::OF_SETTINGS {
         assert!(stats.path(path).bytes > 0, "{path:?}");
     }
     runtime.block_on(async { manager.shutdown().await });

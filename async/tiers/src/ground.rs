@@ -4,7 +4,7 @@ use crate::common::Random;
 use crate::sim::{Plan, SimDisk, SimMover};
 use crate::transfer::{HostMemory, TierPort};
 use crate::virtual_runtime::VirtualRuntime;
-use crate::{Hashing, Needs, Rules, StackParts, Tiers, TiersParts};
+use crate::{Hashing, Needs, Rules, StackParts, TierParts, Tiers, TiersParts};
 use kvstrata_core::hash::{Hasher, Keyed};
 use kvstrata_core::{Policy, PoolConfig};
 use kvstrata_ffi::device::SimDevice;
@@ -48,7 +48,7 @@ impl Ground {
             mover: Arc::new(mover),
             memory: (host + staging > 0).then_some(memory),
             host: (host > 0).then(|| pool(host)),
-            disk,
+            below: disk.map(|disk| TierParts::new("disk", disk)).into_iter().collect(),
             block_bytes: block_bytes as u64,
             layers: 1,
             needs: Needs::All { page: 16 },

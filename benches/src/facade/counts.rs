@@ -61,7 +61,7 @@ fn on_host(shape: Shape) -> Result<Ground, Failure> {
 /// Four prefixes, below a device of one: each takes the place of one that the disk has.
 fn on_disk(shape: Shape) -> Result<Ground, Failure> {
     let device = shape.blocks as u32;
-    Ground::filled(build(shape.settings(device, 0).disk_blocks(4 * device))?, shape, Tier::Disk, 4)
+    Ground::filled(build(shape.settings(device, 0).disk_blocks(4 * device))?, shape, Tier::DISK, 4)
 }
 
 /// What is counted, and how often a request allocates.

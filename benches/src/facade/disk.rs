@@ -15,7 +15,7 @@ use crate::rounds::{Effort, Samples};
 use crate::work::Timed;
 use futures_executor::block_on;
 use kvstrata::disk::{AdmissionPolicy, DiskMover, DiskTier, TierOptions};
-use kvstrata::manager::{KvBlockManager, Needs, OnboardOptions, Parts, StackParts};
+use kvstrata::manager::{KvBlockManager, Needs, OnboardOptions, Parts, StackParts, TierParts};
 use kvstrata::movers::ThreadsMover;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::HostMemory;
@@ -69,7 +69,7 @@ impl Below {
             mover,
             memory: Some(Arc::clone(&memory)),
             host: None,
-            disk: Some(Arc::new(DiskMover::new(Arc::clone(&tier), runtime))),
+            below: vec![TierParts::new("disk", Arc::new(DiskMover::new(Arc::clone(&tier), runtime)))],
             block_bytes: shape.block_bytes as u64,
             layers: 1,
             needs: Needs::All { page: 16 },
@@ -79,7 +79,7 @@ impl Below {
         let config = settings(shape.block_bytes, shape.blocks as u32, 0).build()?;
         let parts = Parts { stacks: vec![stack], runtime: runtime.clone(), own: None, names: None };
         let manager = KvBlockManager::of_parts(&config, parts)?;
-        let ground = Ground::filled(manager, shape, Tier::Disk, prefixes)?;
+        let ground = Ground::filled(manager, shape, Tier::DISK, prefixes)?;
         Ok(Below { ground, tier, memory })
     }
 

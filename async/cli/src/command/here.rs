@@ -155,7 +155,7 @@ impl Here {
             if temporary {
                 files.extend(places.iter().map(|place| place.join("kvstrata")));
             }
-            let slots = config.blocks_of(group, Tier::Disk) / u32::try_from(files.len()).unwrap_or(1).max(1);
+            let slots = config.blocks_of(group, Tier::DISK) / u32::try_from(files.len()).unwrap_or(1).max(1);
             for file in files {
                 let bytes = usize::try_from(group.block_bytes()).unwrap_or(usize::MAX);
                 let whole = VolumeOptions::new(&file, slots, bytes).file_bytes().unwrap_or(u64::MAX);

@@ -303,7 +303,7 @@ impl Report {
             evicted: ByTier {
                 device: evicted(Tier::Device),
                 host: evicted(Tier::Host),
-                disk: evicted(Tier::Disk),
+                disk: evicted(Tier::DISK),
             },
             dropped_blocks: stats.dropped.iter().sum(),
             failures: Failures::new(&stats, tally),
@@ -348,13 +348,13 @@ fn in_words<S: Serializer>(backing: &Option<Backing>, to: S) -> Result<S::Ok, S:
 
 fn paths<N>(stats: &ManagerStats, tally: &Tally, number: impl Fn(&Flow) -> N) -> ByPath<N> {
     let of = |path| {
-        let PathStats { bytes, busy, .. } = *stats.path(path);
+        let PathStats { bytes, busy, .. } = stats.path(path);
         number(&Flow { bytes, busy })
     };
     ByPath {
         device_to_host: of(Path::DeviceToHost),
-        host_to_disk: of(Path::HostToDisk),
-        disk_to_host: of(Path::DiskToDevice),
+        host_to_disk: of(Path::HOST_TO_DISK),
+        disk_to_host: of(Path::DISK_TO_DEVICE),
         host_to_device: of(Path::HostToDevice),
         filled: number(&tally.filled),
     }
@@ -380,12 +380,12 @@ impl Failures {
         };
         let device = [Cause::Device, Cause::Abandoned];
         Failures {
-            disk_read: of(Path::DiskToDevice, &[Cause::Disk, Cause::Lost, Cause::Away, Cause::Abandoned]),
+            disk_read: of(Path::DISK_TO_DEVICE, &[Cause::Disk, Cause::Lost, Cause::Away, Cause::Abandoned]),
             // One to a volume that is lost goes to another.
-            disk_write: of(Path::HostToDisk, &[Cause::Disk, Cause::Away, Cause::Abandoned]),
+            disk_write: of(Path::HOST_TO_DISK, &[Cause::Disk, Cause::Away, Cause::Abandoned]),
             device_read: of(Path::DeviceToHost, &device) + tally.unread,
             device_write: of(Path::HostToDevice, &device) + tally.unwritten,
-            host_busy: Path::ALL.iter().map(|path| of(*path, &[Cause::Busy])).sum(),
+            host_busy: Path::OF_SETTINGS.iter().map(|path| of(*path, &[Cause::Busy])).sum(),
             host_mismatch: of(Path::HostToDevice, &[Cause::Mismatch]),
         }
     }

@@ -106,8 +106,8 @@ impl Series {
         self.now.filled_blocks = filled(tiers);
         self.now.bytes = ByPath {
             device_to_host: bytes(Path::DeviceToHost),
-            host_to_disk: bytes(Path::HostToDisk),
-            disk_to_host: bytes(Path::DiskToDevice),
+            host_to_disk: bytes(Path::HOST_TO_DISK),
+            disk_to_host: bytes(Path::DISK_TO_DEVICE),
             host_to_device: bytes(Path::HostToDevice),
             filled: self.now.bytes.filled,
         };
@@ -130,7 +130,7 @@ impl Series {
 }
 
 fn filled(tiers: &Tiers) -> ByTier {
-    let [device, host, disk] = Tier::ALL.map(|tier| {
+    let [device, host, disk] = Tier::OF_SETTINGS.map(|tier| {
         let stats = tiers.manager.pool_stats(tier);
         // Each is read from several counters; what is between two is not there yet.
         stats.stored.saturating_sub(stats.removed)

@@ -52,7 +52,7 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn hit(&mut self, tier: Tier) {
-        self.hits[tier as usize] += 1;
+        self.hits[tier.index()] += 1;
     }
 
     pub(super) fn wrong(&mut self, line: u64, id: u64, found_in: Tier, mismatch: Mismatch) {

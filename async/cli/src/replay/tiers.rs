@@ -20,7 +20,7 @@ use super::volume::{self, FillProgress};
 use crate::trace::BLOCK_TOKENS;
 use kvstrata::config::ManagerConfig;
 use kvstrata::disk::{DiskMover, DiskTier, RecoveryReport};
-use kvstrata::manager::{BuildError, KvBlockManager, Needs, Parts, StackParts};
+use kvstrata::manager::{BuildError, KvBlockManager, Needs, Parts, StackParts, TierParts};
 use kvstrata::transfer::{HostMemory, MemoryError, TierPort};
 use kvstrata_core::hash::BlockHasher;
 use kvstrata_core::storage::DevicePort;
@@ -107,7 +107,7 @@ impl Tiers {
             mover,
             host: (settings.host_blocks > 0)
                 .then(|| pool_config(settings.host_blocks, settings.policy_below)),
-            disk: disk_port,
+            below: disk_port.map(|port| TierParts::new("disk", port)).into_iter().collect(),
             block_bytes: settings.block_bytes as u64,
             layers: 1,
             needs: Needs::All { page: u64::from(BLOCK_TOKENS) },

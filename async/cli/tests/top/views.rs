@@ -25,13 +25,13 @@ async fn figures_are_those_of_the_manager() {
         assert_eq!(seen.tier, is.tier.name());
     }
     assert!(view.tiers[0].evicted_per_second > Some(0.0), "the device had no room");
-    for (seen, path) in view.paths.iter().zip(Path::ALL) {
+    for (seen, path) in view.paths.iter().zip(Path::OF_SETTINGS) {
         let of = |metrics: &Metrics| (metrics.stats.path(path).bytes, metrics.stats.path(path).transfers);
         let ((bytes, transfers), (bytes_now, transfers_now)) = (of(&before), of(&after));
         assert_eq!(seen.bytes_per_second, Some((bytes_now - bytes) as f64), "{path:?}");
         assert_eq!(seen.transfers_per_second, Some((transfers_now - transfers) as f64), "{path:?}");
         assert_eq!(seen.path, path.name().replace("_to_", "→"));
-        let latency = |metrics: &Metrics| metrics.paths[path as usize].transfer.expect("counted");
+        let latency = |metrics: &Metrics| metrics.paths[path.index()].transfer.expect("counted");
         let (was, is) = (latency(&before), latency(&after));
         let mut buckets = is.buckets;
         buckets.iter_mut().zip(was.buckets).for_each(|(is, was)| *is -= was);
@@ -43,15 +43,19 @@ async fn figures_are_those_of_the_manager() {
     }
     let up = view.paths.iter().filter(|path| path.path.ends_with("→device"));
     assert!(up.clone().any(|path| path.bytes_per_second > Some(0.0) && path.p99.is_some()), "{up:?}");
-    let [before, after] = [&before, &after].map(|metrics| metrics.groups[0].lookups);
+    let named = |place: Found| match place {
+        Found::Tier(tier) => tier.name(),
+        Found::Pending => "pending",
+    };
+    let [before, after] = [&before, &after].map(|metrics| metrics.groups[0].lookups.clone());
     let asked = (after.blocks - before.blocks) as f64;
     for hit in &view.hits {
-        let found = |lookups: Lookups| match Found::ALL.into_iter().find(|found| found.name() == hit.place) {
+        let found = |lookups: &Lookups| match Found::all(1).find(|found| named(*found) == hit.place) {
             Some(found) => lookups.found_by(found),
             None => lookups.found.iter().sum(),
         };
-        assert_eq!(hit.now, Some((found(after) - found(before)) as f64 / asked), "{}", hit.place);
-        assert_eq!(hit.overall, Some(found(after) as f64 / after.blocks as f64), "{}", hit.place);
+        assert_eq!(hit.now, Some((found(&after) - found(&before)) as f64 / asked), "{}", hit.place);
+        assert_eq!(hit.overall, Some(found(&after) as f64 / after.blocks as f64), "{}", hit.place);
         assert_eq!(hit.history, [hit.now]);
     }
     let all = view.hits.last().expect("all of them");

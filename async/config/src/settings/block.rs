@@ -104,8 +104,8 @@ pub(super) struct Shape {
 impl Shape {
     pub(super) fn of(tier: Tier, settings: &Settings) -> Shape {
         let volumes = match tier {
-            Tier::Disk => u32::try_from(settings.disk.paths.len()).unwrap_or(u32::MAX).max(1),
-            Tier::Device | Tier::Host => 1,
+            Tier::DISK => u32::try_from(settings.disk.paths.len()).unwrap_or(u32::MAX).max(1),
+            _ => 1,
         };
         Shape { tier, device: settings.device.kind, volumes }
     }

@@ -72,7 +72,7 @@ impl Checker {
     /// Blocks follow from bytes where bytes are the stronger; where both are as strong they agree.
     fn tiers(&mut self) {
         let Draft { settings, origins, .. } = &mut self.builder;
-        let shapes = tier::Tier::ALL.map(|tier| Shape::of(tier, settings));
+        let shapes = tier::Tier::OF_SETTINGS.map(|tier| Shape::of(tier, settings));
         let (device, host, disk) = (&mut settings.device, &mut settings.host, &mut settings.disk);
         let tier = |name, blocks, bytes, shape| Tier { name, blocks, bytes, shape };
         let tiers = [

@@ -136,7 +136,9 @@ impl ManagerConfig {
         match tier {
             Tier::Device => self.device.blocks,
             Tier::Host => self.host.blocks,
-            Tier::Disk => self.disk.blocks,
+            Tier::DISK => self.disk.blocks,
+            // Settings make one tier below host memory.
+            Tier::Below(_) => 0,
         }
     }
 

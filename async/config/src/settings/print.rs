@@ -66,7 +66,7 @@ impl ManagerConfig {
     pub fn tiers(&self) -> String {
         let heads = ["tier", "group", "blocks", "bytes", "tokens"].map(str::to_owned);
         let mut rows = vec![(heads, String::new())];
-        for tier in Tier::ALL.into_iter().filter(|tier| self.blocks(*tier) > 0) {
+        for tier in Tier::OF_SETTINGS.into_iter().filter(|tier| self.blocks(*tier) > 0) {
             for group in self.groups() {
                 let (blocks, tokens) = (self.blocks_of(group, tier), self.tokens_of(group, tier));
                 let bytes = binary(self.bytes_of(group, tier) as f64);

@@ -259,7 +259,7 @@ fn free_ones(inner: &Arc<Inner>, group: GroupId, count: usize, tenant: TenantId)
         device.owners().give(tenant, count);
         return None;
     }
-    if count > 0 && inner.group(group).disk.is_some() {
+    if count > 0 && !inner.group(group).lower.is_empty() {
         inner.watch.allocated_at_once(group);
     }
     Some(BlocksMut::new(Arc::clone(inner), group, ids, tenant))

@@ -3,7 +3,7 @@
 use crate::engine::inner::Inner;
 use crate::state::{GroupId, Piece, Source, Traffic, Waiter};
 use crate::tier::Tier;
-use crate::transfer::{Class, Path};
+use crate::transfer::Class;
 
 /// Blocks of one tier of one group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -104,14 +104,18 @@ pub(crate) fn census(inner: &Inner) -> Census {
         purges: traffic.purges.len(),
         parked: (0..inner.groups.len()).map(|s| parked(&traffic, GroupId::new(s))).collect(),
         queued: traffic.queues.iter().map(|queue| queue.waiting() as usize).sum(),
-        urgent_reads: traffic.queues[Path::DiskToDevice].waiting_of(Class::Urgent) as usize,
+        urgent_reads: traffic
+            .queues
+            .from_below()
+            .map(|path| traffic.queues[path].waiting_of(Class::Urgent) as usize)
+            .sum(),
         moving: traffic.queues.iter().map(|queue| queue.in_flight() as usize).sum(),
     }
 }
 
 /// Blocks of host memory outside the host tier that transfers have.
 fn staged(inner: &Inner, traffic: &Traffic) -> usize {
-    let ups = traffic.ups.iter().filter(|(_, up)| matches!(up.source(), Source::Disk(_, Some(_))));
+    let ups = traffic.ups.iter().filter(|(_, up)| matches!(up.source(), Source::Below(.., Some(_))));
     let staged = |group| inner.group(group).host.is_none();
     let downs = traffic.downs.iter().filter(|(_, down)| staged(down.group()) && down.host().is_some());
     ups.count() + downs.count() + traffic.in_purges(|piece| matches!(piece, Piece::Staged(..)))

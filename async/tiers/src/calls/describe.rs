@@ -1,5 +1,6 @@
 //! What a manager turned out to be, for people.
 
+use crate::calls::tiers::Tiers;
 use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
 use crate::figures::{binary, count};
@@ -7,12 +8,31 @@ use crate::tier::Tier;
 use kvstrata_ffi::shown::shown;
 use std::fmt::Write;
 
+impl Tiers {
+    /// All tiers, from the device down.
+    pub fn tiers(&self) -> impl DoubleEndedIterator<Item = Tier> + Clone + use<> {
+        self.inner.tiers()
+    }
+
+    /// The name of a tier: `device`, `host`, or what its parts call one below.
+    #[must_use]
+    pub fn tier_name(&self, tier: Tier) -> &str {
+        self.inner.tier_names.tier(tier)
+    }
+
+    /// The tier with a name.
+    #[must_use]
+    pub fn tier(&self, name: &str) -> Option<Tier> {
+        self.inner.tier_names.find(name)
+    }
+}
+
 /// Tiers, sizes, and the ways that bytes take.
 pub(crate) fn describe(inner: &Inner) -> String {
     let mut text = String::new();
     for group in &inner.groups {
         // Writing to a string does not fail.
-        let _ = of_stack(&mut text, group);
+        let _ = of_group(inner, &mut text, group);
     }
     let hasher = &inner.hasher;
     let _ = writeln!(
@@ -32,26 +52,30 @@ pub(crate) fn describe(inner: &Inner) -> String {
     text
 }
 
-fn of_stack(text: &mut String, group: &GroupTiers) -> std::fmt::Result {
+fn of_group(inner: &Inner, text: &mut String, group: &GroupTiers) -> std::fmt::Result {
     let kind = group.needs.words();
     let (layers, bytes) = (group.layers, binary(group.block_bytes as f64));
     writeln!(text, "group {}: {kind}, {layers} layers, {bytes} a block", shown(&group.name))?;
-    for tier in Tier::ALL {
+    for tier in inner.tiers() {
         let Some(pool) = group.pool(tier) else { continue };
         let (blocks, policy) = (pool.capacity(), pool.policy());
         write!(
             text,
-            "  {tier:<6} {blocks:>9} blocks {:>10} {:>13} tokens  {policy:<6}",
+            "  {:<6} {blocks:>9} blocks {:>10} {:>13} tokens  {policy:<6}",
+            inner.tier_names.tier(tier),
             binary(blocks as f64 * group.block_bytes as f64),
             count(blocks as u64 * group.needs.page())
         )?;
-        match (tier, &group.memory, &group.disk) {
-            (Tier::Device, ..) => {
+        match (tier, &group.memory) {
+            (Tier::Device, _) => {
                 writeln!(text, "  {}", group.mover.describe())?;
                 group.note.iter().try_for_each(|note| writeln!(text, "    {note}"))?;
             }
-            (Tier::Host, Some(memory), _) => writeln!(text, "  {}", memory.arena().backing())?,
-            (Tier::Disk, _, Some(disk)) => writeln!(text, "  {}", disk.facts().description)?,
+            (Tier::Host, Some(memory)) => writeln!(text, "  {}", memory.arena().backing())?,
+            (Tier::Below(number), _) => {
+                let description = group.lower(number).map(|lower| lower.port.facts().description);
+                writeln!(text, "  {}", description.unwrap_or_default())?;
+            }
             _ => writeln!(text)?,
         }
     }

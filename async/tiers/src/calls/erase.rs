@@ -17,6 +17,7 @@ use crate::state::{Erased, GroupId, HostSlot, Piece};
 use crate::transfer::{Copies, Copy, HostSide, Landed, Landing, Lands, Token};
 use futures_channel::oneshot;
 use kvstrata_core::BlockId;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Overwrites blocks, or only forgets those of the disk. A task's: nothing of it waits but for movers and
@@ -24,10 +25,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) async fn erase(inner: &Arc<Inner>, pieces: Vec<Piece>, zero: bool) -> Erased {
     let mut erased = Erased::default();
     let mut of_device: Vec<Vec<BlockId>> = inner.groups.iter().map(|_| Vec::new()).collect();
-    let mut slots = of_device.clone();
+    let mut slots: BTreeMap<(GroupId, u8), Vec<BlockId>> = BTreeMap::new();
     for piece in pieces {
         match piece {
-            Piece::Disk(group, slot) => slots[group.index()].push(slot),
+            Piece::Below(group, number, slot) => slots.entry((group, number)).or_default().push(slot),
             _ if !zero => erased.count(piece, Some(0)),
             Piece::Device(group, block) => of_device[group.index()].push(block),
             Piece::Host(group, block) | Piece::Staged(group, block) => {
@@ -45,13 +46,13 @@ pub(crate) async fn erase(inner: &Arc<Inner>, pieces: Vec<Piece>, zero: bool) ->
             erased.count(Piece::Device(group, block), done);
         }
     }
-    for (slots, group) in slots.into_iter().zip(GroupId::all(inner.groups.len())) {
+    for ((group, number), slots) in slots {
         let of = inner.group(group);
-        let Some(disk) = of.disk.as_ref().filter(|_| !slots.is_empty()) else { continue };
-        let failed = disk.erase(slots.clone(), zero).await;
+        let Some(lower) = of.lower(number) else { continue };
+        let failed = lower.port.erase(slots.clone(), zero).await;
         for slot in slots {
             let bytes = if zero { of.block_bytes } else { 0 };
-            erased.count(Piece::Disk(group, slot), (!failed.contains(&slot)).then_some(bytes));
+            erased.count(Piece::Below(group, number, slot), (!failed.contains(&slot)).then_some(bytes));
         }
     }
     erased
@@ -60,8 +61,8 @@ pub(crate) async fn erase(inner: &Arc<Inner>, pieces: Vec<Piece>, zero: bool) ->
 /// Ends when no restart finds what slots of disks held that were given up before; whether that is so of all
 /// disks that are in service.
 pub(crate) async fn forget(inner: &Inner) -> bool {
-    let disks = inner.groups.iter().flat_map(|of| &of.disk);
-    let all: Vec<_> = disks.map(|disk| disk.forget_for_good()).collect();
+    let lower = inner.groups.iter().flat_map(|of| &of.lower);
+    let all: Vec<_> = lower.map(|lower| lower.port.forget_for_good()).collect();
     let mut forgotten = true;
     for one in all {
         forgotten &= one.await;
@@ -71,8 +72,8 @@ pub(crate) async fn forget(inner: &Inner) -> bool {
 
 /// Ends when what earlier purges have freed without zeros is overwritten on all disks; whether it is.
 pub(crate) async fn erase_left(inner: &Inner) -> bool {
-    let disks = inner.groups.iter().flat_map(|of| &of.disk);
-    let all: Vec<_> = disks.map(|disk| disk.erase_left()).collect();
+    let lower = inner.groups.iter().flat_map(|of| &of.lower);
+    let all: Vec<_> = lower.map(|lower| lower.port.erase_left()).collect();
     let mut erased = true;
     for one in all {
         erased &= one.await;

@@ -21,7 +21,7 @@ use crate::engine::names::TenantHandle;
 use crate::engine::rules::WriteMode;
 use crate::metrics::{self, Call};
 use crate::state::{GroupId, Traffic};
-use crate::tier::Tier;
+use crate::tier::{MOST_BELOW, Tier};
 use kvstrata_core::{BlockRef, SequenceHash, TenantId};
 use kvstrata_ffi::disk::{Name, OwnerId};
 use std::fmt;
@@ -116,7 +116,9 @@ impl Drop for PrefixMatch {
             match found.place {
                 Place::Device(block) => group.device.release(block, now),
                 Place::Host(block) => group.host.iter().for_each(|host| host.release(block, now)),
-                Place::Disk(block) => group.release_slot(block),
+                Place::Below(number, block) => {
+                    group.lower(number).iter().for_each(|lower| lower.release(block))
+                }
                 Place::Pending => {}
             }
         }
@@ -127,7 +129,9 @@ impl Drop for PrefixMatch {
 impl fmt::Debug for PrefixMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PrefixMatch({} blocks in the device", self.device.len())?;
-        write!(f, ", then {} of host, {} of disk", self.in_tier(Tier::Host), self.in_tier(Tier::Disk))?;
+        for tier in self.device.inner().tiers().skip(1) {
+            write!(f, ", {} in {}", self.in_tier(tier), self.device.inner().tier_names.tier(tier))?;
+        }
         write!(f, ", {} pending)", self.pending())
     }
 }
@@ -151,17 +155,12 @@ impl Inner {
         if found.is_ready() {
             return self.watch.looked_up_in_device(group, blocks, found.len().saturating_sub(spare));
         }
-        let mut counts = [0; metrics::Found::ALL.len()];
+        let mut counts = [0; metrics::Found::Tier(Tier::Below(MOST_BELOW as u8)).index()];
         for index in spare..found.len() {
-            let place = match found.tier_of(index) {
-                Some(Tier::Device) => metrics::Found::Device,
-                Some(Tier::Host) => metrics::Found::Host,
-                Some(Tier::Disk) => metrics::Found::Disk,
-                None => metrics::Found::Pending,
-            };
-            counts[place as usize] += 1;
+            let place = found.tier_of(index).map_or(metrics::Found::Pending, metrics::Found::Tier);
+            counts[place.index()] += 1;
         }
-        self.watch.looked_up(group, blocks, counts);
+        self.watch.looked_up(group, blocks, &counts);
     }
 
     /// The same of the device alone.
@@ -281,7 +280,7 @@ impl Inner {
         let of = self.group(group);
         of.device.pool().contains(hash)
             || of.host.as_ref().is_some_and(|host| host.pool().contains(hash))
-            || of.disk.as_ref().is_some_and(|disk| disk.pool().contains(hash))
+            || of.lower.iter().any(|lower| lower.contains(hash))
             || self.has_pending() && {
                 let traffic = self.look();
                 traffic.ups.has((group, hash)) || traffic.downs.has((group, hash))

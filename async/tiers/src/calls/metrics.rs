@@ -26,9 +26,10 @@ pub(crate) fn metrics(inner: &Inner) -> Metrics {
     };
     let [blocks, available_blocks, inflight_blocks] =
         [|of: &TierMetrics| of.blocks, |of: &TierMetrics| of.available, TierMetrics::inflight].map(of_device);
-    let disks = inner.groups.iter().filter_map(|group| {
-        let stats = group.disk.as_ref().filter(|_| !inner.is_inherited())?.stats()?;
-        Some(DiskMetrics { group: group.name.clone(), stats })
+    let lower = inner.groups.iter().flat_map(|group| group.lower.iter().map(move |lower| (group, lower)));
+    let disks = lower.filter(|_| !inner.is_inherited()).filter_map(|(group, lower)| {
+        let stats = lower.port.stats()?;
+        Some(DiskMetrics { tier: lower.name.clone(), group: group.name.clone(), stats })
     });
     let disks: Vec<DiskMetrics> = disks.collect();
     let groups: Vec<GroupMetrics> = (inner.groups.iter().enumerate())
@@ -41,7 +42,8 @@ pub(crate) fn metrics(inner: &Inner) -> Metrics {
         available_blocks,
         inflight_blocks,
         utilisation,
-        verification_failures: verification_failures(&stats, &disks),
+        tier_names: inner.tier_names.all().to_vec(),
+        verification_failures: verification_failures(inner, &stats, &disks),
         stats,
         paths,
         calls: calls(inner),
@@ -56,7 +58,7 @@ pub(crate) fn metrics(inner: &Inner) -> Metrics {
 
 fn tiers(inner: &Inner, group: usize) -> impl Iterator<Item = TierMetrics> {
     let group = &inner.groups[group];
-    Tier::ALL.into_iter().filter_map(move |tier| {
+    inner.tiers().filter_map(move |tier| {
         let pool = group.pool(tier)?;
         let (stats, blocks) = (pool.stats(), pool.capacity() as u64);
         // Counted one after the other while others go on: what does not add up is cut off, so that states are
@@ -84,12 +86,13 @@ fn tiers(inner: &Inner, group: usize) -> impl Iterator<Item = TierMetrics> {
 
 /// What waits and what is under way, read under the lock: a look through who waits. With what was counted of
 /// it, read before.
-fn waiting(inner: &Inner) -> (Waiting, [PathMetrics; Path::ALL.len()]) {
-    let paths = Path::ALL.map(|path| (path, inner.watch.path(path)));
+fn waiting(inner: &Inner) -> (Waiting, Vec<PathMetrics>) {
+    let paths = Path::all(inner.tier_names.below()).map(|path| (path, inner.watch.path(path)));
     if inner.is_inherited() {
         // A thread of the parent's may have had the lock at the fork.
         let paths = paths.map(|(path, [wait, transfer])| PathMetrics {
             path,
+            name: inner.tier_names.path(path),
             queued: [0; Class::ALL.len()],
             inflight: 0,
             inflight_bytes: 0,
@@ -97,21 +100,24 @@ fn waiting(inner: &Inner) -> (Waiting, [PathMetrics; Path::ALL.len()]) {
             wait,
             transfer,
         });
-        return (Waiting::default(), paths);
+        return (Waiting::default(), paths.collect());
     }
+    let paths: Vec<_> = paths.collect();
     let traffic = inner.look();
-    let paths = paths.map(|(path, [wait, transfer])| {
+    let paths = paths.into_iter().map(|(path, [wait, transfer])| {
         let queue = &traffic.queues[path];
         PathMetrics {
             path,
+            name: inner.tier_names.path(path),
             queued: Class::ALL.map(|class| u64::from(queue.waiting_of(class))),
             inflight: u64::from(queue.in_flight()),
             inflight_bytes: queue.in_flight_bytes(),
-            dropping: traffic.paces[path as usize].is_dropping(),
+            dropping: traffic.paces[path.index()].is_dropping(),
             wait,
             transfer,
         }
     });
+    let paths: Vec<PathMetrics> = paths.collect();
     let mut waiting = Waiting {
         requests: traffic.waiting_for_quota.requests() as u64,
         onboardings: traffic.onboardings.iter().filter(|of| !of.is_done()).count() as u64,
@@ -135,22 +141,28 @@ fn calls(inner: &Inner) -> Option<[CallMetrics; Call::ALL.len()]> {
 }
 
 /// Sums that differ in memory, and what disks rejected when it was read: by cause, where their ports tell.
-fn verification_failures(stats: &ManagerStats, disks: &[DiskMetrics]) -> Vec<VerificationFailures> {
+fn verification_failures(
+    inner: &Inner,
+    stats: &ManagerStats,
+    disks: &[DiskMetrics],
+) -> Vec<VerificationFailures> {
     let by_path = |tier, cause: Cause| {
-        let paths = Path::ALL.into_iter().filter(|path| path.from() == tier);
+        let paths = Path::all(inner.tier_names.below()).filter(|path| path.from() == tier);
         paths.map(|path| stats.path(path).failed_by(cause)).sum()
     };
     let of =
         |tier, cause: Cause| VerificationFailures { tier, cause: cause.name(), count: by_path(tier, cause) };
-    let mut all = Tier::ALL.map(|tier| of(tier, Cause::Mismatch)).to_vec();
-    if disks.is_empty() {
-        all.push(of(Tier::Disk, Cause::Rejected));
-        return all;
-    }
-    for index in 0..RejectedReads::default().causes().len() {
-        let at = |disk: &DiskMetrics| disk.stats.rejected_reads.causes()[index];
-        let (cause, count) = (at(&disks[0]).0, disks.iter().map(|disk| at(disk).1).sum());
-        all.push(VerificationFailures { tier: Tier::Disk, cause, count });
+    let mut all: Vec<_> = inner.tiers().map(|tier| of(tier, Cause::Mismatch)).collect();
+    for tier in inner.tiers().skip(Tier::DISK.index()) {
+        let of_tier = || disks.iter().filter(|disk| disk.tier == inner.tier_names.tier(tier));
+        if of_tier().next().is_none() {
+            all.push(of(tier, Cause::Rejected));
+            continue;
+        }
+        for (index, (cause, _)) in RejectedReads::default().causes().into_iter().enumerate() {
+            let count = of_tier().map(|disk| disk.stats.rejected_reads.causes()[index].1).sum();
+            all.push(VerificationFailures { tier, cause, count });
+        }
     }
     all
 }
@@ -163,7 +175,7 @@ fn tenants(inner: &Inner) -> Vec<TenantMetrics> {
         return all;
     }
     for (name, number) in inner.tenants.names.known().into_iter().filter(|(_, number)| shown(number)) {
-        for tier in Tier::ALL {
+        for tier in inner.tiers() {
             if inner.groups.iter().any(|group| group.owners(tier).is_some()) {
                 let used = inner.usage(number, tier);
                 all.push(TenantMetrics {
@@ -194,7 +206,7 @@ fn worker(inner: &Inner, in_queue: u64, tiers: &[TierMetrics], groups: &[GroupMe
     let group =
         inner.groups.iter().position(|group| matches!(group.needs, Needs::All { .. })).unwrap_or_default();
     let device = tiers.iter().filter(|of| of.tier == Tier::Device).nth(group);
-    let lookups = groups.get(group).map(|of| of.lookups).unwrap_or_default();
+    let lookups = groups.get(group).map(|of| of.lookups.clone()).unwrap_or_default();
     WorkerMetrics {
         request_active_slots: requests.active_slots,
         request_total_slots: requests.total_slots,
@@ -202,7 +214,10 @@ fn worker(inner: &Inner, in_queue: u64, tiers: &[TierMetrics], groups: &[GroupMe
         kv_total_blocks: device.map_or(0, |of| of.blocks),
         num_requests_waiting: told.map_or(in_queue, |told| told.waiting),
         gpu_cache_usage_perc: device.map_or(0.0, TierMetrics::utilisation),
-        gpu_prefix_cache_hit_rate: crate::metrics::ratio(lookups.found_by(Found::Device), lookups.blocks),
+        gpu_prefix_cache_hit_rate: crate::metrics::ratio(
+            lookups.found_by(Found::Tier(Tier::Device)),
+            lookups.blocks,
+        ),
     }
 }
 

@@ -104,16 +104,16 @@ pub(crate) async fn persist(inner: &Arc<Inner>, group: GroupId, hashes: &[Sequen
     outcome
 }
 
-/// From wherever they are, down to the disk.
+/// From wherever they are, down to the tiers below host memory.
 async fn bring_down(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Offloaded {
     let of = inner.group(group);
     let in_host = |hash: &SequenceHash| of.host.as_ref().is_some_and(|host| host.pool().contains(*hash));
-    let on_disk = |hash: &SequenceHash| of.disk.as_ref().is_some_and(|disk| disk.pool().contains(*hash));
+    let is_below = |hash: &SequenceHash| !of.lower.is_empty() && of.all_lower_contain(*hash);
     let (mut there, mut nowhere) = (0, Vec::new());
     let (mut refs, mut missing) = (Vec::new(), Vec::new());
     for hash in hashes.iter().copied() {
         match () {
-            () if on_disk(&hash) => there += 1,
+            () if is_below(&hash) => there += 1,
             () if in_host(&hash) => {}
             () => match of.device.pool().find(hash).map(ImmutableBlock::into_ref) {
                 Some(block) => refs.push(block),
@@ -129,7 +129,7 @@ async fn bring_down(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash])
         // Victims, which the device has no more and the host not yet; or they have come down since.
         for hash in missing {
             match traffic.join_down(key, group, hash, None) {
-                false if on_disk(&hash) => there += 1,
+                false if is_below(&hash) => there += 1,
                 false if !in_host(&hash) => nowhere.push(hash),
                 _ => {}
             }
@@ -145,13 +145,13 @@ async fn bring_down(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash])
     let late = first.cause == Some(Cause::Deadline) && due.is_some_and(|due| due <= inner.elapsed());
     if late {
         // What has come to the host has not come further.
-        let there = hashes.iter().filter(|hash| on_disk(hash)).count();
+        let there = hashes.iter().filter(|hash| is_below(hash)).count();
         let left = hashes.len() - there;
         let refused = left.min(first.refused + nowhere.len());
         let failed = left - refused;
         let further = failed.saturating_sub(first.failed);
         (0..further)
-            .for_each(|_| inner.counts.failed(Path::HostToDisk, Cause::Deadline, About::of_group(group)));
+            .for_each(|_| inner.counts.failed(Path::HOST_TO_DISK, Cause::Deadline, About::of_group(group)));
         inner.say();
         return Offloaded { copied: 0, there, refused, failed, cause: first.cause.filter(|_| failed > 0) };
     }
@@ -159,7 +159,7 @@ async fn bring_down(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash])
         // In the order of `hashes`.
         let mut gone = nowhere.iter().copied().peekable();
         let known = hashes.iter().copied().filter(|hash| gone.next_if_eq(hash).is_none());
-        let (key, left) = traffic.offload_to_disk(inner, group, known);
+        let (key, left) = traffic.offload_below(inner, group, known);
         traffic.offload_due(key, due);
         (key, left)
     });

@@ -4,6 +4,7 @@ use crate::calls::attendant::Attendant;
 use crate::calls::tiers::Tiers;
 use crate::engine::group_tiers::{GroupTiers, TierPool};
 use crate::engine::inner::Inner;
+use crate::engine::lower::LowerTier;
 use crate::engine::naming::Naming;
 use crate::engine::needs::Needs;
 use crate::engine::rules::Rules;
@@ -14,13 +15,29 @@ use crate::places::Places;
 use crate::runtime::Runtime;
 use crate::sketch::Sketch;
 use crate::state::{GroupId, GroupState, HostSlot, Staging, Traffic, WaitsBelow};
-use crate::tier::Tier;
+use crate::tier::{MOST_BELOW, Tier};
 use crate::transfer::{DeviceMover, HostMemory, Limits, Path, Patience, TierPort};
 use kvstrata_core::hash::Hasher;
 use kvstrata_core::owners::Ends;
 use kvstrata_core::{BlockPool, ConfigError, DevicePort, PoolConfig};
 use kvstrata_ffi::shown::shown;
 use std::sync::Arc;
+
+/// A tier below host memory.
+pub struct TierParts {
+    /// For figures, messages and calls: `disk`, `memory`, `remote`, …
+    pub name: String,
+    /// Its blocks and bytes.
+    pub port: Arc<dyn TierPort>,
+}
+
+impl TierParts {
+    /// A tier with a name.
+    #[must_use]
+    pub fn new(name: impl Into<String>, port: Arc<dyn TierPort>) -> TierParts {
+        TierParts { name: name.into(), port }
+    }
+}
 
 /// The tiers of one group of layers.
 pub struct StackParts {
@@ -36,8 +53,8 @@ pub struct StackParts {
     pub memory: Option<Arc<HostMemory>>,
     /// The host tier's blocks; none leaves it out.
     pub host: Option<PoolConfig>,
-    /// The disk tier.
-    pub disk: Option<Arc<dyn TierPort>>,
+    /// The tiers below host memory, in order: at most [`MOST_BELOW`].
+    pub below: Vec<TierParts>,
     /// Bytes of a block.
     pub block_bytes: u64,
     /// Layers of a block.
@@ -88,9 +105,25 @@ impl StackParts {
                 "the host tier has {of_host} blocks and host memory {in_memory}; make it larger"
             ));
         }
-        if self.disk.is_some() && in_memory < of_host + 2 {
+        if self.below.len() > MOST_BELOW {
             return misfit(format!(
-                "host memory has {in_memory} blocks, {of_host} of them the host tier's; a disk tier needs 2 more for staging"
+                "it has {} tiers below host memory; give at most {MOST_BELOW}",
+                self.below.len()
+            ));
+        }
+        let mut names: Vec<&str> = Tier::OF_SETTINGS[..2].iter().map(|tier| tier.name()).collect();
+        for part in &self.below {
+            if names.contains(&part.name.as_str()) || part.name.is_empty() {
+                let name = shown(&part.name);
+                return misfit(format!(
+                    "a tier below host memory is called {name:?}; give each a name of its own, other than device and host"
+                ));
+            }
+            names.push(&part.name);
+        }
+        if !self.below.is_empty() && in_memory < of_host + 2 {
+            return misfit(format!(
+                "host memory has {in_memory} blocks, {of_host} of them the host tier's; a tier below needs 2 more for staging"
             ));
         }
         Ok(())
@@ -180,18 +213,19 @@ impl Tiers {
             Places::new(seed),
         );
         let tenants = Tenants::of(&rules.quotas);
-        let recovered = |group: &GroupTiers| group.disk.iter().flat_map(|disk| disk.recovered()).collect();
-        let recovered: Vec<Vec<_>> = groups.iter().map(recovered).collect();
+        let lower: Vec<&LowerTier> = groups.iter().flat_map(|group| &group.lower).collect();
+        let recovered: Vec<Vec<_>> = lower.iter().map(|lower| lower.port.recovered()).collect();
         if !hashing.lasts && recovered.iter().any(|blocks| !blocks.is_empty()) {
             tracing::warn!(
                 remedy = "set hash.key_file or hash.key_env to the secret that they were hashed under",
-                "the disk tier has blocks of an earlier process, and block hashes have a secret of this process alone: \
+                "a tier below host memory has blocks of an earlier process, and block hashes have a secret of this process alone: \
                  the manager's hashes find none of those blocks"
             );
         }
-        let claim = |group: usize, slot, tenant| groups[group].disk_owners.claim(slot, tenant);
+        let claim = |at: usize, slot, tenant| lower[at].owners.claim(slot, tenant);
         tenants.names.recovered(&recovered, claim);
-        let watch = Watch::new(groups.len(), rules.histograms, Arc::clone(&runtime));
+        let below = groups.iter().map(|group| group.lower.len()).max().unwrap_or(0);
+        let watch = Watch::new(groups.len(), below, rules.histograms, Arc::clone(&runtime));
         let Hashing { hasher, origin, .. } = hashing;
         let naming = Naming::new(names);
         let inner =
@@ -214,7 +248,7 @@ fn group(
         mover,
         memory,
         host,
-        disk,
+        below: lower,
         block_bytes,
         layers,
         needs,
@@ -227,7 +261,7 @@ fn group(
         let owners = tenants::owners(&rules.quotas, tier, count as usize);
         let seed = blocks.given_seed().unwrap_or(seed);
         let blocks = blocks.seed(seed).events(Box::new(Ends(Arc::clone(&owners))));
-        let tier_pool = |pool| TierPool::new(pool, owners, linked[tier as usize], ahead_first[tier as usize]);
+        let tier_pool = |pool| TierPool::new(pool, owners, linked[tier.index()], ahead_first[tier.index()]);
         BlockPool::new(blocks).map(tier_pool).map_err(failed)
     };
     let device = pool(Tier::Device, device)?;
@@ -236,13 +270,16 @@ fn group(
     let of_host = host.as_ref().map_or(0, |host| host.pool().capacity()) as u32;
     // The last one is the first to be taken.
     let staging = (of_host..in_memory).rev();
+    let lower = (0..).zip(lower).map(|(number, TierParts { name, port })| {
+        let owners = tenants::owners(&rules.quotas, Tier::Below(number), port.pool().capacity());
+        LowerTier { name, port, owners }
+    });
+    let lower: Box<[LowerTier]> = lower.collect();
     let below = host.as_ref().map_or(0, |host| host.pool().capacity())
-        + disk.as_ref().map_or(0, |disk| disk.pool().capacity());
+        + lower.iter().map(|lower| lower.port.pool().capacity()).sum::<usize>();
     let heat = (heats && below > 0).then(|| Sketch::new(device.pool().capacity() + below, seed));
     let below = WaitsBelow::new(Patience::new(rules.patience));
     let state = GroupState::new(below, Staging::new(staging.map(HostSlot::new).collect()));
-    let slots = disk.as_ref().map_or(0, |disk| disk.pool().capacity());
-    let disk_owners = tenants::owners(&rules.quotas, Tier::Disk, slots);
     let group = GroupTiers {
         number: GroupId::FIRST,
         name,
@@ -252,8 +289,7 @@ fn group(
         host,
         memory,
         staging: (in_memory - of_host) as usize,
-        disk,
-        disk_owners,
+        lower,
         needs,
         heat,
         block_bytes,
@@ -263,17 +299,18 @@ fn group(
     Ok((group, state))
 }
 
-/// What paths have in flight, by the rules, and by what the disks take without making anybody wait: the one
+/// What paths have in flight, by the rules, and by what the tiers below take without making a caller wait: the one
 /// that takes least, since the groups share the queue.
-fn limits(rules: &Rules, groups: &[GroupTiers]) -> [Limits; Path::ALL.len()] {
-    Path::ALL.map(|path| {
-        let at_once = |disk: &Arc<dyn TierPort>| match path {
-            Path::HostToDisk => disk.facts().writes_at_once,
-            Path::DiskToDevice => disk.facts().reads_at_once,
-            Path::DeviceToHost | Path::HostToDevice => u32::MAX,
+fn limits(rules: &Rules, groups: &[GroupTiers]) -> Vec<Limits> {
+    let below = groups.iter().map(|group| group.lower.len()).max().unwrap_or(0);
+    let of = |path: Path| {
+        let at_once = |group: &GroupTiers| {
+            let facts = group.lower(path.below()?)?.port.facts();
+            Some(if path.is_up() { facts.reads_at_once } else { facts.writes_at_once })
         };
-        let most = groups.iter().flat_map(|group| &group.disk).map(at_once).min().unwrap_or(u32::MAX);
-        let limits = rules.in_flight[path as usize];
+        let most = groups.iter().filter_map(at_once).min().unwrap_or(u32::MAX);
+        let limits = rules.in_flight[path.kind()];
         Limits { in_flight: limits.in_flight.min(most), ..limits }
-    })
+    };
+    Path::all(below).map(of).collect()
 }

@@ -45,7 +45,7 @@ use crate::calls::moment::first_of;
 use crate::engine::inherited::INHERITED;
 use crate::engine::inner::Inner;
 use crate::state::{GroupId, Purge, Purged, Work};
-use crate::tier::Tier;
+use crate::tier::{MOST_BELOW, Tier};
 use futures_channel::oneshot;
 use kvstrata_core::{SequenceHash, TenantId};
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ pub(crate) async fn purge(
     }
     let done = Purged::default();
     let (held, turn, heard, hashes) = (BTreeMap::new(), None, Vec::new(), Vec::new());
-    let mut work = Work { tenant, held, turn, heard, hashes, erasing: [0; 3], done };
+    let mut work = Work { tenant, held, turn, heard, hashes, erasing: [0; 2 + MOST_BELOW], done };
     inner.with(|traffic| {
         if traffic.refuses() {
             return Err(PurgeError::Closed);
@@ -119,7 +119,7 @@ impl Task {
         let mut late = pin!(inner.moment(deadline));
         let mut answer = Some(answer);
         // What slots held that were given up, by this purge too.
-        let mut forgotten = inner.groups.iter().all(|of| of.disk.is_none());
+        let mut forgotten = inner.groups.iter().all(|of| of.lower.is_empty());
         loop {
             // Before the look, so that no signal is missed.
             let told = inner.purge_told.listen();
@@ -128,7 +128,7 @@ impl Task {
                 let erasing = erase(&inner, pieces, options.zero);
                 let erased = self.ends(&inner, erasing, late.as_mut(), &mut answer).await;
                 self.work.done.zeroed_bytes += erased.zeroed_bytes;
-                for (tier, blocks) in Tier::ALL.into_iter().zip(std::mem::take(&mut self.work.erasing)) {
+                for (tier, blocks) in Tier::all(MOST_BELOW).zip(std::mem::take(&mut self.work.erasing)) {
                     self.work.done.tier(tier).purged += blocks;
                 }
                 inner.change(|traffic| traffic.put_back(&inner, self.work.tenant, erased));
@@ -179,16 +179,14 @@ impl Task {
         let Some(answer) = answer else { return };
         let failed = self.work.done.failed + inner.look().quarantine.of(self.work.tenant);
         let mut done = Purged { complete, failed, ..self.work.done };
-        for (tier, blocks) in Tier::ALL.into_iter().zip(self.work.erasing) {
+        for (tier, blocks) in Tier::all(MOST_BELOW).zip(self.work.erasing) {
             done.tier(tier).busy += blocks;
         }
         for (_, tier, _) in self.work.held.keys() {
             done.tier(*tier).busy += 1;
         }
         let found = |(group, hash): &&(GroupId, SequenceHash)| {
-            Tier::ALL
-                .iter()
-                .any(|tier| inner.group(*group).pool(*tier).is_some_and(|pool| pool.contains(*hash)))
+            inner.tiers().any(|tier| inner.group(*group).pool(tier).is_some_and(|pool| pool.contains(*hash)))
         };
         done.still_found = self.work.hashes.iter().filter(found).count();
         let _ = answer.send(done);

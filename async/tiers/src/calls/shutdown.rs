@@ -77,7 +77,7 @@ impl Inner {
     }
 
     fn closings(&self) -> Vec<Closing> {
-        self.groups.iter().filter_map(|group| group.disk.as_ref()?.close()).collect()
+        self.groups.iter().flat_map(|group| &group.lower).filter_map(|lower| lower.port.close()).collect()
     }
 
     async fn close_disks_by(self: &Arc<Inner>, deadline: Duration) -> bool {

@@ -370,7 +370,9 @@ impl Tiers {
 
 impl fmt::Debug for Tiers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tiers = Tier::ALL.map(|tier| format!("{tier} {}", self.capacity(tier)));
+        let names = &self.inner.tier_names;
+        let tiers = self.inner.tiers().map(|tier| format!("{} {}", names.tier(tier), self.capacity(tier)));
+        let tiers: Vec<String> = tiers.collect();
         write!(
             f,
             "Tiers({}; blocks of {} bytes)",

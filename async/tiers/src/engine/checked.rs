@@ -1,6 +1,6 @@
-//! A write to the disk whose bytes are compared with their sums first.
+//! A write to the tier whose bytes are compared with their sums first.
 //!
-//! The disk seals what it is given: bytes that have rotted in host memory would come back as good ones. So
+//! The tier seals what it is given: bytes that have rotted in host memory would come back as good ones. So
 //! they are looked at on their way down, too; by a task, since neither an engine's thread nor a mover's has
 //! the time.
 //!
@@ -80,22 +80,22 @@ impl Drop for Running {
 
 /// A write that is to be checked. Dropped, it is answered.
 pub(crate) struct Checked {
-    disk: Arc<dyn TierPort>,
+    tier: Arc<dyn TierPort>,
     memory: Arc<HostMemory>,
     write: Option<TierWrite>,
 }
 
 impl Checked {
-    pub(crate) fn new(disk: Arc<dyn TierPort>, memory: Arc<HostMemory>, write: TierWrite) -> Checked {
-        Checked { disk, memory, write: Some(write) }
+    pub(crate) fn new(tier: Arc<dyn TierPort>, memory: Arc<HostMemory>, write: TierWrite) -> Checked {
+        Checked { tier, memory, write: Some(write) }
     }
 
     /// Compares, and writes or answers.
     pub(crate) fn go(mut self) {
         let Some(write) = self.write.take() else { return };
         match self.memory.is_sealed(&write.bytes) {
-            true => self.disk.write(write),
-            false => refuse(&*self.disk, write, Cause::Mismatch),
+            true => self.tier.write(write),
+            false => refuse(&*self.tier, write, Cause::Mismatch),
         }
     }
 }
@@ -103,15 +103,15 @@ impl Checked {
 impl Drop for Checked {
     fn drop(&mut self) {
         if let Some(write) = self.write.take() {
-            refuse(&*self.disk, write, Cause::Abandoned);
+            refuse(&*self.tier, write, Cause::Abandoned);
         }
     }
 }
 
-fn refuse(disk: &dyn TierPort, write: TierWrite, cause: Cause) {
+fn refuse(tier: &dyn TierPort, write: TierWrite, cause: Cause) {
     let TierWrite { token, slot, bytes, landing, .. } = write;
-    disk.release(slot);
-    disk.forget_released();
+    tier.release(slot);
+    tier.forget_released();
     drop(bytes);
     landing.land(Landed::Write(token, Err(Failure::of(cause))));
 }

@@ -22,11 +22,14 @@ struct OfPath {
 }
 
 /// A thread's counters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Stripe {
-    paths: [OfPath; Path::ALL.len()],
-    dropped: [AtomicU64; 3],
-    onboarded: [AtomicU64; 2],
+    /// By [`Path::index`].
+    paths: Box<[OfPath]>,
+    /// Of the device, of the host.
+    dropped: [AtomicU64; 2],
+    /// From the host, from each tier below it.
+    onboarded: Box<[AtomicU64]>,
     offloaded: [AtomicU64; 2],
     parked: AtomicU64,
     missed: [AtomicU64; Cause::ALL.len()],
@@ -40,18 +43,32 @@ struct Stripe {
 #[derive(Debug)]
 pub(crate) struct Counts {
     stripes: Stripes<Stripe>,
-    busy: [Busy; Path::ALL.len()],
+    busy: Box<[Busy]>,
     pub(crate) notices: Notices,
 }
 
 impl Counts {
-    pub(crate) fn new(notices: Notices) -> Counts {
-        Counts { stripes: Stripes::new(Stripe::default), busy: Default::default(), notices }
+    /// With so many tiers below host memory.
+    pub(crate) fn new(notices: Notices, below: usize) -> Counts {
+        let stripe = move || Stripe {
+            paths: Path::all(below).map(|_| OfPath::default()).collect(),
+            dropped: Default::default(),
+            onboarded: (0..1 + below.max(1)).map(|_| AtomicU64::new(0)).collect(),
+            offloaded: Default::default(),
+            parked: AtomicU64::new(0),
+            missed: Default::default(),
+            late: AtomicU64::new(0),
+            unwritten: AtomicU64::new(0),
+            hints_cut: AtomicU64::new(0),
+            refused: Default::default(),
+        };
+        let busy = Path::all(below).map(|_| Busy::default()).collect();
+        Counts { stripes: Stripes::new(stripe), busy, notices }
     }
 
     pub(crate) fn moved(&self, path: Path, bytes: u64, outcome: Result<(), Failure>) {
         self.stripes.count(|mine| {
-            let of = &mine.paths[path as usize];
+            let of = &mine.paths[path.index()];
             add(&of.transfers, 1);
             if outcome.is_ok() {
                 of.sizes.record(bytes);
@@ -62,12 +79,12 @@ impl Counts {
     /// Something of a path is under way now, or nothing is. Under the manager's lock (`busy.rs` I1).
     pub(crate) fn busy(&self, path: Path, busy: bool, now: impl FnOnce() -> Duration) {
         if counting() {
-            self.busy[path as usize].set(busy, now);
+            self.busy[path.index()].set(busy, now);
         }
     }
 
     pub(crate) fn failed(&self, path: Path, cause: Cause, whose: About) {
-        self.stripes.add(|mine| &mine.paths[path as usize].failed[cause as usize], 1);
+        self.stripes.add(|mine| &mine.paths[path.index()].failed[cause as usize], 1);
         self.notices.raise(Notice::Failed(path, cause), whose);
     }
 
@@ -103,7 +120,7 @@ impl Counts {
     }
 
     pub(crate) fn dropped(&self, from: Tier) {
-        self.stripes.add(|mine| &mine.dropped[from as usize], 1);
+        self.stripes.add(|mine| &mine.dropped[from.index()], 1);
     }
 
     /// A block goes no further: a victim is lost, anything else stays where it is.
@@ -118,33 +135,38 @@ impl Counts {
         self.notices.raise(Notice::Dropped(from), whose);
     }
 
-    pub(crate) fn onboarded(&self, from_disk: bool) {
-        self.stripes.add(|mine| &mine.onboarded[usize::from(from_disk)], 1);
+    /// A block has come up from a tier.
+    pub(crate) fn onboarded(&self, from: Tier) {
+        self.stripes.add(|mine| &mine.onboarded[from.index() - Tier::Host.index()], 1);
     }
 
     pub(crate) fn offloaded(&self, from: Tier, outcome: Result<(), Cause>) {
-        if outcome.is_ok() && from != Tier::Disk {
-            self.stripes.add(|mine| &mine.offloaded[from as usize], 1);
+        if outcome.is_ok() {
+            self.stripes.add(|mine| &mine.offloaded[from.index()], 1);
         }
     }
 
     /// All of them, now by the clock of [`busy`](Counts::busy).
     pub(crate) fn snapshot(&self, now: Duration) -> ManagerStats {
         ManagerStats {
-            paths: std::array::from_fn(|path| {
-                let sizes = SizeHistogram::of(self.stripes.all().map(|stripe| &stripe.paths[path].sizes));
-                PathStats {
-                    transfers: self.stripes.sum(|stripe| &stripe.paths[path].transfers),
-                    bytes: sizes.sum,
-                    sizes,
-                    busy: self.busy[path].until(now),
-                    failed: std::array::from_fn(|cause| {
-                        self.stripes.sum(|stripe| &stripe.paths[path].failed[cause])
-                    }),
-                }
-            }),
+            paths: (0..self.busy.len())
+                .map(|path| {
+                    let sizes = SizeHistogram::of(self.stripes.all().map(|stripe| &stripe.paths[path].sizes));
+                    PathStats {
+                        transfers: self.stripes.sum(|stripe| &stripe.paths[path].transfers),
+                        bytes: sizes.sum,
+                        sizes,
+                        busy: self.busy[path].until(now),
+                        failed: std::array::from_fn(|cause| {
+                            self.stripes.sum(|stripe| &stripe.paths[path].failed[cause])
+                        }),
+                    }
+                })
+                .collect(),
             dropped: std::array::from_fn(|tier| self.stripes.sum(|stripe| &stripe.dropped[tier])),
-            onboarded: std::array::from_fn(|tier| self.stripes.sum(|stripe| &stripe.onboarded[tier])),
+            onboarded: (0..self.busy.len() / 2)
+                .map(|place| self.stripes.sum(|stripe| &stripe.onboarded[place]))
+                .collect(),
             offloaded: std::array::from_fn(|tier| self.stripes.sum(|stripe| &stripe.offloaded[tier])),
             parked: self.stripes.sum(|stripe| &stripe.parked),
             missed: std::array::from_fn(|cause| self.stripes.sum(|stripe| &stripe.missed[cause])),

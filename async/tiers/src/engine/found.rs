@@ -16,7 +16,7 @@ pub(crate) struct Found {
 pub(crate) enum Place {
     Device(BlockRef),
     Host(BlockRef),
-    Disk(BlockRef),
+    Below(u8, BlockRef),
     Pending,
 }
 
@@ -25,7 +25,7 @@ impl Found {
         match self.place {
             Place::Device(_) => Some(Tier::Device),
             Place::Host(_) => Some(Tier::Host),
-            Place::Disk(_) => Some(Tier::Disk),
+            Place::Below(number, _) => Some(Tier::Below(number)),
             Place::Pending => None,
         }
     }
@@ -35,6 +35,12 @@ impl GroupTiers {
     /// Where a block is below the device, at rest, held.
     pub(crate) fn find_below(&self, hash: SequenceHash) -> Option<Place> {
         let host = self.host.as_ref().and_then(|host| host.pool().lookup_ref(hash)).map(Place::Host);
-        host.or_else(|| Some(Place::Disk(self.disk.as_ref()?.find(hash, true)?.into_ref())))
+        host.or_else(|| self.find_lower(0, hash).map(|(number, block)| Place::Below(number, block)))
+    }
+
+    /// The first of the tiers below host memory, from this one down, that has a block; held.
+    pub(crate) fn find_lower(&self, from: u8, hash: SequenceHash) -> Option<(u8, BlockRef)> {
+        self.lower_from(from)
+            .find_map(|(number, lower)| Some((number, lower.port.find(hash, true)?.into_ref())))
     }
 }

@@ -4,7 +4,7 @@
 //!   device   pool ── parents          blocks of the device, which the mover reaches
 //!   host     pool ── parents          blocks 0 … h-1 of the host memory     ┐ one arena
 //!   staging  a list of free ones      blocks h … h+s-1 of it                ┘
-//!   disk     a port with its own pool
+//!   lower    a list of ports, each with its own pool
 //! ```
 //!
 //! Invariants
@@ -12,11 +12,12 @@
 //! - I2: what a pool has registered has its bytes: of the device they have arrived, of the host they are
 //!   sealed too.
 
+use crate::engine::lower::LowerTier;
 use crate::engine::needs::Needs;
 use crate::sketch::Sketch;
 use crate::state::{Effects, GroupId, Have};
 use crate::tier::Tier;
-use crate::transfer::{DeviceMover, HostMemory, TierPort};
+use crate::transfer::{DeviceMover, HostMemory};
 use kvstrata_core::classes::{Classes, below};
 use kvstrata_core::owners::Owners;
 use kvstrata_core::{
@@ -55,10 +56,9 @@ pub(crate) fn pool_of(group: &GroupTiers, tier: Tier) -> &TierPool {
 
 /// Whether the tier below has a block.
 pub(crate) fn is_below(group: &GroupTiers, tier: Tier, hash: SequenceHash) -> bool {
-    match (tier, &group.disk) {
-        (Tier::Device, _) => group.is_below(hash),
-        (_, Some(disk)) => disk.pool().contains(hash),
-        (_, None) => true,
+    match tier {
+        Tier::Device => group.is_below(hash),
+        _ => group.all_lower_contain(hash),
     }
 }
 
@@ -98,8 +98,8 @@ impl TierPool {
         &self.owners
     }
 
-    /// The name of a block that was just evicted, or is held; whose it is, is added when it is written to the
-    /// disk.
+    /// The name of a block that was just evicted, or is held; whose it is, is added when it is written to a
+    /// tier below.
     pub(crate) fn name(&self, block: BlockId, hash: SequenceHash) -> Name {
         Name { hash, parent: self.parents.get(block), owner: OwnerId::NOBODY }
     }
@@ -239,16 +239,15 @@ pub(crate) struct GroupTiers {
     pub(crate) port: Option<Arc<dyn DevicePort>>,
     pub(crate) mover: Arc<dyn DeviceMover>,
     pub(crate) host: Option<TierPool>,
-    /// Of the host tier and of what is staged; none if there is neither a host tier nor a disk.
+    /// Of the host tier and of what is staged; none if there is neither a host tier nor one below.
     pub(crate) memory: Option<Arc<HostMemory>>,
     /// Blocks of staging.
     pub(crate) staging: usize,
-    pub(crate) disk: Option<Arc<dyn TierPort>>,
+    /// The tiers below host memory, in order.
+    pub(crate) lower: Box<[LowerTier]>,
     pub(crate) needs: Needs,
     /// How often blocks have been used of late; none where nobody asks.
     pub(crate) heat: Option<Sketch>,
-    /// By slot, of what this process has written there or found there.
-    pub(crate) disk_owners: Arc<Owners>,
     pub(crate) block_bytes: u64,
     pub(crate) layers: u32,
     /// What there is to say of the device.
@@ -261,14 +260,14 @@ impl GroupTiers {
         match tier {
             Tier::Device => Some(&self.device.pool),
             Tier::Host => self.host.as_ref().map(|host| &host.pool),
-            Tier::Disk => self.disk.as_ref().map(|disk| disk.pool()),
+            Tier::Below(number) => self.lower(number).map(|lower| lower.port.pool()),
         }
     }
 
     /// Takes note of uses.
     pub(crate) fn used(&self, hashes: &[SequenceHash]) {
-        if let Some(disk) = &self.disk {
-            hashes.iter().for_each(|hash| disk.used(*hash));
+        for lower in &self.lower {
+            hashes.iter().for_each(|hash| lower.port.used(*hash));
         }
         if let Some(heat) = &self.heat {
             hashes.iter().for_each(|hash| heat.add(heat.key(*hash)));
@@ -286,52 +285,36 @@ impl GroupTiers {
         match tier {
             Tier::Device => Some(&self.device.owners),
             Tier::Host => self.host.as_ref().map(|host| &*host.owners),
-            Tier::Disk => self.disk.as_ref().map(|_| &*self.disk_owners),
+            Tier::Below(number) => self.lower(number).map(|lower| &*lower.owners),
         }
     }
 
-    /// One reference less to a block of the disk.
-    pub(crate) fn release_slot(&self, block: BlockRef) {
-        if let Some(disk) = &self.disk {
-            disk.pool().release_refs([block]);
-            self.disk_owners.stir(block.id);
-        }
+    /// A tier below host memory.
+    pub(crate) fn lower(&self, number: u8) -> Option<&LowerTier> {
+        self.lower.get(usize::from(number))
     }
 
-    /// The class for eviction of a block of the disk that is held. It is the pool's, and so lasts as long as
-    /// the process.
-    pub(crate) fn disk_class(&self, block: BlockRef) -> Priority {
-        let held = self.disk.as_ref().and_then(|disk| disk.pool().upgrade(block));
-        held.map_or(Priority::Normal, |held| held.priority())
-    }
-
-    /// What was written to a slot has a class.
-    pub(crate) fn classify_slot(&self, slot: BlockId, hash: SequenceHash, class: Priority) {
-        let Some(disk) = self.disk.as_ref().filter(|_| class != Priority::Normal) else { return };
-        let there = disk.pool().registered(slot).filter(|(_, there)| *there == hash);
-        if let Some(held) = there.and_then(|(block, _)| disk.pool().upgrade(block)) {
-            held.set_priority(below(class));
-        }
+    /// The tiers below host memory, from this one down.
+    pub(crate) fn lower_from(&self, number: u8) -> impl Iterator<Item = (u8, &LowerTier)> {
+        (0..).zip(&self.lower).skip(usize::from(number))
     }
 
     /// Whether the tier below the device has a block: for this moment, and no use of it.
     pub(crate) fn is_below(&self, hash: SequenceHash) -> bool {
-        match (&self.host, &self.disk) {
-            (Some(host), _) => host.pool.contains(hash),
-            (None, Some(disk)) => disk.pool().contains(hash),
-            (None, None) => true,
+        match &self.host {
+            Some(host) => host.pool.contains(hash),
+            None => self.all_lower_contain(hash),
         }
     }
 
-    /// Whether the disk has a block, which has this class from now on.
-    pub(crate) fn on_disk(&self, hash: SequenceHash, class: Priority) -> bool {
-        let there = self.disk.as_ref().and_then(|disk| disk.find(hash, false));
-        there.is_some_and(|there| {
-            if there.priority() != below(class) {
-                there.set_priority(below(class));
-            }
-            true
-        })
+    /// Whether all tiers below host memory have a block, which has this class from now on.
+    pub(crate) fn in_lower(&self, hash: SequenceHash, class: Priority) -> bool {
+        self.lower.iter().fold(true, |all, lower| lower.has(hash, class) && all)
+    }
+
+    /// Whether they all have a block: for this moment, and no use of it.
+    pub(crate) fn all_lower_contain(&self, hash: SequenceHash) -> bool {
+        self.lower.iter().all(|lower| lower.contains(hash))
     }
 
     /// The same of the host.
@@ -352,12 +335,12 @@ impl GroupTiers {
     }
 }
 
-/// A slot of the disk that was not written, or is to be forgotten, is nobody's, and free when what it held
-/// has been forgotten: when the lock has been given back.
-pub(crate) fn give_up_slot(effects: &mut Effects, of: &GroupTiers, slot: Option<BlockId>) {
-    if let (Some(disk), Some(slot)) = (&of.disk, slot) {
-        of.disk_owners.hand_over(slot, TenantId::NOBODY);
-        disk.release(slot);
+/// A slot of a tier below that was not written, or is to be forgotten.
+pub(crate) fn give_up_slot(effects: &mut Effects, of: &GroupTiers, slot: Option<(u8, BlockId)>) {
+    if let Some((number, slot)) = slot
+        && let Some(lower) = of.lower(number)
+    {
+        lower.give_up(slot);
         effects.slot_given_back();
     }
 }

@@ -24,6 +24,7 @@ use crate::engine::naming::Naming;
 use crate::engine::notices::{About, Notices};
 use crate::engine::rules::{Rules, WriteMode};
 use crate::engine::tenants::{TenantUse, Tenants};
+use crate::engine::tier_names::TierNames;
 use crate::engine::watch::Watch;
 use crate::runtime::Runtime;
 use crate::signal::Signal;
@@ -89,6 +90,7 @@ pub(crate) struct Inner {
     pub(crate) hash_origin: String,
     /// Told at each change while there are purges.
     pub(crate) purge_told: Signal,
+    pub(crate) tier_names: TierNames,
     /// The process that it was made in.
     origin: Origin,
     this: Weak<Inner>,
@@ -104,12 +106,16 @@ impl Inner {
         (hasher, hash_origin): (Hasher, String),
         runtime: Arc<dyn Runtime>,
     ) -> Arc<Inner> {
-        let tells = |group: &GroupTiers| group.disk.as_ref().is_some_and(|disk| disk.facts().says_what_fails);
-        let notices = Notices::new(groups.iter().map(tells).collect());
+        let tells = |group: &GroupTiers| {
+            group.lower.iter().map(|lower| lower.port.facts().says_what_fails).collect::<Vec<bool>>()
+        };
+        let tier_names = TierNames::of(&groups);
+        let notices = Notices::new(groups.iter().map(tells).collect(), tier_names.clone());
         Arc::new_cyclic(|this| Inner {
             groups,
             rules,
-            counts: Counts::new(notices),
+            counts: Counts::new(notices, tier_names.below()),
+            tier_names,
             watch,
             waiting: Waiting::new(),
             runtime,
@@ -371,13 +377,13 @@ impl Drop for Inner {
 impl Lands for Inner {
     fn landed(&self, landed: Landed) {
         let failed = |failure: &Failure| failure.cause.name();
-        let of_disk = match &landed {
+        let of_lower = match &landed {
             Landed::Read(token, outcome) => Some((token.0, outcome.as_ref().err().map(failed))),
             Landed::Write(token, outcome) => Some((token.0, outcome.as_ref().err().map(failed))),
             Landed::Copies(_) => None,
         };
-        if let Some((token, failed)) = of_disk {
-            contained(|| trace!(token, failed, "a transfer of the disk ended"));
+        if let Some((token, failed)) = of_lower {
+            contained(|| trace!(token, failed, "a transfer of a tier below ended"));
         }
         self.inbox().landed.push(landed);
         if let Some(this) = self.this.upgrade() {
@@ -387,6 +393,11 @@ impl Lands for Inner {
 }
 
 impl Inner {
+    /// All tiers.
+    pub(crate) fn tiers(&self) -> impl DoubleEndedIterator<Item = Tier> + Clone + use<> {
+        Tier::all(self.tier_names.below())
+    }
+
     /// What a tenant has of a tier, over all groups.
     pub(crate) fn usage(&self, tenant: TenantId, tier: Tier) -> TenantUse {
         let owners = self.groups.iter().filter_map(|group| group.owners(tier));

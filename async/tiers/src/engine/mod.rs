@@ -4,9 +4,10 @@
 //! | file | what |
 //! |---|---|
 //! | `inner.rs` | the lock, and how changes are made |
-//! | `group_tiers.rs`, `needs.rs`, `found.rs` | the tiers of a group of layers; the blocks that it needs; a block that was found |
+//! | `group_tiers.rs`, `lower.rs`, `needs.rs`, `found.rs` | the tiers of a group of layers; one of those below host memory; the blocks that it needs; a block that was found |
 //! | `rules.rs` | settings |
 //! | `tenants.rs`, `names.rs`, `naming.rs` | tenants and quotas; their names and numbers; names of blocks that are not full |
+//! | `tier_names.rs` | names of tiers and paths |
 //! | `counts.rs`, `busy.rs`, `watch.rs` | counters; how long paths were busy; lookups and latencies |
 //! | `notices.rs`, `request_span.rs` | what an operator can act on, said once; spans of calls |
 //! | `checked.rs` | writes to the disk, compared with their sums |
@@ -18,6 +19,7 @@ pub(crate) mod found;
 pub(crate) mod group_tiers;
 pub(crate) mod inherited;
 pub(crate) mod inner;
+pub(crate) mod lower;
 pub(crate) mod names;
 pub(crate) mod naming;
 pub(crate) mod needs;
@@ -25,4 +27,5 @@ pub(crate) mod notices;
 pub(crate) mod request_span;
 pub(crate) mod rules;
 pub(crate) mod tenants;
+pub(crate) mod tier_names;
 pub(crate) mod watch;

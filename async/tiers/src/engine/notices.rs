@@ -15,8 +15,9 @@
 //! Relaxed: who sees a bit late says it late.
 
 use crate::contained::contained;
+use crate::engine::tier_names::TierNames;
 use crate::state::GroupId;
-use crate::tier::Tier;
+use crate::tier::{MOST_BELOW, Tier};
 use crate::transfer::{Cause, Path};
 use kvstrata_core::TenantId;
 use kvstrata_ffi::shown::shown;
@@ -42,8 +43,8 @@ pub(crate) enum Notice {
     /// A victim of the device, or of the host, is lost, since the tier below has no room.
     Dropped(Tier),
     /// Blocks are dropped since a path to a slower tier does not keep up; and that is over. Said each time.
-    Slow,
-    Recovered,
+    Slow(Path),
+    Recovered(Path),
 }
 
 /// Of which group, and which tenant, it was when a condition was met for the first time, as far as that is
@@ -105,9 +106,15 @@ struct Words {
     remedy: &'static str,
 }
 
-const FAILURES: u32 = (Path::ALL.len() * Cause::ALL.len()) as u32;
+/// Paths that can have notices.
+const PATHS: usize = Path::count(MOST_BELOW);
 
-const OTHERS: [Notice; 10] = [
+const FAILURES: u32 = (PATHS * Cause::ALL.len()) as u32;
+
+/// Of the paths to tiers below: whether they keep up.
+const PACES: u32 = 2 * MOST_BELOW as u32;
+
+const OTHERS: [Notice; 8] = [
     Notice::Parked(Path::DeviceToHost),
     Notice::Parked(Path::HostToDevice),
     Notice::QueueFull,
@@ -116,29 +123,34 @@ const OTHERS: [Notice; 10] = [
     Notice::Quota,
     Notice::Dropped(Tier::Device),
     Notice::Dropped(Tier::Host),
-    Notice::Slow,
-    Notice::Recovered,
 ];
 
-const ALL: u32 = FAILURES + OTHERS.len() as u32;
+const ALL: u32 = FAILURES + PACES + OTHERS.len() as u32;
 
-const _: () = assert!(ALL <= u64::BITS);
+/// Words with a bit for each.
+const WORDS: usize = ALL.div_ceil(u64::BITS) as usize;
 
 impl Notice {
     fn bit(self) -> u32 {
         match self {
-            Notice::Failed(path, cause) => path as u32 * Cause::ALL.len() as u32 + cause as u32,
+            Notice::Failed(path, cause) => path.index() as u32 * Cause::ALL.len() as u32 + cause as u32,
+            Notice::Slow(path) => FAILURES + 2 * u32::from(path.below().unwrap_or_default()),
+            Notice::Recovered(path) => FAILURES + 2 * u32::from(path.below().unwrap_or_default()) + 1,
             // All of them are there; of paths, those that a device moves bytes on; of tiers, those that
             // something is below.
-            other => FAILURES + OTHERS.iter().position(|of| *of == other).unwrap_or_default() as u32,
+            other => FAILURES + PACES + OTHERS.iter().position(|of| *of == other).unwrap_or_default() as u32,
         }
     }
 
     fn at(bit: u32) -> Notice {
         let causes = Cause::ALL.len() as u32;
         match bit.checked_sub(FAILURES) {
-            None => Notice::Failed(Path::ALL[(bit / causes) as usize], Cause::ALL[(bit % causes) as usize]),
-            Some(other) => OTHERS[other as usize],
+            None => Notice::Failed(Path::at((bit / causes) as usize), Cause::ALL[(bit % causes) as usize]),
+            Some(pace @ 0..PACES) => {
+                let path = Path::ToBelow((pace / 2) as u8);
+                if pace.is_multiple_of(2) { Notice::Slow(path) } else { Notice::Recovered(path) }
+            }
+            Some(other) => OTHERS[(other - PACES) as usize],
         }
     }
 
@@ -149,8 +161,8 @@ impl Notice {
         match self {
             Notice::Failed(path, cause) => {
                 let (grade, what, remedy) = of_failure(cause)?;
-                let of_disk = matches!(cause, Cause::Rejected | Cause::Disk | Cause::Lost);
-                let tier = if of_disk { Tier::Disk } else { path.from() };
+                let lower = path.below().filter(|_| is_of_lower(cause));
+                let tier = lower.map_or(path.from(), Tier::Below);
                 of(grade, tier, Some(path), what, remedy)
             }
             Notice::Parked(path) => of(
@@ -191,28 +203,33 @@ impl Notice {
             Notice::Dropped(tier) => of(
                 Grade::Warning,
                 tier,
-                Some(if tier == Tier::Device { Path::DeviceToHost } else { Path::HostToDisk }),
+                Some(if tier == Tier::Device { Path::DeviceToHost } else { Path::HOST_TO_DISK }),
                 "blocks are lost: the tier below has no room for them",
                 "raise host.blocks or disk.blocks, or the tenant's quota there (quota.host, quota.disk, [[tenant]]); \
                  kvstrata_dropped_blocks_total shows how many",
             ),
-            Notice::Slow => of(
+            Notice::Slow(path) => of(
                 Grade::Warning,
-                Tier::Disk,
-                Some(Path::HostToDisk),
-                "the drive does not keep up: blocks that leave host memory are dropped, so that no request waits for their writes; reads go on",
+                Tier::Below(path.below().unwrap_or_default()),
+                Some(path),
+                "the tier does not keep up: blocks that leave host memory are dropped, so that no request waits for their writes; reads go on",
                 "use a faster drive or several (disk.paths), write less (disk.admission, disk.write_budget), or let requests wait \
                  (transfer.patience); kvstrata_transfer_failures_total{cause=\"slow\"} counts the blocks, kvstrata_path_dropping shows when it is over",
             ),
-            Notice::Recovered => of(
+            Notice::Recovered(path) => of(
                 Grade::Info,
-                Tier::Disk,
-                Some(Path::HostToDisk),
-                "the drive keeps up again: no block was dropped for 30 s",
+                Tier::Below(path.below().unwrap_or_default()),
+                Some(path),
+                "the tier keeps up again: no block was dropped for 30 s",
                 "nothing is to be done; kvstrata_transfer_failures_total{cause=\"slow\"} has counted the blocks",
             ),
         }
     }
+}
+
+/// Whether a failure is of a tier below host memory, whatever moved the bytes.
+fn is_of_lower(cause: Cause) -> bool {
+    matches!(cause, Cause::Rejected | Cause::Disk | Cause::Lost)
 }
 
 fn of_failure(cause: Cause) -> Option<(Grade, &'static str, &'static str)> {
@@ -268,48 +285,66 @@ fn of_failure(cause: Cause) -> Option<(Grade, &'static str, &'static str)> {
     Some((grade, what, remedy))
 }
 
+/// The word of a condition's bit, and the bit in it.
+fn place(bit: u32) -> (usize, u64) {
+    ((bit / u64::BITS) as usize, 1 << (bit % u64::BITS))
+}
+
 /// What has been raised, and what of it said.
 #[derive(Debug)]
 pub(crate) struct Notices {
-    raised: AtomicU64,
-    said: AtomicU64,
+    raised: [AtomicU64; WORDS],
+    said: [AtomicU64; WORDS],
     /// By condition: whose it was.
     whose: [AtomicU32; ALL as usize],
-    /// By group: its disk says by itself what fails.
-    tells: Box<[bool]>,
+    /// By group, and tier below host memory: it says by itself what fails.
+    tells: Box<[Vec<bool>]>,
+    names: TierNames,
 }
 
 impl Default for Notices {
     fn default() -> Notices {
-        Notices::new(Box::default())
+        Notices::new(Box::default(), TierNames::default())
     }
 }
 
 impl Notices {
-    /// Of groups, whose disks say by themselves what fails, or do not.
-    pub(crate) fn new(tells: Box<[bool]>) -> Notices {
+    /// Of groups, whose tiers below host memory say by themselves what fails, or do not.
+    pub(crate) fn new(tells: Box<[Vec<bool>]>, names: TierNames) -> Notices {
         let whose = std::array::from_fn(|_| AtomicU32::new(0));
-        Notices { raised: AtomicU64::new(0), said: AtomicU64::new(0), whose, tells }
+        let (raised, said) = Default::default();
+        Notices { raised, said, whose, tells, names }
     }
 
     /// A condition is met, perhaps not for the first time.
     pub(crate) fn raise(&self, notice: Notice, whose: About) {
-        let of_disk = matches!(notice, Notice::Failed(_, Cause::Rejected | Cause::Disk | Cause::Lost));
-        if of_disk && whose.group.and_then(|group| self.tells.get(group.index())) == Some(&true) {
+        if let Notice::Failed(path, cause) = notice
+            && is_of_lower(cause)
+            && self.tells_itself(whose.group, path)
+        {
             return;
         }
         let bit = notice.bit();
-        let both = self.said.load(Relaxed) | self.raised.load(Relaxed);
-        if both & 1 << bit == 0 {
+        let (word, mask) = place(bit);
+        let both = self.said[word].load(Relaxed) | self.raised[word].load(Relaxed);
+        if both & mask == 0 {
             // Two at once may both be the first: either is one that has met it.
             self.whose[bit as usize].store(whose.packed(), Relaxed);
-            self.raised.fetch_or(1 << bit, Release);
+            self.raised[word].fetch_or(mask, Release);
         }
+    }
+
+    /// Whether the tier at the lower end of a path says by itself what fails.
+    fn tells_itself(&self, group: Option<GroupId>, path: Path) -> bool {
+        let tiers = group.and_then(|group| self.tells.get(group.index()));
+        let number = usize::from(path.below().unwrap_or_default());
+        tiers.and_then(|tiers| tiers.get(number)) == Some(&true)
     }
 
     /// One that comes and goes is met again: it is said once more.
     pub(crate) fn raise_anew(&self, notice: Notice, whose: About) {
-        self.said.fetch_and(!(1 << notice.bit()), Relaxed);
+        let (word, mask) = place(notice.bit());
+        self.said[word].fetch_and(!mask, Relaxed);
         self.raise(notice, whose);
     }
 
@@ -329,25 +364,31 @@ impl Notices {
     /// called without the lock (I1).
     #[inline]
     pub(crate) fn say(&self, names: impl Fn(About) -> [Option<String>; 2]) {
-        if self.raised.load(Relaxed) != 0 {
+        if self.raised.iter().any(|word| word.load(Relaxed) != 0) {
             contained(|| self.say_all(&names));
         }
     }
 
     #[cold]
     fn say_all(&self, names: &dyn Fn(About) -> [Option<String>; 2]) {
-        let raised = self.raised.swap(0, Acquire);
-        let news = raised & !self.said.fetch_or(raised, Relaxed);
-        for bit in (0..ALL).filter(|bit| news & 1 << bit != 0) {
+        let news: [u64; WORDS] = std::array::from_fn(|word| {
+            let raised = self.raised[word].swap(0, Acquire);
+            raised & !self.said[word].fetch_or(raised, Relaxed)
+        });
+        let is_new = |bit: &u32| {
+            let (word, mask) = place(*bit);
+            news[word] & mask != 0
+        };
+        for bit in (0..ALL).filter(is_new) {
             let Some(Words { grade, tier, path, what, remedy }) = Notice::at(bit).words() else { continue };
             let [group, tenant] = names(About::unpacked(self.whose[bit as usize].load(Relaxed)))
                 .map(|name| name.map(|name| shown(name).to_string()));
-            let path = path.map(Path::name);
+            let (tier, path) = (self.names.tier(tier), path.map(|path| self.names.path(path)));
             // Each by itself: one that panics keeps no other from being said.
             contained(|| match grade {
-                Grade::Error => error!(%tier, path, group, tenant, remedy, "{what}"),
-                Grade::Warning => warn!(%tier, path, group, tenant, remedy, "{what}"),
-                Grade::Info => info!(%tier, path, group, tenant, remedy, "{what}"),
+                Grade::Error => error!(tier, path, group, tenant, remedy, "{what}"),
+                Grade::Warning => warn!(tier, path, group, tenant, remedy, "{what}"),
+                Grade::Info => info!(tier, path, group, tenant, remedy, "{what}"),
             });
         }
     }
@@ -362,7 +403,7 @@ mod tests {
         for bit in 0..ALL {
             assert_eq!(Notice::at(bit).bit(), bit);
         }
-        let last = Notice::Failed(Path::DiskToDevice, Cause::Slow);
+        let last = Notice::Failed(Path::FromBelow(MOST_BELOW as u8 - 1), Cause::Slow);
         assert_eq!(Notice::at(FAILURES - 1), last);
     }
 
@@ -392,16 +433,16 @@ mod tests {
     fn what_is_said_has_a_remedy_and_what_a_disk_says_itself_is_not_said_twice() {
         let said: Vec<Words> = (0..ALL).filter_map(|bit| Notice::at(bit).words()).collect();
         assert!(said.iter().all(|words| !words.remedy.is_empty() && !words.what.is_empty()));
-        for path in Path::ALL {
+        for path in Path::all(MOST_BELOW) {
             for cause in [Cause::Cancelled, Cause::Quota, Cause::Slow] {
                 assert!(Notice::Failed(path, cause).words().is_none(), "{path} {cause:?}");
             }
         }
         for cause in [Cause::Rejected, Cause::Disk, Cause::Lost] {
-            let notices = Notices::new(Box::new([true, false]));
+            let notices = Notices::new(Box::new([vec![true], vec![false]]), TierNames::default());
             let raised = |group| {
-                notices.raise(Notice::Failed(Path::DiskToDevice, cause), About::of_group(group));
-                notices.raised.load(Relaxed) != 0
+                notices.raise(Notice::Failed(Path::DISK_TO_DEVICE, cause), About::of_group(group));
+                notices.raised.iter().any(|word| word.load(Relaxed) != 0)
             };
             assert_eq!([0, 1].map(GroupId::new).map(raised), [false, true], "{cause:?}");
         }

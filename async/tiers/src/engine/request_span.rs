@@ -91,7 +91,7 @@ impl RequestSpan {
             group = inner.group(group).name,
             blocks = in_device + beyond.len(),
             host = found_in(Some(Tier::Host)),
-            disk = found_in(Some(Tier::Disk)),
+            below = beyond.iter().filter(|found| matches!(found.tier(), Some(Tier::Below(_)))).count(),
             pending = found_in(None),
             came = Empty,
             missed = Empty,
@@ -180,7 +180,7 @@ pub(crate) fn purge(tenant: &str, zero: bool) -> Span {
 
 /// What came of it by then.
 pub(crate) fn purged(span: &Span, answer: &Purged) {
-    let tiers = [answer.device, answer.host, answer.disk];
+    let tiers = answer.tiers();
     span.record("purged", tiers.iter().map(|of| of.purged).sum::<usize>());
     span.record("busy", tiers.iter().map(|of| of.busy).sum::<usize>());
     span.record("failed", answer.failed);

@@ -52,7 +52,7 @@ pub struct Watermarks {
 pub struct Quotas {
     /// Tenants that are known at once, at most: up to 4095.
     pub tenants: usize,
-    /// Of the device, the host and the disk: the part that a tenant may have which has none of its own.
+    /// Of the device, of the host, and of each tier below: the part that a tenant may have which has none of its own.
     pub parts: [f64; 3],
     /// Tenants with names, and parts of their own.
     pub named: Vec<(String, [Option<f64>; 3])>,
@@ -93,8 +93,8 @@ pub struct Rules {
     pub keeps_up: u32,
     /// Transfers of a path that may wait in its queue.
     pub queue: u32,
-    /// By path: what may be in flight.
-    pub in_flight: [Limits; Path::ALL.len()],
+    /// By kind of path ([`Path::kind`]): what may be in flight on each.
+    pub in_flight: [Limits; Path::OF_SETTINGS.len()],
     /// How long a request may wait for writes to the tier below; none: by what copies take.
     pub patience: Option<Duration>,
     /// When a path takes one transfer at a time.
@@ -134,7 +134,7 @@ impl Default for Rules {
             retry_after: Duration::from_millis(10),
             keeps_up: 2,
             queue: 1024,
-            in_flight: [limits; Path::ALL.len()],
+            in_flight: [limits; Path::OF_SETTINGS.len()],
             patience: None,
             breaker: Breaker::new(Duration::from_secs(1), Duration::from_millis(500)),
             allocate_deadline: Duration::from_secs(10),

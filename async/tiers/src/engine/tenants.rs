@@ -63,9 +63,9 @@ impl Tenants {
 
 /// The owners of a tier, by its quotas.
 pub(crate) fn owners(quotas: &Quotas, tier: Tier, blocks: usize) -> Arc<Owners> {
-    let part = quotas.parts[tier as usize];
-    let named =
-        quotas.named.iter().take(quotas.tenants).map(|(_, parts)| parts[tier as usize].unwrap_or(part));
+    let of = tier.index().min(Tier::DISK.index());
+    let part = quotas.parts[of];
+    let named = quotas.named.iter().take(quotas.tenants).map(|(_, parts)| parts[of].unwrap_or(part));
     Owners::new(blocks, quotas.tenants + 1, named, part)
 }
 

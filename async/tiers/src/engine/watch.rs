@@ -14,12 +14,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Look-ups of a group's blocks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Asked {
     blocks: AtomicU64,
     /// Allocations that did not wait for anything.
     at_once: AtomicU64,
-    found: [AtomicU64; Found::ALL.len()],
+    /// By [`Found::index`].
+    found: Box<[AtomicU64]>,
 }
 
 /// A thread's counts.
@@ -29,8 +30,8 @@ struct Stripe {
     asked: Box<[Asked]>,
     calls: [Latencies; Call::ALL.len()],
     /// Transfers, by path.
-    waits: [Latencies; Path::ALL.len()],
-    transfers: [Latencies; Path::ALL.len()],
+    waits: Box<[Latencies]>,
+    transfers: Box<[Latencies]>,
 }
 
 /// What an engine has told of its requests: with each, while others read what is beside it. So alone on its
@@ -54,12 +55,18 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(groups: usize, timed: bool, runtime: Arc<dyn Runtime>) -> Watch {
-        let stripe = || Stripe {
-            asked: (0..groups).map(|_| Asked::default()).collect(),
+    /// Of so many groups, with so many tiers below host memory.
+    pub(crate) fn new(groups: usize, below: usize, timed: bool, runtime: Arc<dyn Runtime>) -> Watch {
+        let asked = move |_| Asked {
+            blocks: AtomicU64::new(0),
+            at_once: AtomicU64::new(0),
+            found: Found::all(below).map(|_| AtomicU64::new(0)).collect(),
+        };
+        let stripe = move || Stripe {
+            asked: (0..groups).map(asked).collect(),
             calls: Default::default(),
-            waits: Default::default(),
-            transfers: Default::default(),
+            waits: Path::all(below).map(|_| Latencies::default()).collect(),
+            transfers: Path::all(below).map(|_| Latencies::default()).collect(),
         };
         Watch { stripes: Stripes::new(stripe), timed, told: Told::default(), runtime }
     }
@@ -82,33 +89,32 @@ impl Watch {
     /// A transfer that was wanted then starts.
     pub(crate) fn started(&self, path: Path, wanted: Since, now: Since) {
         if let Some(time) = now.after(wanted) {
-            self.stripes.count(|mine| mine.waits[path as usize].record(time));
+            self.stripes.count(|mine| mine.waits[path.index()].record(time));
         }
     }
 
     /// One that has started then has ended.
     pub(crate) fn ended(&self, path: Path, started: Since, now: Since) {
         if let Some(time) = now.after(started) {
-            self.stripes.count(|mine| mine.transfers[path as usize].record(time));
+            self.stripes.count(|mine| mine.transfers[path.index()].record(time));
         }
     }
 
     /// A request has looked so many blocks of a group up, and found these, by place.
-    pub(crate) fn looked_up(&self, group: GroupId, blocks: usize, found: [u64; Found::ALL.len()]) {
+    pub(crate) fn looked_up(&self, group: GroupId, blocks: usize, found: &[u64]) {
         self.stripes.count(|mine| {
             let asked = &mine.asked[group.index()];
             add(&asked.blocks, blocks as u64);
-            for (count, blocks) in asked.found.iter().zip(found).filter(|(_, blocks)| *blocks > 0) {
-                add(count, blocks);
+            for (count, blocks) in asked.found.iter().zip(found).filter(|(_, blocks)| **blocks > 0) {
+                add(count, *blocks);
             }
         });
     }
 
     /// The same of a look-up in the device alone.
     pub(crate) fn looked_up_in_device(&self, group: GroupId, blocks: usize, found: usize) {
-        let mut counts = [0; Found::ALL.len()];
-        counts[Found::Device as usize] = found as u64;
-        self.looked_up(group, blocks, counts);
+        // The device is the first place.
+        self.looked_up(group, blocks, &[found as u64]);
     }
 
     /// Blocks of a group were allocated without waiting.
@@ -143,9 +149,10 @@ impl Watch {
         // was found was asked for all the same: no ratio is larger than 1, and none of the counts goes
         // backwards.
         let found = |place: usize| asked().map(|of| of.found[place].load(Relaxed)).sum();
-        let found: [u64; Found::ALL.len()] = std::array::from_fn(found);
+        let places = self.stripes.all().next().map_or(0, |stripe| stripe.asked[group].found.len());
+        let found: Vec<u64> = (0..places).map(found).collect();
         let blocks: u64 = asked().map(|of| of.blocks.load(Relaxed)).sum();
-        Lookups { found, blocks: blocks.max(found.iter().sum()) }
+        Lookups { blocks: blocks.max(found.iter().sum()), found }
     }
 
     pub(crate) fn call(&self, call: Call) -> Option<LatencyHistogram> {
@@ -155,8 +162,8 @@ impl Watch {
     /// How long transfers of a path have waited, and taken.
     pub(crate) fn path(&self, path: Path) -> [Option<LatencyHistogram>; 2] {
         [
-            self.latencies(|stripe| &stripe.waits[path as usize]),
-            self.latencies(|stripe| &stripe.transfers[path as usize]),
+            self.latencies(|stripe| &stripe.waits[path.index()]),
+            self.latencies(|stripe| &stripe.transfers[path.index()]),
         ]
     }
 
@@ -168,6 +175,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tier::Tier;
     use crate::virtual_runtime::VirtualRuntime;
     use kvstrata_testing::virtual_time;
 
@@ -175,10 +183,10 @@ mod tests {
     #[test]
     fn no_more_is_found_than_asked_for() {
         let runtime = virtual_time::run(async { VirtualRuntime::new() });
-        let watch = Watch::new(1, false, runtime);
+        let watch = Watch::new(1, 1, false, runtime);
         watch.stripes.count(|mine| {
-            add(&mine.asked[0].found[Found::Device as usize], 2);
-            add(&mine.asked[0].found[Found::Disk as usize], 1);
+            add(&mine.asked[0].found[Found::Tier(Tier::Device).index()], 2);
+            add(&mine.asked[0].found[Found::Tier(Tier::DISK).index()], 1);
         });
         assert_eq!((watch.lookups(0).blocks, watch.lookups(0).hit_ratio()), (3, 1.0));
         watch.stripes.count(|mine| add(&mine.asked[0].blocks, 6));

@@ -12,31 +12,28 @@ use serde::Serialize;
 use std::time::Duration;
 
 /// Where a request's blocks were found when it looked them up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// In the device.
-    Device,
-    /// In the host.
-    Host,
-    /// On the disk.
-    Disk,
-    /// On their way to the device already, for somebody else.
+    /// In a tier.
+    Tier(Tier),
+    /// On their way to the device already, for another request.
     Pending,
 }
 
 impl Found {
-    /// All of them.
-    pub const ALL: [Found; 4] = [Found::Device, Found::Host, Found::Disk, Found::Pending];
+    /// All of them, with so many tiers below host memory.
+    pub fn all(below: usize) -> impl Iterator<Item = Found> + Clone {
+        Tier::all(below.max(1)).map(Found::Tier).chain([Found::Pending])
+    }
 
-    /// As metrics spell it.
+    /// Its place in [`Lookups::found`].
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub const fn index(self) -> usize {
         match self {
-            Found::Device => Tier::Device.name(),
-            Found::Host => Tier::Host.name(),
-            Found::Disk => Tier::Disk.name(),
-            Found::Pending => "pending",
+            Found::Tier(Tier::Device) => 0,
+            Found::Tier(Tier::Host) => 1,
+            Found::Pending => 2,
+            Found::Tier(Tier::Below(number)) => 3 + number as usize,
         }
     }
 }
@@ -87,19 +84,21 @@ pub struct Metrics {
     pub inflight_blocks: u64,
     /// `inflight_blocks` by all blocks of the device. What is free, and what is only kept to be found again, is no part of it.
     pub utilisation: f64,
+    /// The names of the tiers, from the device down.
+    pub tier_names: Vec<String>,
     /// Each tier of each group of layers.
     pub tiers: Vec<TierMetrics>,
     /// What requests looked up of each group of layers, and what of it was found.
     pub groups: Vec<GroupMetrics>,
     /// What the manager has counted.
     pub stats: ManagerStats,
-    /// By path, in the order of [`Path::ALL`].
-    pub paths: [PathMetrics; Path::ALL.len()],
+    /// By path, in the order of [`Path::all`].
+    pub paths: Vec<PathMetrics>,
     /// By call, in the order of [`Call::ALL`]; none without `metrics.histograms`.
     pub calls: Option<[CallMetrics; Call::ALL.len()]>,
     /// Bytes that were not what had been stored, each a miss.
     pub verification_failures: Vec<VerificationFailures>,
-    /// The disk tier of each group, where its port counts.
+    /// The tiers below host memory of each group, whose ports count.
     pub disks: Vec<DiskMetrics>,
     /// Who waits.
     pub waiting: Waiting,
@@ -157,6 +156,20 @@ impl From<ReuseStats> for ReuseMetrics {
     }
 }
 
+impl Metrics {
+    /// The name of a tier.
+    #[must_use]
+    pub fn tier_name(&self, tier: Tier) -> &str {
+        self.tier_names.get(tier.index()).map_or(tier.name(), String::as_str)
+    }
+
+    /// How many tiers there are below host memory.
+    #[must_use]
+    pub fn below(&self) -> usize {
+        self.tier_names.len().saturating_sub(Tier::DISK.index())
+    }
+}
+
 impl TierMetrics {
     /// Blocks that somebody has.
     #[must_use]
@@ -178,19 +191,19 @@ impl TierMetrics {
 }
 
 /// Look-ups of requests, in blocks. What the manager looks up for itself, `access` and `resume` are none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Lookups {
     /// Blocks that were asked for.
     pub blocks: u64,
-    /// Of them, those found, in the order of [`Found::ALL`].
-    pub found: [u64; Found::ALL.len()],
+    /// Of them, those found, by [`Found::index`].
+    pub found: Vec<u64>,
 }
 
 impl Lookups {
     /// Blocks found somewhere.
     #[must_use]
     pub fn found_by(&self, place: Found) -> u64 {
-        self.found[place as usize]
+        self.found.get(place.index()).copied().unwrap_or_default()
     }
 
     /// The part of what was asked for that was found, from 0 to 1.
@@ -211,10 +224,12 @@ pub struct GroupMetrics {
 }
 
 /// What a path does now, and how long it takes. What it has moved is in [`Metrics::stats`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PathMetrics {
     /// Which path.
     pub path: Path,
+    /// Its name: that of the tiers at its ends.
+    pub name: String,
     /// Transfers that wait, by class in the order of [`Class::ALL`].
     pub queued: [u64; Class::ALL.len()],
     /// Transfers under way.
@@ -250,9 +265,11 @@ pub struct VerificationFailures {
     pub count: u64,
 }
 
-/// A group's disk tier.
+/// A tier below host memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DiskMetrics {
+    /// The tier's name.
+    pub tier: String,
     /// The group's name.
     pub group: String,
     /// What it has counted.

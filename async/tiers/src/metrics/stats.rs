@@ -1,6 +1,7 @@
 //! What a manager has counted, as one struct.
 
 use super::histogram::SizeHistogram;
+use crate::tier::Tier;
 use crate::transfer::{Cause, Path};
 use std::time::Duration;
 
@@ -63,14 +64,14 @@ impl PathStats {
 }
 
 /// What a manager has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
 pub struct ManagerStats {
-    /// By path, in the order of [`Path::ALL`].
-    pub paths: [PathStats; 4],
+    /// By path, in the order of [`Path::all`].
+    pub paths: Vec<PathStats>,
     /// Blocks that left a tier for good, since the tier below had no room or its write failed: of the device, of the host.
     pub dropped: [u64; 2],
-    /// Blocks that came up: from the host, from the disk.
-    pub onboarded: [u64; 2],
+    /// Blocks that came up: from the host, from each tier below it.
+    pub onboarded: Vec<u64>,
     /// Blocks that went down: from the device, from the host.
     pub offloaded: [u64; 2],
     /// Flights whose blocks a failed device keeps.
@@ -101,9 +102,16 @@ impl ManagerStats {
         self.refused[why as usize]
     }
 
-    /// What a path has moved.
+    /// What a path has moved; nothing, of one that there is not.
     #[must_use]
-    pub fn path(&self, path: Path) -> &PathStats {
-        &self.paths[path as usize]
+    pub fn path(&self, path: Path) -> PathStats {
+        self.paths.get(path.index()).copied().unwrap_or_default()
+    }
+
+    /// Blocks that came up from a tier.
+    #[must_use]
+    pub fn onboarded_from(&self, tier: Tier) -> u64 {
+        let place = tier.index().checked_sub(Tier::Host.index());
+        place.and_then(|place| self.onboarded.get(place)).copied().unwrap_or_default()
     }
 }

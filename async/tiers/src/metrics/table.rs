@@ -4,10 +4,10 @@
 //! of a worker keep the names that routers know. Figures that are divided by one another have the same labels, or none on one side.
 
 use super::histogram::{LatencyHistogram, SizeHistogram};
-use super::snapshot::{Found, Metrics, ReuseMetrics, TierMetrics};
+use super::snapshot::{Found, Metrics, PathMetrics, ReuseMetrics, TierMetrics};
 use super::stats::Refusal;
 use crate::tier::Tier;
-use crate::transfer::{Cause, Class, Path};
+use crate::transfer::{Cause, Class};
 
 /// What a metric is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,25 +70,25 @@ macro_rules! rows {
 
 fn each_tier(metrics: &Metrics, take: &mut Take<'_>, value: impl Fn(&TierMetrics) -> Value<'static>) {
     for tier in &metrics.tiers {
-        take(&[tier.tier.name(), &tier.group], value(tier));
+        take(&[metrics.tier_name(tier.tier), &tier.group], value(tier));
     }
 }
 
 fn each_reuse(metrics: &Metrics, take: &mut Take<'_>, value: impl Fn(&ReuseMetrics) -> Value<'static>) {
     for tier in &metrics.tiers {
         if let Some(of) = &tier.reuse {
-            take(&[tier.tier.name(), &tier.group], value(of));
+            take(&[metrics.tier_name(tier.tier), &tier.group], value(of));
         }
     }
 }
 
-fn each_path(take: &mut Take<'_>, value: impl Fn(Path) -> Value<'static>) {
-    Path::ALL.into_iter().for_each(|path| take(&[path.name()], value(path)));
+fn each_path(metrics: &Metrics, take: &mut Take<'_>, value: impl Fn(&PathMetrics) -> Value<'static>) {
+    metrics.paths.iter().for_each(|path| take(&[&path.name], value(path)));
 }
 
 fn each_disk(metrics: &Metrics, take: &mut Take<'_>, value: impl Fn(&crate::transfer::TierStats) -> u64) {
     for disk in &metrics.disks {
-        take(&[&disk.group], Value::Whole(value(&disk.stats)));
+        take(&[&disk.tier, &disk.group], Value::Whole(value(&disk.stats)));
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) const TABLE: &[Row] = rows! {
     Gauge "blocks" ["tier", "group", "state"] "blocks", "Blocks by state: free; inactive (registered, held by nobody); active (registered and held); owned (held, to be filled or moved). Inactive and active ones are found by their hash.",
         |m, take| for tier in &m.tiers {
             let states = [("free", tier.free), ("inactive", tier.inactive), ("active", tier.active), ("owned", tier.owned)];
-            states.into_iter().for_each(|(state, blocks)| take(&[tier.tier.name(), &tier.group, state], Whole(blocks)));
+            states.into_iter().for_each(|(state, blocks)| take(&[m.tier_name(tier.tier), &tier.group, state], Whole(blocks)));
         };
     Gauge "available_blocks" ["tier", "group"] "blocks", "Blocks that an allocation can have: free, or held by nobody and not pinned.",
         |m, take| each_tier(m, take, |tier| Whole(tier.available));
@@ -138,13 +138,17 @@ pub(super) const TABLE: &[Row] = rows! {
         };
     Counter "hit_blocks_total" ["group", "tier"] "blocks", "Of the blocks that requests looked up, those found, by the tier that had them; pending: on their way to the device already.",
         |m, take| for of in &m.groups {
-            for place in Found::ALL {
-                take(&[&of.group, place.name()], Whole(of.lookups.found_by(place)));
+            for place in Found::all(m.below()) {
+                let name = match place {
+                    Found::Tier(tier) => m.tier_name(tier),
+                    Found::Pending => "pending",
+                };
+                take(&[&of.group, name], Whole(of.lookups.found_by(place)));
             }
         };
     Counter "onboarded_blocks_total" ["tier"] "blocks", "Blocks that came up to the device, by the tier that they came from.",
-        |m, take| for (tier, blocks) in [Tier::Host, Tier::Disk].into_iter().zip(m.stats.onboarded) {
-            take(&[tier.name()], Whole(blocks));
+        |m, take| for (tier, blocks) in (Tier::Host.index()..).map(Tier::at).zip(&m.stats.onboarded) {
+            take(&[m.tier_name(tier)], Whole(*blocks));
         };
     Counter "offloaded_blocks_total" ["tier"] "blocks", "Blocks that were copied down, by the tier that they came from.",
         |m, take| for (tier, blocks) in [Tier::Device, Tier::Host].into_iter().zip(m.stats.offloaded) {
@@ -166,42 +170,42 @@ pub(super) const TABLE: &[Row] = rows! {
     Gauge "queue_transfers" ["path", "class"] "transfers", "Transfers that wait for their turn.",
         |m, take| for path in &m.paths {
             for (class, waiting) in Class::ALL.into_iter().zip(path.queued) {
-                take(&[path.path.name(), class.name()], Whole(waiting));
+                take(&[&path.name, class.name()], Whole(waiting));
             }
         };
     Gauge "inflight_transfers" ["path"] "transfers", "Transfers under way.",
-        |m, take| each_path(take, |path| Whole(m.paths[path as usize].inflight));
+        |m, take| each_path(m, take, |path| Whole(path.inflight));
     Gauge "inflight_bytes" ["path"] "bytes", "Bytes of transfers under way.",
-        |m, take| each_path(take, |path| Whole(m.paths[path as usize].inflight_bytes));
+        |m, take| each_path(m, take, |path| Whole(path.inflight_bytes));
     Gauge "path_dropping" ["path"] "", "1 while a path does not keep up, and blocks that would go down it are dropped instead, so that no request waits for it; 0 half a minute after the last one. They count as transfer_failures_total of the cause slow.",
-        |m, take| each_path(take, |path| Whole(u64::from(m.paths[path as usize].dropping)));
+        |m, take| each_path(m, take, |path| Whole(u64::from(path.dropping)));
     Counter "transfers_total" ["path"] "transfers", "Transfers that have ended, well or not. A transfer is a block, or some of its layers. What comes from the disk is read into host memory first (disk_to_device; replay's disk → host), and then copied up (host_to_device): it is in both.",
-        |m, take| each_path(take, |path| Whole(m.stats.path(path).transfers));
+        |m, take| each_path(m, take, |path| Whole(m.stats.path(path.path).transfers));
     Counter "transfer_bytes_total" ["path"] "bytes", "Bytes of transfers that have ended well.",
-        |m, take| each_path(take, |path| Whole(m.stats.path(path).bytes));
+        |m, take| each_path(m, take, |path| Whole(m.stats.path(path.path).bytes));
     Counter "transfer_busy_seconds_total" ["path"] "seconds", "How long something was under way: bytes by these seconds are the rate of a path that is busy.",
-        |m, take| each_path(take, |path| Real(m.stats.path(path).busy.as_secs_f64()));
+        |m, take| each_path(m, take, |path| Real(m.stats.path(path.path).busy.as_secs_f64()));
     Counter "transfer_failures_total" ["path", "cause"] "transfers", "Transfers that failed, each a miss or tried again, and those called off before they moved (cancelled); by deadline alone, blocks that were not there in time for somebody who waited; by slow alone, blocks that were dropped so that no request waited for their writes.",
-        |m, take| for path in Path::ALL {
+        |m, take| for path in &m.paths {
             for cause in Cause::ALL {
-                take(&[path.name(), cause.name()], Whole(m.stats.path(path).failed_by(cause)));
+                take(&[&path.name, cause.name()], Whole(m.stats.path(path.path).failed_by(cause)));
             }
         };
     Counter "verification_failures_total" ["tier", "cause"] "blocks", "Blocks that were read and were not what had been stored, each a miss: mismatch of a sum in memory; of a disk, no record (empty), another block's (other_hash), one of another length, a payload that is not its record's; after_crash is the same of what a process has left that ended without a shutdown, where it is usual.",
         |m, take| for failures in &m.verification_failures {
-            take(&[failures.tier.name(), failures.cause], Whole(failures.count));
+            take(&[m.tier_name(failures.tier), failures.cause], Whole(failures.count));
         };
     Histogram "transfer_seconds" ["path"] "seconds", "From the start of a transfer to its end, good or bad.",
         |m, take| for path in &m.paths {
-            path.transfer.iter().for_each(|seen| take(&[path.path.name()], Latencies(seen)));
+            path.transfer.iter().for_each(|seen| take(&[&path.name], Latencies(seen)));
         };
     Histogram "transfer_size_bytes" ["path"] "bytes", "How large transfers are that have ended well: their sum is transfer_bytes_total.",
         |m, take| for path in m.paths.iter().filter(|path| path.transfer.is_some()) {
-            take(&[path.path.name()], Sizes(&m.stats.path(path.path).sizes));
+            take(&[&path.name], Sizes(&m.stats.path(path.path).sizes));
         };
     Histogram "transfer_wait_seconds" ["path"] "seconds", "From when a transfer could begin but for its turn to its start: up, from when it has its block of the device; down, also while it waits for a block of host memory. What waits for a layer or an iteration of the engine's does not wait here.",
         |m, take| for path in &m.paths {
-            path.wait.iter().for_each(|seen| take(&[path.path.name()], Latencies(seen)));
+            path.wait.iter().for_each(|seen| take(&[&path.name], Latencies(seen)));
         };
     Counter "parked_flights_total" [] "flights", "Flights whose blocks a failed device keeps: they are never used again.",
         |m, take| take(&[], Whole(m.stats.parked));
@@ -229,48 +233,48 @@ pub(super) const TABLE: &[Row] = rows! {
     Gauge "purges" [] "purges", "Purges of tenants under way.",
         |m, take| take(&[], Whole(m.waiting.purges));
 
-    Counter "disk_offered_blocks_total" ["group"] "blocks", "Blocks that came down to the disk tier and were not there.",
+    Counter "disk_offered_blocks_total" ["tier", "group"] "blocks", "Blocks that came down to a tier below host memory and were not there.",
         |m, take| each_disk(m, take, |stats| stats.offered);
-    Counter "disk_written_blocks_total" ["group"] "blocks", "Of the blocks offered to the disk tier, those written.",
+    Counter "disk_written_blocks_total" ["tier", "group"] "blocks", "Of the blocks offered to the disk tier, those written.",
         |m, take| each_disk(m, take, |stats| stats.written);
-    Counter "disk_refused_blocks_total" ["group", "cause"] "blocks", "Of the blocks offered to the disk tier, those refused: by its admission, by its write budget, or since no volume takes writes just now.",
+    Counter "disk_refused_blocks_total" ["tier", "group", "cause"] "blocks", "Of the blocks offered to the disk tier, those refused: by its admission, by its write budget, or since no volume takes writes just now.",
         |m, take| for disk in &m.disks {
-            take(&[&disk.group, "admission"], Whole(disk.stats.refused_by_admission));
-            take(&[&disk.group, "budget"], Whole(disk.stats.refused_by_budget));
-            take(&[&disk.group, "volume"], Whole(disk.stats.refused_by_volume));
+            take(&[&disk.tier, &disk.group, "admission"], Whole(disk.stats.refused_by_admission));
+            take(&[&disk.tier, &disk.group, "budget"], Whole(disk.stats.refused_by_budget));
+            take(&[&disk.tier, &disk.group, "volume"], Whole(disk.stats.refused_by_volume));
         };
-    Gauge "disk_rejected_at_opening" ["group", "cause"] "records", "What the opening of the disk tier found and did not take: records by what does not hold, superblocks. After a crash some is usual: each is a block that is a miss.",
+    Gauge "disk_rejected_at_opening" ["tier", "group", "cause"] "records", "What the opening of the disk tier found and did not take: records by what does not hold, superblocks. After a crash some is usual: each is a block that is a miss.",
         |m, take| for disk in &m.disks {
             for (cause, count) in disk.stats.rejected_at_opening.causes() {
-                take(&[&disk.group, cause], Whole(count));
+                take(&[&disk.tier, &disk.group, cause], Whole(count));
             }
         };
-    Gauge "disk_volumes" ["group", "state"] "volumes", "Volumes by what they do now: serving; writes_paused (no room: they are read, and asked again at growing intervals); away (their device does not answer, and is asked again); retired (out of service until the process starts again, or never opened).",
+    Gauge "disk_volumes" ["tier", "group", "state"] "volumes", "Volumes by what they do now: serving; writes_paused (no room: they are read, and asked again at growing intervals); away (their device does not answer, and is asked again); retired (out of service until the process starts again, or never opened).",
         |m, take| for disk in &m.disks {
             for (state, count) in disk.stats.volumes.causes() {
-                take(&[&disk.group, state], Whole(count));
+                take(&[&disk.tier, &disk.group, state], Whole(count));
             }
         };
-    Counter "disk_failed_requests_total" ["group", "cause"] "requests", "Requests to volumes that failed, by cause: no_room; paused and away (refused unasked, by a volume without room, or whose device does not answer); drive; passing (the machine was short of something); retired.",
+    Counter "disk_failed_requests_total" ["tier", "group", "cause"] "requests", "Requests to volumes that failed, by cause: no_room; paused and away (refused unasked, by a volume without room, or whose device does not answer); drive; passing (the machine was short of something); retired.",
         |m, take| for disk in &m.disks {
             for (cause, count) in disk.stats.failed.causes() {
-                take(&[&disk.group, cause], Whole(count));
+                take(&[&disk.tier, &disk.group, cause], Whole(count));
             }
         };
-    Gauge "disk_removed_files" ["group"] "volumes", "Volumes whose file was removed, or replaced, while they are used: they are served on, and the next start is cold.",
+    Gauge "disk_removed_files" ["tier", "group"] "volumes", "Volumes whose file was removed, or replaced, while they are used: they are served on, and the next start is cold.",
         |m, take| each_disk(m, take, |stats| stats.removed_files);
-    Gauge "disk_lost_volumes" ["group"] "volumes", "Volumes that are out of service until the process starts again.",
+    Gauge "disk_lost_volumes" ["tier", "group"] "volumes", "Volumes that are out of service until the process starts again.",
         |m, take| each_disk(m, take, |stats| stats.lost_volumes);
-    Gauge "disk_parked_slots" ["group"] "blocks", "Slots that are never used again: of volumes out of service, or of writes that a device never answered.",
+    Gauge "disk_parked_slots" ["tier", "group"] "blocks", "Slots that are never used again: of volumes out of service, or of writes that a device never answered.",
         |m, take| each_disk(m, take, |stats| stats.parked + stats.abandoned);
 
     Gauge "tenant_blocks" ["tenant", "tier"] "blocks", "Blocks that a tenant has, or is about to.",
         |m, take| for tenant in &m.tenants {
-            take(&[&tenant.tenant, tenant.tier.name()], Whole(tenant.blocks));
+            take(&[&tenant.tenant, m.tier_name(tenant.tier)], Whole(tenant.blocks));
         };
     Gauge "tenant_quota_blocks" ["tenant", "tier"] "blocks", "Blocks that a tenant may have, where that is not all of them.",
         |m, take| for tenant in &m.tenants {
-            tenant.quota.into_iter().for_each(|quota| take(&[&tenant.tenant, tenant.tier.name()], Whole(quota)));
+            tenant.quota.into_iter().for_each(|quota| take(&[&tenant.tenant, m.tier_name(tenant.tier)], Whole(quota)));
         };
 
     Gauge "worker_request_active_slots" [] "requests", "Requests that the engine serves; 0 if it does not tell.",

@@ -74,7 +74,7 @@ impl Traffic {
         // Whoever is asked first has the most of an iteration's budget: each has its turn.
         let (in_turn, mut part) = (self.queues.in_turn(), PART);
         loop {
-            for path in in_turn {
+            for path in in_turn.clone() {
                 while let Some(next) = self.next_on(inner, path) {
                     let now = self.when(inner);
                     let wanted = self.since(next.item).map(|since| std::mem::replace(since, now));

@@ -26,7 +26,7 @@
 //! - I3: what finds no room for a while, a block of the host or its tenant's credit, is not marked as what
 //!   need not be copied.
 
-use crate::engine::group_tiers::{TierPool, is_below, let_go, pool_of};
+use crate::engine::group_tiers::{GroupTiers, TierPool, is_below, let_go, pool_of};
 use crate::engine::inner::Inner;
 use crate::engine::rules::{Watermarks, WriteMode};
 use crate::state::{Cargo, DeferredCopies, GroupId, Have, LOOK, Traffic};
@@ -44,6 +44,12 @@ fn window(ahead: Watermarks, capacity: usize, free: usize) -> usize {
     if free >= part(ahead.high) { 0 } else { part(ahead.low).saturating_sub(free) }
 }
 
+/// The path to the first tier below host memory that lacks a block.
+fn path_down(of: &GroupTiers, name: Name) -> Path {
+    let first = of.lower_from(0).find(|(_, lower)| !lower.contains(name.hash));
+    Path::ToBelow(first.map_or(0, |(number, _)| number))
+}
+
 impl Traffic {
     /// Copies down deferred copies, will have to go soon, or has been idle for long.
     pub(crate) fn copy_ahead(&mut self, inner: &Inner) {
@@ -53,10 +59,10 @@ impl Traffic {
         self.copy_deferred(inner, LOOK);
         for group in self.groups.numbers() {
             let of = inner.group(group);
-            if of.host.is_some() || of.disk.is_some() {
+            if of.host.is_some() || !of.lower.is_empty() {
                 self.ahead_of(inner, (group, Tier::Device), &of.device, inner.rules.device_ahead);
             }
-            if let (Some(host), Some(_)) = (&of.host, &of.disk) {
+            if let Some(host) = of.host.as_ref().filter(|_| !of.lower.is_empty()) {
                 self.ahead_of(inner, (group, Tier::Host), host, inner.rules.host_ahead);
             }
         }
@@ -78,7 +84,7 @@ impl Traffic {
         let mut next = self.scratch.lend_next_victims();
         let mut seen = VictimsSeen::default();
         tier_pool.pool().victims_behind(&mut seen, window.min(LOOK), &mut next);
-        let looks = &mut self.looks[of.0.index()][of.1 as usize];
+        let looks = &mut self.looks[of.0.index()][of.1.index()];
         if window > LOOK {
             if looks.passed < LOOK || looks.passed >= window {
                 (looks.seen, looks.passed) = (seen, LOOK);
@@ -92,7 +98,7 @@ impl Traffic {
                 continue;
             }
             if !self.one_ahead(inner, of, block, tier_pool.name(block.id, hash), Class::Offload) {
-                self.looks[of.0.index()][of.1 as usize].passed = 0;
+                self.looks[of.0.index()][of.1.index()].passed = 0;
                 break;
             }
         }
@@ -101,7 +107,7 @@ impl Traffic {
 
     /// Of what is idle, some each time, the longest first (I1).
     fn copy_idle(&mut self, inner: &Inner, of: (GroupId, Tier), tier_pool: &TierPool, after: u64) {
-        let (now, looks) = (inner.now(), &mut self.looks[of.0.index()][of.1 as usize]);
+        let (now, looks) = (inner.now(), &mut self.looks[of.0.index()][of.1.index()]);
         if !looks.searching {
             looks.search.start(now, u32::try_from(after).unwrap_or(u32::MAX), IDLE);
         }
@@ -125,7 +131,7 @@ impl Traffic {
                 _ => tier_pool.ages().released(block, now),
             }
         }
-        self.looks[of.0.index()][of.1 as usize].found = found;
+        self.looks[of.0.index()][of.1.index()].found = found;
     }
 
     fn is_worth(&self, inner: &Inner, tier: Tier, tier_pool: &TierPool, block: BlockRef) -> bool {
@@ -154,7 +160,7 @@ impl Traffic {
         }
         let room = match tier {
             Tier::Device => self.may_copy(inner, group, class),
-            _ => self.has_room(Path::HostToDisk, class),
+            _ => self.has_room(path_down(inner.group(group), name), class),
         };
         if !room {
             return false;
@@ -195,7 +201,7 @@ impl Traffic {
 
     /// A block has come to the host, and is held: what is written through goes on to the disk.
     pub(crate) fn write_on(&mut self, inner: &Inner, group: GroupId, block: BlockRef) {
-        if inner.rules.mode == WriteMode::Through && inner.group(group).disk.is_some() {
+        if inner.rules.mode == WriteMode::Through && !inner.group(group).lower.is_empty() {
             self.copy_or_defer(inner, (group, Tier::Host), block);
         }
     }

@@ -5,7 +5,8 @@
 //!                  └─ Wants a host block ──────► Queued(device → host) ──► Moving ──► registered there; the device block is free
 //!                          ▲                                                  │ without a host tier: staged, and on
 //!   host victim ───┬─ … ───┘                                                  ▼
-//!                  └─ Queued(host → disk) ──► Moving ──► known there; the host block is free
+//!                  └─ Queued(host → below) ──► Moving ──► known there ─┬─ the next tier below lacks it, and takes it: again
+//!                                                                      └─ the host block is free
 //! ```
 //!
 //! A victim is *owned*: no pool has it registered, and it is free when the transfer ends, however it ends.
@@ -120,10 +121,9 @@ impl Traffic {
         if self.downs.has((group, name.hash)) {
             return false;
         }
-        match (&of.host, &of.disk) {
-            (Some(_), _) => !of.in_host(name.hash, class),
-            (None, Some(_)) => !of.on_disk(name.hash, class),
-            (None, None) => false,
+        match of.host {
+            Some(_) => !of.in_host(name.hash, class),
+            None => !of.in_lower(name.hash, class),
         }
     }
 
@@ -144,8 +144,8 @@ impl Traffic {
         if self.is_purging(tenant) {
             return None;
         }
-        let on_disk = match of.host {
-            None => Some(self.disk_slot(inner, of, name, Tier::Device, source, tenant)?),
+        let below = match of.host {
+            None => Some(self.slot_below(inner, of, name, (Tier::Device, source), tenant, class)?),
             Some(_) => None,
         };
         let credit = self.host_credit(inner, group, tenant, class);
@@ -155,7 +155,7 @@ impl Traffic {
                 true => self.drop_slow(inner, group, Tier::Device, tenant),
                 false => self.without_room(inner, group, (Tier::Device, Tier::Host), source, tenant),
             }
-            give_up_slot(&mut self.effects, of, on_disk.map(|(slot, _)| slot));
+            give_up_slot(&mut self.effects, of, below.map(|(slot, _)| slot));
             give_credit(of, tenant, credit);
             return None;
         }
@@ -163,8 +163,8 @@ impl Traffic {
         if credit {
             down.gets_credit();
         }
-        if let Some((slot, was)) = on_disk {
-            down.gets_slot(slot, was);
+        if let Some(((number, slot), was)) = below {
+            down.gets_slot(number, slot, was);
         }
         let key = self.downs.insert(down);
         inner.entered(1);
@@ -184,26 +184,27 @@ impl Traffic {
         Down::new(group, from, cargo, tenant, self.serial())
     }
 
-    /// Sends a block of the host to the disk, if it is worth it.
+    /// Sends a block of the host to the first tier below that lacks it and takes it.
     pub(crate) fn sink(&mut self, inner: &Inner, group: GroupId, cargo: Cargo) -> Option<DownId> {
-        let Cargo { source, name, .. } = cargo;
+        let Cargo { source, name, class: urgency, .. } = cargo;
         let of = inner.group(group);
         let host = of.host.as_ref();
         let class = host.map_or(Priority::Normal, |host| host.class(source.id()));
-        let there = of.disk.is_none() || of.on_disk(name.hash, class);
+        let there = of.in_lower(name.hash, class);
         let tenant = host.map_or(TenantId::NOBODY, |host| host.owners().owner(source.id()));
         let going = self.downs.has((group, name.hash));
         if there || self.is_closed() || going || self.is_purging(tenant) {
             return None;
         }
-        let (slot, was) = self.disk_slot(inner, of, name, Tier::Host, source, tenant)?;
+        let ((number, slot), was) =
+            self.slot_below(inner, of, name, (Tier::Host, source), tenant, urgency)?;
         let mut down = self.new_down(group, Tier::Host, cargo, tenant);
         down.has_host(HostSlot::of(source.id()));
-        down.gets_slot(slot, was);
+        down.gets_slot(number, slot, was);
         let key = self.downs.insert(down);
         inner.entered(1);
         self.groups[group].on_their_way.host_block_sent(source);
-        self.queue_down(inner, key, Path::HostToDisk);
+        self.queue_down(inner, key, Path::ToBelow(number));
         Some(key)
     }
 
@@ -231,7 +232,7 @@ impl Traffic {
 
     /// Its turn has come.
     pub(crate) fn start_down(&mut self, inner: &Arc<Inner>, key: DownId, path: Path, bytes: u64) {
-        if path == Path::HostToDisk {
+        if matches!(path, Path::ToBelow(_)) {
             self.started_below(inner, key, path);
         }
         let Some(down) = self.downs.get_mut(key) else { return };
@@ -255,13 +256,13 @@ impl Traffic {
                     copy,
                 );
             }),
-            _ => match (memory.read(host.number()), &group.disk, down.starts_write()) {
-                (Ok(bytes), Some(disk), Some(slot)) => {
+            _ => match (memory.read(host.number()), group.lower(down.below()), down.starts_write()) {
+                (Ok(bytes), Some(lower), Some(slot)) => {
                     let name = Name { owner: inner.tenants.names.id(down.tenant()), ..down.name() };
                     let landing = inner.landing().of_write(token);
                     let write = TierWrite { token, slot, name, bytes, landing };
                     let check = inner.rules.verify_host.then(|| Arc::clone(memory));
-                    self.effects.write(Arc::clone(disk), write, check, down.request());
+                    self.effects.write(Arc::clone(&lower.port), write, check, down.request());
                     Some(())
                 }
                 (_, _, slot) => {

@@ -17,9 +17,9 @@ impl Effects {
     /// Does it all. What lands meanwhile is for whoever settles.
     pub(crate) fn perform(&mut self, inner: &Arc<Inner>) {
         // Reads first: they take longest.
-        for (disk, read, request) in self.take_reads() {
+        for (tier, read, request) in self.take_reads() {
             contained(|| trace!(request, slot = read.slot.0, token = read.token.0, "a read begins"));
-            contained(|| disk.read(read));
+            contained(|| tier.read(read));
         }
         for (group, path, list) in self.take_copies() {
             contained(|| {
@@ -28,12 +28,12 @@ impl Effects {
             let copies = Copies::new(list, inner.landing());
             contained(|| inner.group(group).mover.start(copies));
         }
-        for (disk, write, memory, request) in self.take_writes() {
+        for (tier, write, memory, request) in self.take_writes() {
             contained(|| trace!(request, slot = write.slot.0, token = write.token.0, "a write begins"));
             match memory {
-                None => contained(|| disk.write(write)),
+                None => contained(|| tier.write(write)),
                 Some(memory) => {
-                    let checked = Checked::new(disk, memory, write);
+                    let checked = Checked::new(tier, memory, write);
                     contained(|| inner.checks.push(&inner.runtime, checked));
                 }
             }
@@ -41,8 +41,8 @@ impl Effects {
         // They may ring a volume's thread: a call to the system. A port keeps such slots from being taken
         // until then.
         if self.take_given_back() {
-            let disks = inner.groups.iter().flat_map(|of| &of.disk);
-            disks.for_each(|disk| contained(|| disk.forget_released()));
+            let lower = inner.groups.iter().flat_map(|of| &of.lower);
+            lower.for_each(|lower| contained(|| lower.port.forget_released()));
         }
         // They came before those who are served now.
         for (to, late) in self.take_late() {

@@ -64,26 +64,30 @@ impl Traffic {
             (Ok(()), Path::DeviceToHost, None) if down.unwritten().is_none() => {
                 let tenant = down.tenant();
                 match self.give_slot(inner, key, tenant) {
-                    true => self.queue_down(inner, key, Path::HostToDisk),
+                    true => self.queue_below(inner, key),
                     false => self.without_slot(inner, key),
                 }
             }
-            (Ok(()), Path::DeviceToHost, None) => self.queue_down(inner, key, Path::HostToDisk),
+            (Ok(()), Path::DeviceToHost, None) => self.queue_below(inner, key),
             (Ok(()), _, host) => {
                 let tenant = down.tenant();
                 let of = if down.from() == Tier::Host { host.as_ref() } else { Some(&group.device) };
-                if let (Some(of), Some(slot)) = (of, down.slot()) {
-                    group.classify_slot(slot, down.name().hash, of.class(down.source().id()));
-                }
-                if let Some(slot) = down.slot() {
-                    group.disk_owners.stir(slot);
+                let class = of.map(|of| of.class(down.source().id()));
+                let (slot, hash) = (down.slot(), down.name().hash);
+                if let Some((number, slot)) = slot
+                    && let Some(lower) = group.lower(number)
+                {
+                    class.into_iter().for_each(|class| lower.classify(slot, hash, class));
+                    lower.owners.stir(slot);
                 }
                 self.look_again(tenant);
-                self.ended_down(inner, key, Ok(()));
+                if unwanted || !self.goes_on_below(inner, key) {
+                    self.ended_down(inner, key, Ok(()));
+                }
             }
             (Err(failure), ..) => {
                 inner.counts.failed(path, failure.cause, About::of(down.group(), down.tenant()));
-                if path == Path::HostToDisk {
+                if matches!(path, Path::ToBelow(_)) {
                     // One whose bytes are not the block's has not been written.
                     let written = failure.cause != Cause::Mismatch;
                     let tenant = if written { down.tenant() } else { TenantId::NOBODY };
@@ -93,29 +97,41 @@ impl Traffic {
                 // The slot was the port's, and is gone.
                 let again = failure.retryable && !down.is_quarantined() && path == Path::DeviceToHost;
                 // Another volume may take it.
-                let lost = matches!(failure.cause, Cause::Lost | Cause::Away) && path == Path::HostToDisk;
+                let lost =
+                    matches!(failure.cause, Cause::Lost | Cause::Away) && matches!(path, Path::ToBelow(_));
                 if (again || lost) && !unwanted && down.may_try_again(inner.rules.retries) && !closed {
                     down.tries_again();
                     if lost {
                         let tenant = down.tenant();
-                        if let Some(lost) = down.loses_slot() {
-                            group.disk_owners.hand_over(lost, TenantId::NOBODY);
+                        if let Some((number, lost)) = down.loses_slot()
+                            && let Some(lower) = group.lower(number)
+                        {
+                            lower.owners.hand_over(lost, TenantId::NOBODY);
                         }
                         // It has been admitted.
-                        if !self.give_slot(inner, key, tenant) {
-                            return self.down_failed(inner, key, failure);
+                        if self.give_slot(inner, key, tenant) {
+                            return self.queue_down(inner, key, path);
                         }
-                        return self.queue_down(inner, key, path);
+                        if self.goes_on_below(inner, key) {
+                            return;
+                        }
+                        return self.down_failed(inner, key, failure);
                     }
                     down.pauses();
                     let serial = down.serial();
                     let again = inner.due_in(inner.rules.retry_after);
                     self.due(again, Waits::Retry(TransferId::Down(key), serial));
-                } else {
+                } else if unwanted || path == Path::DeviceToHost || !self.goes_on_below(inner, key) {
                     self.down_failed(inner, key, failure);
                 }
             }
         }
+    }
+
+    /// It is written to the tier below whose slot it has.
+    fn queue_below(&mut self, inner: &Inner, key: DownId) {
+        let Some(number) = self.downs.get(key).map(Down::below) else { return };
+        self.queue_down(inner, key, Path::ToBelow(number));
     }
 
     /// The pause before another attempt is over.
@@ -195,9 +211,10 @@ impl Traffic {
                 .downs
                 .iter()
                 .any(|(_, other)| other.group() == down.group() && other.slot() == Some(slot));
-            let stored = of.disk.as_ref().is_some_and(|disk| disk.pool().registered(slot).is_some());
-            if !flies && !stored {
-                of.disk_owners.hand_over(slot, TenantId::NOBODY);
+            if let Some(lower) = of.lower(slot.0).filter(|_| !flies)
+                && lower.port.pool().registered(slot.1).is_none()
+            {
+                lower.owners.hand_over(slot.1, TenantId::NOBODY);
             }
         }
         match (down.from(), down.source()) {

@@ -38,16 +38,21 @@ impl Traffic {
             return;
         }
         let of = inner.group(group);
-        for tier in Tier::ALL {
+        for tier in inner.tiers() {
             let (Some(pool), Some(owners)) = (of.pool(tier), of.owners(tier)) else { continue };
             let Some(block) = pool.find(hash).map(ImmutableBlock::into_ref) else { continue };
             let purged = self.is_purging(owners.owner(block.id));
-            if tier != Tier::Disk && !purged {
+            let lower = match tier {
+                Tier::Below(number) => of.lower(number).map(|lower| (number, lower)),
+                Tier::Device | Tier::Host => None,
+            };
+            if lower.is_none() && !purged {
                 pool.withdraw_held(block);
             }
             pool.release_refs([block]);
-            if let Some(disk) = of.disk.as_ref().filter(|_| tier == Tier::Disk && !purged) {
-                give_up_slot(&mut self.effects, of, disk.reserve_this(block));
+            if let Some((number, lower)) = lower.filter(|_| !purged) {
+                let slot = lower.port.reserve_this(block);
+                give_up_slot(&mut self.effects, of, slot.map(|slot| (number, slot)));
             }
         }
     }

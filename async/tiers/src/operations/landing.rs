@@ -2,7 +2,8 @@
 
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::state::{Traffic, TransferId};
+use crate::state::{Down, Traffic, TransferId};
+use crate::tier::Tier;
 use crate::transfer::{Cause, Failure, HostSide, Landed, Path, Token};
 
 impl Traffic {
@@ -24,13 +25,19 @@ impl Traffic {
                 self.scratch.return_copies(list);
             }
             Landed::Read(token, outcome) => {
-                self.land_one(inner, token, Path::DiskToDevice, 0..u32::MAX, outcome.map(drop));
+                let from = match TransferId::of(token) {
+                    TransferId::Up(key) => self.ups.get(key).map(|up| up.source().tier()),
+                    TransferId::Down(_) => None,
+                };
+                let Some(Tier::Below(number)) = from else { return };
+                self.land_one(inner, token, Path::FromBelow(number), 0..u32::MAX, outcome.map(drop));
             }
             Landed::Write(token, outcome) => {
-                if let TransferId::Down(key) = TransferId::of(token) {
-                    self.ended_below(inner, key, Path::HostToDisk);
-                }
-                self.land_one(inner, token, Path::HostToDisk, 0..u32::MAX, outcome.map(drop));
+                let TransferId::Down(key) = TransferId::of(token) else { return };
+                let Some(number) = self.downs.get(key).map(Down::below) else { return };
+                let path = Path::ToBelow(number);
+                self.ended_below(inner, key, path);
+                self.land_one(inner, token, path, 0..u32::MAX, outcome.map(drop));
             }
         }
     }

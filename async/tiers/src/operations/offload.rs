@@ -27,7 +27,7 @@ impl Traffic {
         let of = inner.group(group);
         let tier_pool = &of.device;
         let key = self.offloadings.begin();
-        if of.host.is_none() && of.disk.is_none() {
+        if of.host.is_none() && of.lower.is_empty() {
             inner.counts.refused(Refusal::Tier, blocks.len());
             self.offloadings.note(key, |so_far| so_far.refused = blocks.len());
             return key;
@@ -115,20 +115,21 @@ impl Traffic {
         self.join_down(key, group, hash, None);
     }
 
-    /// Blocks of the host on their way to the disk; and how many of the hashes are in neither.
-    pub(crate) fn offload_to_disk(
+    /// Blocks of the host on their way to the tiers below; and how many of the hashes are in neither.
+    pub(crate) fn offload_below(
         &mut self,
         inner: &Inner,
         group: GroupId,
         hashes: impl Iterator<Item = SequenceHash>,
     ) -> (OffloadingId, usize) {
         let key = self.offloadings.begin();
-        let (Some(host), Some(disk)) = (&inner.group(group).host, &inner.group(group).disk) else {
+        let of = inner.group(group);
+        let Some(host) = of.host.as_ref().filter(|_| !of.lower.is_empty()) else {
             return (key, hashes.count());
         };
         let mut left = 0;
         for hash in hashes {
-            if disk.pool().contains(hash) {
+            if of.all_lower_contain(hash) {
                 self.offloadings.note(key, |so_far| so_far.there += 1);
                 continue;
             }

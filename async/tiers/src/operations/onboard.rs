@@ -117,7 +117,7 @@ impl Traffic {
                 return Some(None);
             }
             Place::Host(block) => Some(Source::Host(block)),
-            Place::Disk(block) => Some(Source::Disk(block, None)),
+            Place::Below(number, block) => Some(Source::Below(number, block, None)),
             Place::Pending => None,
         };
         let index = self.onboardings[key].len() as u32;
@@ -156,7 +156,7 @@ impl Traffic {
                     return Some(None);
                 }
                 Place::Host(block) => Source::Host(block),
-                Place::Disk(block) => Source::Disk(block, None),
+                Place::Below(number, block) => Source::Below(number, block, None),
                 Place::Pending => return None,
             },
         };
@@ -178,7 +178,7 @@ impl Traffic {
     pub(crate) fn owner_of(&self, inner: &Inner, group: GroupId, source: Source, asks: TenantId) -> TenantId {
         let (tier, block) = match source {
             Source::Host(block) => (Tier::Host, block),
-            Source::Disk(block, _) => (Tier::Disk, block),
+            Source::Below(number, block, _) => (Tier::Below(number), block),
         };
         let Some(owners) = inner.group(group).owners(tier) else { return asks };
         // Who is being purged gets nothing more.
@@ -230,7 +230,7 @@ impl Traffic {
         match found.place {
             Place::Device(block) => inner.group(group).device.release(block, inner.now()),
             Place::Host(block) => self.put_down(inner, group, Source::Host(block)),
-            Place::Disk(block) => self.put_down(inner, group, Source::Disk(block, None)),
+            Place::Below(number, block) => self.put_down(inner, group, Source::Below(number, block, None)),
             Place::Pending => {}
         }
     }

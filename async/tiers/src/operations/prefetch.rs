@@ -132,9 +132,8 @@ impl Traffic {
             return true;
         }
         let host = of.host.as_ref().and_then(|host| host.pool().lookup_ref(name.hash)).map(Source::Host);
-        let disk =
-            || of.disk.as_ref()?.find(name.hash, true).map(|block| Source::Disk(block.into_ref(), None));
-        let Some(source) = host.or_else(disk) else {
+        let lower = || of.find_lower(0, name.hash).map(|(number, block)| Source::Below(number, block, None));
+        let Some(source) = host.or_else(lower) else {
             self.guesses.end_hint(request);
             return true;
         };

@@ -21,10 +21,11 @@ impl Traffic {
     pub(crate) fn put_back(&mut self, inner: &Inner, tenant: TenantId, erased: Erased) {
         self.purges.erased(tenant);
         for piece in erased.failed {
-            if let Piece::Disk(group, slot) = piece
-                && inner.group(group).disk.as_ref().is_some_and(|disk| disk.is_lost(slot))
+            if let Piece::Below(group, number, slot) = piece
+                && let Some(lower) = inner.group(group).lower(number)
+                && lower.port.is_lost(slot)
             {
-                inner.group(group).disk_owners.hand_over(slot, TenantId::NOBODY);
+                lower.owners.hand_over(slot, TenantId::NOBODY);
                 self.note_lost(tenant);
                 continue;
             }
@@ -36,9 +37,9 @@ impl Traffic {
                 Piece::Device(group, block) => self.freed(inner, group, block),
                 Piece::Host(group, block) => self.freed_host(inner, group, block),
                 Piece::Staged(group, block) => self.groups[group].staging.give(block),
-                Piece::Disk(group, slot) => {
+                Piece::Below(group, number, slot) => {
                     let of = inner.group(group);
-                    give_up_slot(&mut self.effects, of, Some(slot));
+                    give_up_slot(&mut self.effects, of, Some((number, slot)));
                 }
             }
         }
@@ -138,12 +139,18 @@ impl Traffic {
 
     /// A slot that a transfer has not written, with a block that was a tenant's: the purge's, if there is
     /// one, or free when that is forgotten.
-    pub(crate) fn slot_left(&mut self, inner: &Inner, group: GroupId, slot: Option<BlockId>, was: TenantId) {
+    pub(crate) fn slot_left(
+        &mut self,
+        inner: &Inner,
+        group: GroupId,
+        slot: Option<(u8, BlockId)>,
+        was: TenantId,
+    ) {
         let of = inner.group(group);
         match slot.filter(|_| self.is_purging(was)) {
-            Some(slot) => {
-                of.disk_owners.hand_over(slot, TenantId::NOBODY);
-                self.hand_to_purge(was, Piece::Disk(group, slot));
+            Some((number, slot)) => {
+                of.lower(number).iter().for_each(|lower| lower.owners.hand_over(slot, TenantId::NOBODY));
+                self.hand_to_purge(was, Piece::Below(group, number, slot));
             }
             None => give_up_slot(&mut self.effects, of, slot),
         }

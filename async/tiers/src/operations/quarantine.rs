@@ -36,7 +36,7 @@ impl Traffic {
                 // A purge need not wait for it any more.
                 owners.iter().for_each(|owners| owners.stir(block.id));
             }
-            Source::Disk(_, staged) => {
+            Source::Below(.., staged) => {
                 self.put_down(inner, group, up.source());
                 if let Some(staged) = staged {
                     self.quarantine_piece(up.tenant(), Piece::Staged(group, staged), false);

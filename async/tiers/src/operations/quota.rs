@@ -87,7 +87,7 @@ fn state_in_host(host: &TierPool, tenant: TenantId) -> State {
 }
 
 /// The pool tells nobody of what becomes of its blocks: so it is asked.
-fn state_on_disk(pool: &BlockPool, owners: &Owners, tenant: TenantId) -> State {
+fn state_below(pool: &BlockPool, owners: &Owners, tenant: TenantId) -> State {
     let [used, stirs, _] = owners.state_of(tenant, false);
     [used, stirs, 0, pool.stats().removed as u32, pool.available() as u32]
 }
@@ -210,29 +210,35 @@ impl Traffic {
         }
     }
 
-    /// A slot of the disk for a copy of a tenant's block, whose credit goes with it; and whose block is there
-    /// still.
-    pub(crate) fn slot_of(&mut self, of: &GroupTiers, tenant: TenantId) -> Option<(BlockId, TenantId)> {
-        let (disk, owners) = (of.disk.as_ref()?, &of.disk_owners);
+    /// A slot of a tier below host memory for a copy of a tenant's block, whose credit goes with it; and whose block
+    /// is there still.
+    pub(crate) fn slot_of(
+        &mut self,
+        of: &GroupTiers,
+        number: u8,
+        tenant: TenantId,
+    ) -> Option<(BlockId, TenantId)> {
+        let lower = of.lower(number)?;
+        let (port, owners) = (&lower.port, &lower.owners);
         // Slots of a lost volume leave the pool without a word, now and then: at once they count for nobody.
-        if owners.hear_of(disk.losses()) {
-            owners.give_up(|slot| disk.is_lost(slot));
+        if owners.hear_of(port.losses()) {
+            owners.give_up(|slot| port.is_lost(slot));
         }
         if !owners.take(tenant, 1) {
-            let state = state_on_disk(disk.pool(), owners, tenant);
-            let looks = self.groups[of.number].own_looks.of(Tier::Disk, tenant);
-            let own = next_own_victim(looks, disk.pool(), |slot| owners.counted(slot), tenant, state);
+            let state = state_below(port.pool(), owners, tenant);
+            let looks = self.groups[of.number].own_looks.of(Tier::Below(number), tenant);
+            let own = next_own_victim(looks, port.pool(), |slot| owners.counted(slot), tenant, state);
             // Its credit is the new one's.
-            return disk.reserve_this(own?).map(|slot| (slot, tenant));
+            return port.reserve_this(own?).map(|slot| (slot, tenant));
         }
         loop {
-            let Some(slot) = self.scratch.one(|slots| disk.reserve(Reserve::Some(1), slots)) else {
+            let Some(slot) = self.scratch.one(|slots| port.reserve(Reserve::Some(1), slots)) else {
                 owners.give(tenant, 1);
                 return None;
             };
-            // A block that has come to the disk since the last sweep.
+            // A block that has come to the tier since the last sweep.
             let owner = owners.owner(slot);
-            if !self.hand_to_purge(owner, Piece::Disk(of.number, slot)) {
+            if !self.hand_to_purge(owner, Piece::Below(of.number, number, slot)) {
                 owners.hand_over(slot, tenant);
                 return Some((slot, owner));
             }
@@ -241,9 +247,11 @@ impl Traffic {
 
     /// A slot for a transfer that has none any more. False: there is none.
     pub(crate) fn give_slot(&mut self, inner: &Inner, key: DownId, tenant: TenantId) -> bool {
-        let Some(group) = self.downs.get(key).map(|down| down.group()) else { return false };
-        let Some((slot, was)) = self.slot_of(inner.group(group), tenant) else { return false };
-        self.downs[key].gets_slot(slot, was);
+        let Some((group, number)) = self.downs.get(key).map(|down| (down.group(), down.below())) else {
+            return false;
+        };
+        let Some((slot, was)) = self.slot_of(inner.group(group), number, tenant) else { return false };
+        self.downs[key].gets_slot(number, slot, was);
         true
     }
 }

@@ -169,7 +169,7 @@ impl Traffic {
         let (tier_pool, now) = (pool_of(inner.group(of.0), of.1), inner.now());
         let (mut ready, mut late) = (0, 0);
         let highest = self.highest(tier_pool, of);
-        for entry in self.looks[of.0.index()][of.1 as usize].ready.iter() {
+        for entry in self.looks[of.0.index()][of.1.index()].ready.iter() {
             match self.how(inner, of, entry, (now, late > 0, highest)) {
                 How::Ready(_) => ready += 1,
                 How::Late => late += 1,
@@ -215,7 +215,7 @@ impl Traffic {
     }
 
     fn looks_of(&mut self, (group, tier): (GroupId, Tier)) -> &mut Looks {
-        &mut self.looks[group.index()][tier as usize]
+        &mut self.looks[group.index()][tier.index()]
     }
 
     /// Whether it leaves without a copy: it has one, or is not worth it.

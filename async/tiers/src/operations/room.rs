@@ -1,4 +1,4 @@
-//! Room below: blocks of host memory for transfers down, and slots of the disk.
+//! Room below: blocks of host memory for transfers down, and slots of the tiers below it.
 //!
 //! ```text
 //!   a transfer down ─► free one ─► victim that the disk has, or does not want ─► victim on its way to the disk ─► none
@@ -12,32 +12,74 @@
 use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::state::{Cargo, GroupId, Have, HostSlot, Piece, Slot, Traffic};
+use crate::state::{Cargo, DownId, GroupId, Have, HostSlot, Piece, Slot, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Class, Path};
 use kvstrata_core::{BlockId, BlockPool, SequenceHash, TenantId};
 use kvstrata_ffi::disk::Name;
 
 impl Traffic {
-    /// A slot of the disk for a block that it does not have, if it is worth one, and whose block is there
-    /// still: what is not is the tier's to count.
-    pub(crate) fn disk_slot(
+    /// A slot of the first tier below host memory that lacks a block, wants it and has room; and whose block is there
+    /// still. What a tier does not want it counts itself.
+    pub(crate) fn slot_below(
         &mut self,
         inner: &Inner,
         of: &GroupTiers,
         name: Name,
-        from: Tier,
-        source: Have,
+        (from, source): (Tier, Have),
         tenant: TenantId,
-    ) -> Option<(BlockId, TenantId)> {
-        if !of.disk.as_ref()?.admits(name.hash, inner.elapsed()) {
-            return None;
+        class: Class,
+    ) -> Option<((u8, BlockId), TenantId)> {
+        let mut full = None;
+        for (number, lower) in of.lower_from(0) {
+            if lower.contains(name.hash) || !self.may_go_on(inner, of, number, source, class) {
+                continue;
+            }
+            if lower.port.admits(name.hash, inner.elapsed()) {
+                match self.slot_of(of, number, tenant) {
+                    Some((slot, was)) => return Some(((number, slot), was)),
+                    None => full = full.or(Some(number)),
+                }
+            }
         }
-        let slot = self.slot_of(of, tenant);
-        if slot.is_none() {
-            self.without_room(inner, of.number, (from, Tier::Disk), source, tenant);
+        if let Some(number) = full {
+            self.without_room(inner, of.number, (from, Tier::Below(number)), source, tenant);
         }
-        slot
+        None
+    }
+
+    /// A transfer has been written to a tier below, or cannot be: on to the next one that lacks its block, and takes it.
+    /// False: there is none.
+    pub(crate) fn goes_on_below(&mut self, inner: &Inner, key: DownId) -> bool {
+        let Some(down) = self.downs.get(key) else { return false };
+        let of = inner.group(down.group());
+        let (next, hash, source) = (down.below() + 1, down.name().hash, down.source());
+        let (tenant, class) = (down.tenant(), down.class());
+        if usize::from(next) >= of.lower.len() || self.is_closed() {
+            return false;
+        }
+        for (number, lower) in of.lower_from(next) {
+            if !lower.contains(hash)
+                && self.may_go_on(inner, of, number, source, class)
+                && lower.port.admits(hash, inner.elapsed())
+                && let Some((slot, was)) = self.slot_of(of, number, tenant)
+            {
+                self.downs[key].gets_slot(number, slot, was);
+                self.queue_down(inner, key, Path::ToBelow(number));
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether a block may go to a tier below: to the first one always, as far as this goes. A tier further down must
+    /// have room in its queue. A victim goes there only where that does not make a request wait for a slow tier; that
+    /// one gets its blocks ahead of need.
+    fn may_go_on(&mut self, inner: &Inner, of: &GroupTiers, number: u8, source: Have, class: Class) -> bool {
+        let path = Path::ToBelow(number);
+        number == 0
+            || self.has_room(path, class)
+                && (!matches!(source, Have::Owned(_)) || self.waits_for_none(inner, of.number, path))
     }
 
     /// A victim goes no further, since the tier below has no room: news to an operator, who may have a larger
@@ -57,7 +99,7 @@ impl Traffic {
         let is_said = match quota {
             Some((limit, used)) if used >= limit => limit > 0,
             _ => {
-                let lost = to == Tier::Disk && of.disk.as_ref().is_some_and(|disk| disk.losses() > 0);
+                let lost = matches!(to, Tier::Below(number) if of.lower(number).is_some_and(|lower| lower.port.losses() > 0));
                 !lost && self.purges.is_empty() && self.quarantine.is_empty()
             }
         };
@@ -72,7 +114,7 @@ impl Traffic {
         let victim = matches!(source, Have::Owned(_));
         let Some(host) = &of.host else {
             // Urgent reads take theirs when their turn in the queue comes.
-            let reads = self.queues[Path::DiskToDevice].waiting_in(Class::Urgent, group.lane()) as usize;
+            let reads = self.urgent_reads(group);
             let staging = &mut self.groups[group].staging;
             let spare = victim || staging.free() > reads;
             let staged = if spare { staging.take() } else { None };
@@ -111,7 +153,7 @@ impl Traffic {
             // has it.
             Slot::Never
                 if !victim
-                    && of.disk.is_some()
+                    && !of.lower.is_empty()
                     && (through.any_through_host() || through.host_copies() > 0) =>
             {
                 Slot::Soon
@@ -180,18 +222,18 @@ impl Traffic {
 
     /// Whether a block of the host may leave for the sake of a copy by choice.
     fn may_sink(&self, of: &GroupTiers, class: Class) -> bool {
-        of.disk.is_none() || self.has_room(Path::HostToDisk, class)
+        of.lower.is_empty() || self.has_room(Path::HOST_TO_DISK, class)
     }
 
     /// Keeps some host blocks free ahead of need: the tier's headroom.
     pub(crate) fn serve_headroom(&mut self, inner: &Inner, group: GroupId) {
         let of = inner.group(group);
-        let (Some(host), Some(_)) = (&of.host, &of.disk) else { return };
+        let Some(host) = of.host.as_ref().filter(|_| !of.lower.is_empty()) else { return };
         loop {
             let state = &self.groups[group];
             let ahead = host.pool().free() + state.on_their_way.host_victims();
             let needed = inner.rules.host_headroom as usize + state.waiting_for_host.victims();
-            if ahead >= needed || self.is_closed() || self.is_shut(Path::HostToDisk) {
+            if ahead >= needed || self.is_closed() || self.is_shut(Path::HOST_TO_DISK) {
                 return;
             }
             match self.host_victim(inner, group, Class::Offload) {

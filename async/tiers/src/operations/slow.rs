@@ -43,9 +43,10 @@ const CLEAN: usize = 8;
 /// After so long without a dropped block a path is said to have recovered.
 pub(crate) const RECOVERED: Duration = Duration::from_secs(30);
 
-/// The path from a group's memory to a tier that may be slow.
+/// The path from a group's memory to the tier below that victims are written to, which may be slow. They go further down
+/// only where that keeps up, too ([`Traffic::waits_for_none`]).
 fn slow_path(of: &GroupTiers) -> Option<Path> {
-    of.disk.is_some().then_some(Path::HostToDisk)
+    (!of.lower.is_empty()).then_some(Path::HOST_TO_DISK)
 }
 
 impl Traffic {
@@ -56,18 +57,18 @@ impl Traffic {
 
     /// Something of a path is under way from now on, or nothing is.
     pub(crate) fn busy(&mut self, inner: &Inner, path: Path, busy: bool) {
-        self.paces[path as usize].set_busy(busy, || inner.elapsed());
+        self.paces[path.index()].set_busy(busy, || inner.elapsed());
     }
 
     /// So many bytes have been moved on a path.
     pub(crate) fn moved(&mut self, inner: &Inner, path: Path, bytes: u64) {
         let now = self.moment(inner);
-        self.paces[path as usize].moved(bytes, now);
+        self.paces[path.index()].moved(bytes, now);
     }
 
     /// How long blocks of devices were being copied to host memory, in all.
     fn copied(&self, now: Duration) -> Duration {
-        self.paces[Path::DeviceToHost as usize].busy_until(now)
+        self.paces[Path::DeviceToHost.index()].busy_until(now)
     }
 
     /// For a request that gets into a line.
@@ -93,7 +94,7 @@ impl Traffic {
     /// Whether a path to a slower tier keeps up with the copies that fill the one above.
     fn keeps_up(&mut self, inner: &Inner, path: Path) -> bool {
         let now = self.moment(inner);
-        let [above, below] = [Path::DeviceToHost, path].map(|path| &self.paces[path as usize]);
+        let [above, below] = [Path::DeviceToHost, path].map(|path| &self.paces[path.index()]);
         below.keeps_up_with(above, inner.rules.keeps_up, now)
     }
 
@@ -114,44 +115,52 @@ impl Traffic {
         state.below.may_wait(waiting, longest, keeps_up)
     }
 
+    /// Whether no request waits for long for a victim that goes down a path, too.
+    pub(crate) fn waits_for_none(&mut self, inner: &Inner, group: GroupId, path: Path) -> bool {
+        !self.is_slow(inner, path)
+            && !self.pauses(inner, path)
+            && self.keeps_up(inner, path)
+            && self.may_wait_below(inner, group)
+    }
+
     /// Whether a path is so slow that one transfer at a time goes.
     fn is_slow(&mut self, inner: &Inner, path: Path) -> bool {
         let runs = |down: &Down, number| down.serial() == number && matches!(down.at(), At::Moving);
         let downs = &self.downs;
         let runs = |key, number| downs.get(key).is_some_and(|down| runs(down, number));
-        let Some(since) = self.paces[path as usize].oldest(runs) else {
-            return self.paces[path as usize].is_open();
+        let Some(since) = self.paces[path.index()].oldest(runs) else {
+            return self.paces[path.index()].is_open();
         };
         let now = self.moment(inner);
-        self.paces[path as usize].is_open_after(now.saturating_sub(since))
+        self.paces[path.index()].is_open_after(now.saturating_sub(since))
     }
 
     /// Whether the oldest transfer of a path takes far longer than most: the drive pauses. To be asked behind
     /// [`is_slow`](Traffic::is_slow), which takes out those that have ended.
     fn pauses(&mut self, inner: &Inner, path: Path) -> bool {
         let now = self.moment(inner);
-        self.paces[path as usize].hangs(now)
+        self.paces[path.index()].hangs(now)
     }
 
     /// A transfer starts on a path to a slower tier.
     pub(crate) fn started_below(&mut self, inner: &Inner, key: DownId, path: Path) {
         let now = self.moment(inner);
         let Some(number) = self.downs.get(key).map(|down| down.serial()) else { return };
-        self.paces[path as usize].started(key, number, now);
+        self.paces[path.index()].started(key, number, now);
     }
 
     /// It has ended.
     pub(crate) fn ended_below(&mut self, inner: &Inner, key: DownId, path: Path) {
         let now = self.moment(inner);
         let Some(number) = self.downs.get(key).map(|down| down.serial()) else { return };
-        self.paces[path as usize].ended(key, number, now);
+        self.paces[path.index()].ended(key, number, now);
     }
 
     /// How many victims of a tier may be on their way to a slow one while nobody waits for that (I2).
     fn share(&self, inner: &Inner, group: GroupId, path: Path) -> usize {
         let of = inner.group(group);
         let tier = of.host.as_ref().unwrap_or(&of.device);
-        if self.paces[path as usize].is_open() {
+        if self.paces[path.index()].is_open() {
             return usize::from(!self.is_shut(path));
         }
         (tier.pool().capacity() / SHARE).max(1)
@@ -206,7 +215,7 @@ impl Traffic {
             && self.groups[group].on_their_way.host_victims() >= self.share(inner, group, path)
             && !self.may_wait_below(inner, group)
         {
-            if !of.on_disk(name.hash, host.class(block)) {
+            if !of.in_lower(name.hash, host.class(block)) {
                 self.drop_slow(inner, group, Tier::Host, host.owners().owner(block));
             }
             return None;
@@ -221,14 +230,14 @@ impl Traffic {
             (of.host.as_ref()?, VictimsSeen::default(), self.scratch.lend_next_victims());
         next.clear();
         host.pool().victims_behind(&mut seen, CLEAN, &mut next);
-        let is_below = |hash: SequenceHash| of.disk.as_ref().is_some_and(|disk| disk.pool().contains(hash));
+        let is_below = |hash: SequenceHash| of.all_lower_contain(hash);
         let clean = next
             .drain(..)
             .find(|(block, hash)| is_below(*hash) && !self.is_purging(host.owners().owner(block.id)));
         self.scratch.return_next_victims(next);
         let victim = host.pool().evict_this(clean?.0).ok()?;
         // It has the block's class for eviction from now on.
-        let _ = of.on_disk(victim.hash(), host.class(victim.id()));
+        let _ = of.in_lower(victim.hash(), host.class(victim.id()));
         Some(victim.into_mutable().into_id())
     }
 
@@ -249,7 +258,7 @@ impl Traffic {
         if self.may_wait_below(inner, group) {
             return true;
         }
-        let reads = self.queues[Path::DiskToDevice].waiting_in(Class::Urgent, group.lane()) as usize;
+        let reads = self.urgent_reads(group);
         let state = &self.groups[group];
         state.staging.free() > reads && state.on_their_way.device_victims() < self.share(inner, group, path)
     }
@@ -305,8 +314,8 @@ impl Traffic {
     /// Blocks are being dropped: said once, until that is over.
     fn note_dropping(&mut self, inner: &Inner, path: Path, about: About) {
         let now = self.moment(inner);
-        if self.paces[path as usize].dropped(now) {
-            inner.counts.notices.raise_anew(Notice::Slow, about);
+        if self.paces[path.index()].dropped(now) {
+            inner.counts.notices.raise_anew(Notice::Slow(path), about);
             self.due(inner.due_in(RECOVERED), Waits::Recovery(path));
         }
     }
@@ -314,13 +323,13 @@ impl Traffic {
     /// Whether a path has recovered: none were dropped for a while.
     pub(crate) fn look_at_recovery(&mut self, inner: &Inner, path: Path) {
         let now = self.moment(inner);
-        let Some(last) = self.paces[path as usize].last_dropped() else { return };
+        let Some(last) = self.paces[path.index()].last_dropped() else { return };
         let left = RECOVERED.saturating_sub(now.saturating_sub(last));
         if !left.is_zero() {
             return self.due(inner.due_in(left), Waits::Recovery(path));
         }
-        self.paces[path as usize].recovered();
-        inner.counts.notices.raise_anew(Notice::Recovered, About::default());
+        self.paces[path.index()].recovered();
+        inner.counts.notices.raise_anew(Notice::Recovered(path), About::default());
     }
 
     /// Notes since when the wait queue waits for writes below, and has an alarm for it (I4).

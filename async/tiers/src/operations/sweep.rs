@@ -64,7 +64,7 @@ fn find(pool: &BlockPool, block: BlockId, ours: impl Fn() -> bool) -> Found {
 impl Work {
     /// Whether blocks of the tenant were let go of since the last time (I2).
     fn hears(&mut self, inner: &Inner) -> bool {
-        let tiers = inner.groups.iter().flat_map(|of| Tier::ALL.map(|tier| of.owners(tier)));
+        let tiers = inner.groups.iter().flat_map(|of| inner.tiers().map(|tier| of.owners(tier)));
         let stirs = tiers.flatten().map(|owners| {
             let [_, stirs, _] = owners.state_of(self.tenant, false);
             stirs
@@ -117,11 +117,13 @@ impl Traffic {
         for of in &inner.groups {
             // Slots whose blocks went without a word: their read has failed, and their record ended; or their
             // volume is lost, which may be opened again.
-            for slot in of.disk_owners.tagged(tenant) {
-                if of.disk.as_ref().is_some_and(|disk| disk.is_lost(slot)) {
-                    self.note_lost(tenant);
+            for lower in &of.lower {
+                for slot in lower.owners.tagged(tenant) {
+                    if lower.port.is_lost(slot) {
+                        self.note_lost(tenant);
+                    }
+                    lower.owners.hand_over(slot, TenantId::NOBODY);
                 }
-                of.disk_owners.hand_over(slot, TenantId::NOBODY);
             }
         }
         (pieces, true)
@@ -137,13 +139,13 @@ impl Traffic {
     fn scan(&mut self, inner: &Inner, work: &mut Work, pieces: &mut Vec<Piece>) {
         let tenant = work.tenant;
         for (of, group) in inner.groups.iter().zip(GroupId::all(inner.groups.len())) {
-            for tier in Tier::ALL {
+            for tier in inner.tiers() {
                 let (Some(owners), Some(pool)) = (of.owners(tier), of.pool(tier)) else { continue };
                 for block in owners.tagged(tenant) {
                     let hash = match find(pool, block, || owners.owner(block) == tenant) {
                         Found::Idle(block, hash) => {
                             pieces.push(piece(group, tier, block));
-                            work.erasing[tier as usize] += 1;
+                            work.erasing[tier.index()] += 1;
                             hash
                         }
                         // Found by an earlier scan.
@@ -186,7 +188,7 @@ impl Traffic {
                 work.done.tier(tier).purged += 1;
             } else if let Some(taken) = of.pool(tier).and_then(|pool| pool.take_withdrawn(held)) {
                 pieces.push(piece(group, tier, taken.into_mutable().into_id()));
-                work.erasing[tier as usize] += 1;
+                work.erasing[tier.index()] += 1;
             } else {
                 continue;
             }
@@ -199,6 +201,6 @@ fn piece(group: GroupId, tier: Tier, block: BlockId) -> Piece {
     match tier {
         Tier::Device => Piece::Device(group, block),
         Tier::Host => Piece::Host(group, HostSlot::of(block)),
-        Tier::Disk => Piece::Disk(group, block),
+        Tier::Below(number) => Piece::Below(group, number, block),
     }
 }

@@ -11,7 +11,6 @@
 
 use crate::engine::inner::Inner;
 use crate::state::{Entry, Traffic};
-use crate::tier::Tier;
 use kvstrata_core::TenantId;
 use std::collections::HashSet;
 
@@ -19,15 +18,15 @@ impl Inner {
     /// Those of some tenants that have no handle (I1), of whom nothing is left. What was known of them is
     /// forgotten.
     pub(crate) fn of_whom_nothing_is_left(&self, mut tenants: Vec<TenantId>) -> Vec<TenantId> {
-        tenants.retain(|tenant| Tier::ALL.iter().all(|tier| self.usage(*tenant, *tier).blocks == 0));
+        tenants.retain(|tenant| self.tiers().all(|tier| self.usage(*tenant, tier).blocks == 0));
         if tenants.is_empty() {
             return tenants;
         }
         let mut traffic = self.look();
         // Once more: what has moved from one tier to another meanwhile is a transfer, or has its credit.
-        tenants.retain(|tenant| Tier::ALL.iter().all(|tier| self.usage(*tenant, *tier).blocks == 0));
+        tenants.retain(|tenant| self.tiers().all(|tier| self.usage(*tenant, tier).blocks == 0));
         let mut known = traffic.tenants();
-        known.extend(self.groups.iter().flat_map(|of| of.disk_owners.all()));
+        known.extend(self.groups.iter().flat_map(|of| &of.lower).flat_map(|lower| lower.owners.all()));
         tenants.retain(|tenant| !known.contains(tenant));
         traffic.forget_tenants(&tenants);
         drop(traffic);

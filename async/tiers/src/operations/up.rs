@@ -3,7 +3,7 @@
 //! ```text
 //!   Wants ──► Queued(host → device) ──► Moving ─► … a range of layers after the other … ─► registered, and every waiter holds it
 //!     │            ▲                                       │
-//!     └─► Queued(disk → device) ──► Moving ──► staged ─────┘            a failure: each waiter has a miss of that cause
+//!     └─► Queued(below → device) ──► Moving ──► staged ─────┘            a failure: each waiter has a miss of that cause
 //! ```
 //!
 //! Invariants
@@ -20,11 +20,12 @@
 //!   policy, and nobody who has been told that all layers are there waits for another's block, or loses this
 //!   one with it.
 
+use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
 use crate::state::{At, GroupId, HostSlot, Link, Piece, Source, Traffic, TransferId, Up, UpId, Waits};
 use crate::transfer::{Cause, Class, Copy, Failure, HostSide, Path, TierRead};
-use kvstrata_core::{BlockId, Priority};
+use kvstrata_core::{BlockId, Priority, TenantId};
 use kvstrata_ffi::disk::Urgency;
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ impl Traffic {
         let Some(up) = self.ups.get_mut(key) else { return };
         let (path, group) = (up.path(), inner.group(up.group()));
         let bytes = match path {
-            Path::DiskToDevice => group.block_bytes,
+            Path::FromBelow(_) => group.block_bytes,
             _ => group.bytes_of(&up.layers(group.layers)),
         };
         let (class, request, lane) = (up.class(), up.request(), up.lane());
@@ -57,12 +58,12 @@ impl Traffic {
         let (token, urgent, whose) =
             (TransferId::Up(key).token(), up.class() == Class::Urgent, About::of(up.group(), up.tenant()));
         let Some(memory) = &group.memory else { return };
-        if path == Path::DiskToDevice {
-            let Source::Disk(block, _) = up.source() else { return };
+        if let Path::FromBelow(number) = path {
+            let Source::Below(_, block, _) = up.source() else { return };
             let staging = &mut self.groups[up.group()].staging;
             let staged = staging.take();
-            let (buffer, disk) = (staged.map(|staged| memory.write(staged.number())), &group.disk);
-            let (Some(staged), Some(Ok(buffer)), Some(disk)) = (staged, buffer, disk) else {
+            let (buffer, lower) = (staged.map(|staged| memory.write(staged.number())), group.lower(number));
+            let (Some(staged), Some(Ok(buffer)), Some(lower)) = (staged, buffer, lower) else {
                 // A device that was given up still writes there: the last one to be tried again.
                 staged.into_iter().for_each(|staged| staging.give_to_end(staged));
                 self.transfer_busy(inner, TransferId::Up(key), path, bytes, whose);
@@ -74,11 +75,11 @@ impl Traffic {
             self.note_staged(inner, of, staged, TransferId::Up(key));
             let landing = inner.landing().of_read(token);
             let read = TierRead { token, slot, hash, urgency, buffer, landing };
-            return self.effects.read(Arc::clone(disk), read, request);
+            return self.effects.read(Arc::clone(&lower.port), read, request);
         }
         let (from, verify) = match up.source() {
             Source::Host(block) => (block.id.0, inner.rules.verify_host),
-            Source::Disk(_, staged) => (staged.map_or(u32::MAX, HostSlot::number), false),
+            Source::Below(.., staged) => (staged.map_or(u32::MAX, HostSlot::number), false),
         };
         match (memory.read(from), up.device()) {
             (Ok(bytes), Some(device)) => {
@@ -102,7 +103,7 @@ impl Traffic {
     pub(crate) fn land_up(&mut self, inner: &Inner, key: UpId, path: Path, outcome: Result<(), Failure>) {
         let purging = self.ups.get(key).is_some_and(|up| self.is_purging(up.tenant()));
         let closed = self.is_closed();
-        let in_the_way = path == Path::DiskToDevice && self.is_in_the_way(key);
+        let in_the_way = matches!(path, Path::FromBelow(_)) && self.is_in_the_way(key);
         let Some(up) = self.ups.get_mut(key) else { return };
         let layers = inner.group(up.group()).layers;
         match outcome {
@@ -110,7 +111,7 @@ impl Traffic {
             Ok(()) if in_the_way || purging => {
                 self.up_failed(inner, key, Failure::of(Cause::Cancelled));
             }
-            Ok(()) if path == Path::DiskToDevice => self.queue_up(inner, key),
+            Ok(()) if matches!(path, Path::FromBelow(_)) => self.queue_up(inner, key),
             Ok(()) => {
                 let landed = up.lands(layers);
                 let to = landed.end;
@@ -237,7 +238,9 @@ impl Traffic {
         let Some(device) = up.device() else { return };
         let class = match up.source() {
             Source::Host(block) => group.host.as_ref().map_or(Priority::Normal, |host| host.class(block.id)),
-            Source::Disk(block, _) => group.disk_class(block),
+            Source::Below(number, block, _) => {
+                group.lower(number).map_or(Priority::Normal, |lower| lower.class(block))
+            }
         };
         // The ids that were announced are those that come: somebody computes with them, whoever else has
         // registered the hash meanwhile. Nor does what is here give way to what a pass is still to write.
@@ -248,7 +251,7 @@ impl Traffic {
             true => group.device.register_beside(device, up.name(), up.tenant(), class),
             false => group.device.register(device, up.name(), up.tenant(), class),
         };
-        inner.counts.onboarded(up.source().is_disk());
+        inner.counts.onboarded(up.source().tier());
         let mut next = up.first();
         let owner = next;
         while let Some(link) = next {
@@ -284,18 +287,15 @@ impl Traffic {
         self.unstage(key);
         let Some(up) = self.ups.get_mut(key) else { return };
         let group = inner.group(up.group());
-        if let (Source::Host(block), Cause::Mismatch) = (up.source(), failure.cause)
-            && let (Some(host), Some(disk)) = (&group.host, &group.disk)
+        if let Some(from) = next_source(up.source(), failure.cause)
             && up.class() != Class::Prefetch
-            && let Some(lower) = disk.find(up.name().hash, true)
+            && let Some((number, block)) = group.find_lower(from, up.name().hash)
         {
             // Layers that have landed were verified, and somebody may compute with them: it goes on behind
             // them.
-            up.comes_from_disk(lower.into_ref());
-            // Others may hold it, and would keep it from being registered anew: it goes with the last of
-            // them.
-            host.pool().withdraw_held(block);
-            host.release(block, inner.now());
+            let (spoilt, tenant) = (up.source(), up.tenant());
+            up.comes_from(number, block);
+            give_back_spoilt(inner, group, spoilt, tenant);
             return self.queue_up(inner, key);
         }
         let up = self.end_up(key);
@@ -305,34 +305,9 @@ impl Traffic {
             group.device.owners().give(up.tenant(), 1);
             self.freed_by(inner, up.group(), up.tenant(), device);
         }
-        match up.source() {
-            Source::Host(block) => {
-                if let Some(host) = &group.host {
-                    if failure.cause == Cause::Mismatch {
-                        host.pool().withdraw_held(block);
-                    }
-                    host.release(block, inner.now());
-                }
-            }
-            Source::Disk(block, _) => {
-                if let Some(disk) = &group.disk {
-                    let spoilt = matches!(failure.cause, Cause::Rejected | Cause::Disk | Cause::Lost);
-                    if spoilt {
-                        // Others may hold it, and would keep it from being written anew.
-                        disk.pool().withdraw_held(block);
-                    }
-                    group.release_slot(block);
-                    if spoilt {
-                        disk.forget(block);
-                        if group.disk_owners.owner(block.id) == up.tenant()
-                            && disk.pool().registered(block.id).is_none()
-                        {
-                            // Others may still hold it, with the tenant's bytes.
-                            group.disk_owners.give_up_one(block.id);
-                        }
-                    }
-                }
-            }
+        match next_source(up.source(), failure.cause) {
+            Some(_) => give_back_spoilt(inner, group, up.source(), up.tenant()),
+            None => self.put_down(inner, up.group(), up.source()),
         }
         let mut next = up.first();
         while let Some(link) = next {
@@ -383,7 +358,41 @@ impl Traffic {
         let of = inner.group(group);
         match source {
             Source::Host(block) => of.host.iter().for_each(|host| host.release(block, inner.now())),
-            Source::Disk(block, _) => of.release_slot(block),
+            Source::Below(number, block, _) => of.lower(number).iter().for_each(|lower| lower.release(block)),
+        }
+    }
+}
+
+/// Where a transfer may go on that has failed with what its source had: from which tier below host memory on. None: the
+/// source's bytes are as good as before.
+fn next_source(source: Source, cause: Cause) -> Option<u8> {
+    match source {
+        Source::Host(_) => (cause == Cause::Mismatch).then_some(0),
+        Source::Below(number, ..) => {
+            matches!(cause, Cause::Rejected | Cause::Disk | Cause::Lost).then_some(number + 1)
+        }
+    }
+}
+
+/// Lets go of a source whose bytes are not the block's, or lost: no look-up finds it any more. Others may hold it, and would
+/// keep the block from being registered, or written, anew: it goes with the last of them.
+fn give_back_spoilt(inner: &Inner, group: &GroupTiers, source: Source, tenant: TenantId) {
+    match source {
+        Source::Host(block) => {
+            if let Some(host) = &group.host {
+                host.pool().withdraw_held(block);
+                host.release(block, inner.now());
+            }
+        }
+        Source::Below(number, block, _) => {
+            let Some(lower) = group.lower(number) else { return };
+            lower.port.pool().withdraw_held(block);
+            lower.release(block);
+            lower.port.forget(block);
+            if lower.owners.owner(block.id) == tenant && lower.port.pool().registered(block.id).is_none() {
+                // Others may still hold it, with the tenant's bytes.
+                lower.owners.give_up_one(block.id);
+            }
         }
     }
 }

@@ -43,7 +43,7 @@ impl Traffic {
     /// Fills queues that have room again. Whether anybody has left for one.
     pub(crate) fn serve_waiting_for_queue(&mut self, inner: &Inner) -> bool {
         let mut left = false;
-        for path in [Path::HostToDevice, Path::DiskToDevice] {
+        for path in std::iter::once(Path::HostToDevice).chain(self.queues.from_below()) {
             for lane in self.waiting_for_queue.lanes(path) {
                 for class in Class::ALL {
                     left |= self.serve_waiting_for_queue_of(inner, (path, lane), class);
@@ -94,7 +94,7 @@ impl Traffic {
 
     /// What goes next on a path: of reads from the disk, those of groups that have staging.
     pub(crate) fn next_on(&mut self, inner: &Inner, path: Path) -> Option<Popped<TransferId>> {
-        if path != Path::DiskToDevice {
+        if !matches!(path, Path::FromBelow(_)) {
             return self.queues.pop(path);
         }
         loop {
@@ -111,20 +111,29 @@ impl Traffic {
     /// the engine itself. Whether that had some.
     fn reclaim_for_reads(&mut self, inner: &Inner) -> bool {
         self.groups.numbers().any(|group| {
-            let reads = &self.queues[Path::DiskToDevice];
             let awaited = [Class::Urgent, Class::Offload, Class::Background];
-            let goes = awaited.iter().any(|class| reads.waiting_in(*class, group.lane()) > 0)
-                && reads.has_room(inner.group(group).block_bytes);
+            let goes = self.queues.from_below().any(|path| {
+                let reads = &self.queues[path];
+                awaited.iter().any(|class| reads.waiting_in(*class, group.lane()) > 0)
+                    && reads.has_room(inner.group(group).block_bytes)
+            });
             let lacks = !has_staging(inner, &self.groups[group], &self.quarantine, group);
             goes && lacks && self.reclaim_staging(inner, group)
         })
     }
 
+    /// Urgent reads of a group that wait for their turn, of all tiers below host memory.
+    pub(crate) fn urgent_reads(&self, group: GroupId) -> usize {
+        let waiting = |path| self.queues[path].waiting_in(Class::Urgent, group.lane()) as usize;
+        self.queues.from_below().map(waiting).sum()
+    }
+
     /// Urgent reads wait for staging.
     pub(crate) fn press_for_reads(&mut self, inner: &Inner) {
         for group in self.groups.numbers() {
-            let urgent = self.queues[Path::DiskToDevice].waiting_in(Class::Urgent, group.lane());
-            if urgent > 0 && !has_staging(inner, &self.groups[group], &self.quarantine, group) {
+            if self.urgent_reads(group) > 0
+                && !has_staging(inner, &self.groups[group], &self.quarantine, group)
+            {
                 self.press(inner, group);
             }
         }
@@ -170,10 +179,9 @@ impl Traffic {
         let guess = self.ups.get(key).filter(|up| up.class() == Class::Prefetch);
         guess.is_some_and(|up| {
             let state = &self.groups[up.group()];
-            let reads = &self.queues[Path::DiskToDevice];
             !state.queue.is_empty()
                 || self.waiting_for_quota.holds(up.group(), up.tenant())
-                || state.staging.free() == 0 && reads.waiting_in(Class::Urgent, up.group().lane()) > 0
+                || state.staging.free() == 0 && self.urgent_reads(up.group()) > 0
         })
     }
 }

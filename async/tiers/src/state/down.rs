@@ -58,7 +58,9 @@ pub(crate) struct Down {
     tenant: TenantId,
     /// A credit of the tenant's in the host tier.
     credit: bool,
-    /// The slot that it is written to, which is the tenant's.
+    /// The tier below host memory that it is written to.
+    below: u8,
+    /// The slot that it is written to there, which is the tenant's.
     slot: Option<BlockId>,
     /// Whose block is in the slot, until it is written.
     slot_was: TenantId,
@@ -97,6 +99,7 @@ impl Down {
             source,
             tenant,
             credit: false,
+            below: 0,
             slot: None,
             slot_was: TenantId::NOBODY,
             unwritten: None,
@@ -141,9 +144,14 @@ impl Down {
         self.credit
     }
 
-    /// The slot that it is written to.
-    pub(crate) fn slot(&self) -> Option<BlockId> {
-        self.slot
+    /// The tier below host memory that it is written to.
+    pub(crate) fn below(&self) -> u8 {
+        self.below
+    }
+
+    /// The slot that it is written to, and of which tier below host memory it is.
+    pub(crate) fn slot(&self) -> Option<(u8, BlockId)> {
+        Some((self.below, self.slot?))
     }
 
     /// Whose block is in the slot, until it is written.
@@ -152,8 +160,8 @@ impl Down {
     }
 
     /// The slot that it is written to, if the write has not started.
-    pub(crate) fn unwritten(&self) -> Option<BlockId> {
-        self.unwritten
+    pub(crate) fn unwritten(&self) -> Option<(u8, BlockId)> {
+        Some((self.below, self.unwritten?))
     }
 
     /// The host block that it goes to.
@@ -224,7 +232,7 @@ impl Down {
             At::Queued(path, _) => path,
             // Its slot has gone with the write.
             At::Moving if self.from == Tier::Host || self.slot.is_some() && self.unwritten.is_none() => {
-                Path::HostToDisk
+                Path::ToBelow(self.below)
             }
             At::Wants | At::Moving | At::Pausing | At::Behind | At::Gated(_) => Path::DeviceToHost,
         }
@@ -240,20 +248,20 @@ impl Down {
         self.credit = false;
     }
 
-    /// It has a slot, in which there is a tenant's block still.
-    pub(crate) fn gets_slot(&mut self, slot: BlockId, was: TenantId) {
-        (self.unwritten, self.slot, self.slot_was) = (Some(slot), Some(slot), was);
+    /// It has a slot of a tier below, in which there is a tenant's block still.
+    pub(crate) fn gets_slot(&mut self, below: u8, slot: BlockId, was: TenantId) {
+        (self.below, self.unwritten, self.slot, self.slot_was) = (below, Some(slot), Some(slot), was);
     }
 
     /// The write has failed with the slot's volume. Which slot that was.
-    pub(crate) fn loses_slot(&mut self) -> Option<BlockId> {
-        self.slot.take()
+    pub(crate) fn loses_slot(&mut self) -> Option<(u8, BlockId)> {
+        Some((self.below, self.slot.take()?))
     }
 
     /// A purge takes its slot, if the write has not started.
-    pub(crate) fn gives_slot_up(&mut self) -> Option<BlockId> {
+    pub(crate) fn gives_slot_up(&mut self) -> Option<(u8, BlockId)> {
         (self.slot, self.slot_was) = (None, TenantId::NOBODY);
-        self.unwritten.take()
+        Some((self.below, self.unwritten.take()?))
     }
 
     /// The write has failed, and the slot was the port's. Whose block was in it.

@@ -64,19 +64,19 @@ impl Effects {
         }
     }
 
-    pub(crate) fn read(&mut self, disk: Arc<dyn TierPort>, read: TierRead, request: u64) {
-        self.reads.push((disk, read, request));
+    pub(crate) fn read(&mut self, tier: Arc<dyn TierPort>, read: TierRead, request: u64) {
+        self.reads.push((tier, read, request));
     }
 
     /// With `memory`, the bytes are compared with its sums first.
     pub(crate) fn write(
         &mut self,
-        disk: Arc<dyn TierPort>,
+        tier: Arc<dyn TierPort>,
         write: TierWrite,
         memory: Option<Arc<HostMemory>>,
         request: u64,
     ) {
-        self.writes.push((disk, write, memory, request));
+        self.writes.push((tier, write, memory, request));
     }
 
     pub(crate) fn grant(

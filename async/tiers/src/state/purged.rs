@@ -1,6 +1,6 @@
 //! Options and outcome of a purge.
 
-use crate::tier::Tier;
+use crate::tier::{MOST_BELOW, Tier};
 use std::time::Duration;
 
 /// How a tenant's blocks are purged.
@@ -39,8 +39,8 @@ pub struct Purged {
     pub device: PurgedTier,
     /// Of the host.
     pub host: PurgedTier,
-    /// Of the disk.
-    pub disk: PurgedTier,
+    /// Of the tiers below host memory, in order.
+    pub below: [PurgedTier; MOST_BELOW],
     /// Transfers of the tenant's that were called back, or that it has waited for.
     pub in_flight: usize,
     /// Bytes that were overwritten, in all tiers.
@@ -60,11 +60,27 @@ pub struct Purged {
 }
 
 impl Purged {
+    /// Of a tier.
+    #[must_use]
+    pub fn of(&self, tier: Tier) -> PurgedTier {
+        match tier {
+            Tier::Device => self.device,
+            Tier::Host => self.host,
+            Tier::Below(number) => self.below.get(usize::from(number)).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Of all tiers that there may be, from the device down.
+    #[must_use]
+    pub fn tiers(&self) -> [PurgedTier; 2 + MOST_BELOW] {
+        std::array::from_fn(|index| self.of(Tier::at(index)))
+    }
+
     pub(crate) fn tier(&mut self, tier: Tier) -> &mut PurgedTier {
         match tier {
             Tier::Device => &mut self.device,
             Tier::Host => &mut self.host,
-            Tier::Disk => &mut self.disk,
+            Tier::Below(number) => &mut self.below[usize::from(number)],
         }
     }
 }

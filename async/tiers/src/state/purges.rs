@@ -1,7 +1,7 @@
 //! Purges under way.
 
 use crate::state::{GroupId, HostSlot, Purged};
-use crate::tier::Tier;
+use crate::tier::{MOST_BELOW, Tier};
 use kvstrata_core::{BlockId, BlockRef, SequenceHash, TenantId};
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ pub(crate) enum Piece {
     Host(GroupId, HostSlot),
     /// A block of host memory that is for staging.
     Staged(GroupId, HostSlot),
-    Disk(GroupId, BlockId),
+    /// A slot of a tier below host memory.
+    Below(GroupId, u8, BlockId),
 }
 
 /// What came of it.
@@ -160,7 +161,7 @@ impl Purges {
         again
     }
 
-    /// A write to the disk has failed, of a tenant's block to a slot that has had another's: what of it is in
+    /// A write to a tier below has failed, of a tenant's block to a slot that has had another's: what of it is in
     /// the slot is not overwritten; and what of it is found, if the volume is lost, is not forgotten.
     pub(crate) fn note_left(&mut self, tenants: [TenantId; 2], lost: bool) {
         let of = self.0.iter_mut().filter(|purging| tenants.contains(&purging.tenant));
@@ -201,6 +202,6 @@ pub(crate) struct Work {
     pub(crate) heard: Vec<u32>,
     pub(crate) hashes: Vec<(GroupId, SequenceHash)>,
     /// By tier: blocks that were found, and are being erased.
-    pub(crate) erasing: [usize; 3],
+    pub(crate) erasing: [usize; 2 + MOST_BELOW],
     pub(crate) done: Purged,
 }

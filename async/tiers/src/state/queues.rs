@@ -11,7 +11,8 @@ use std::ops::Index;
 
 /// A queue a path.
 pub(crate) struct Queues {
-    paths: [Queue<TransferId>; Path::ALL.len()],
+    /// By [`Path::index`].
+    paths: Box<[Queue<TransferId>]>,
     allowance: Allowance,
     /// The path that is asked first.
     first: usize,
@@ -20,8 +21,9 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    pub(crate) fn new(limits: [Limits; Path::ALL.len()], bound: u32, budget: Option<u64>) -> Queues {
-        let paths = std::array::from_fn(|path| Queue::new(limits[path]));
+    /// `limits`: a path's, by its place.
+    pub(crate) fn new(limits: Vec<Limits>, bound: u32, budget: Option<u64>) -> Queues {
+        let paths = limits.into_iter().map(Queue::new).collect();
         Queues { paths, allowance: Allowance::new(budget), first: 0, bound: bound as usize }
     }
 
@@ -31,14 +33,20 @@ impl Queues {
     }
 
     /// The paths, in the order in which they are asked: each is the first in turn.
-    pub(crate) fn in_turn(&self) -> [Path; Path::ALL.len()] {
-        std::array::from_fn(|turn| Path::ALL[(self.first + turn) % Path::ALL.len()])
+    pub(crate) fn in_turn(&self) -> impl Iterator<Item = Path> + Clone + use<> {
+        let (first, count) = (self.first, self.paths.len());
+        (first..count).chain(0..first).map(Path::at)
+    }
+
+    /// The paths from tiers below host memory.
+    pub(crate) fn from_below(&self) -> impl Iterator<Item = Path> + Clone + use<> {
+        (0..self.paths.len()).map(Path::at).filter(|path| matches!(path, Path::FromBelow(_)))
     }
 
     /// An iteration begins: its bytes are anew, and the next path is asked first.
     pub(crate) fn iteration_begins(&mut self) {
         self.allowance.refill();
-        self.first = (self.first + 1) % Path::ALL.len();
+        self.first = (self.first + 1) % self.paths.len();
     }
 
     /// Whether an iteration allows so many bytes only.
@@ -69,7 +77,7 @@ impl Queues {
         class: Class,
         to_come: impl Fn(Class) -> usize,
     ) -> bool {
-        let queue = &self.paths[path as usize];
+        let queue = &self.paths[path.index()];
         let before = Class::ALL.into_iter().take_while(|other| *other <= class);
         let waiting =
             before.map(|other| queue.waiting_in(other, lane) as usize + to_come(other)).sum::<usize>();
@@ -85,12 +93,12 @@ impl Queues {
         bytes: u64,
         transfer: TransferId,
     ) -> Ticket {
-        self.paths[path as usize].push(class, request, lane, bytes, transfer)
+        self.paths[path.index()].push(class, request, lane, bytes, transfer)
     }
 
     /// Takes the next transfer of a path, if its bytes are allowed.
     pub(crate) fn pop(&mut self, path: Path) -> Option<Popped<TransferId>> {
-        self.paths[path as usize].pop(&mut self.allowance)
+        self.paths[path.index()].pop(&mut self.allowance)
     }
 
     /// The same of the groups that are open: a group is a lane.
@@ -99,22 +107,22 @@ impl Queues {
         path: Path,
         open: impl Fn(GroupId) -> bool,
     ) -> Option<Popped<TransferId>> {
-        self.paths[path as usize].pop_open(&mut self.allowance, |lane| open(GroupId::of_lane(lane)))
+        self.paths[path.index()].pop_open(&mut self.allowance, |lane| open(GroupId::of_lane(lane)))
     }
 
     /// A transfer waits for its turn no more.
     pub(crate) fn cancel(&mut self, path: Path, ticket: Ticket) {
-        self.paths[path as usize].cancel(ticket);
+        self.paths[path.index()].cancel(ticket);
     }
 
     /// A transfer becomes more urgent.
     pub(crate) fn promote(&mut self, path: Path, ticket: Ticket, class: Class) {
-        self.paths[path as usize].promote(ticket, class);
+        self.paths[path.index()].promote(ticket, class);
     }
 
     /// A transfer that was under way has ended.
     pub(crate) fn ended(&mut self, path: Path, bytes: u64) {
-        self.paths[path as usize].ended(bytes);
+        self.paths[path.index()].ended(bytes);
     }
 }
 
@@ -122,6 +130,6 @@ impl Index<Path> for Queues {
     type Output = Queue<TransferId>;
 
     fn index(&self, path: Path) -> &Queue<TransferId> {
-        &self.paths[path as usize]
+        &self.paths[path.index()]
     }
 }

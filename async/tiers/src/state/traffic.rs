@@ -51,14 +51,14 @@ pub(crate) struct Traffic {
     /// The same by the manager's clock.
     pub(crate) moment: Option<Duration>,
     /// By path: whether it keeps up.
-    pub(crate) paces: [Pace; Path::ALL.len()],
+    pub(crate) paces: Box<[Pace]>,
     /// Something could not even begin, and what it had is free: who waits for that is served.
     pub(crate) again: bool,
 }
 
 impl Traffic {
     pub(crate) fn new(
-        limits: [Limits; 4],
+        limits: Vec<Limits>,
         bound: u32,
         (budget, breaker): (Option<u64>, Breaker),
         layers: u32,
@@ -66,8 +66,9 @@ impl Traffic {
         places: Places,
     ) -> Traffic {
         Traffic {
+            waiting_for_queue: WaitingForQueue::new(limits.len()),
+            paces: limits.iter().map(|_| Pace::new(breaker.clone())).collect(),
             queues: Queues::new(limits, bound, budget),
-            waiting_for_queue: WaitingForQueue::default(),
             ups: Transfers::new(places),
             downs: Transfers::new(places),
             onboardings: Onboardings::default(),
@@ -90,7 +91,6 @@ impl Traffic {
             serial: 0,
             when: None,
             moment: None,
-            paces: std::array::from_fn(|_| Pace::new(breaker.clone())),
             again: false,
         }
     }
@@ -143,7 +143,7 @@ impl Traffic {
         self.has_room_in(path, 0, class)
     }
 
-    /// The same for a lane, of which there is one but for reads from the disk: those of one group take no
+    /// The same for a lane, of which there is one but for reads from tiers below: those of one group take no
     /// room of another's.
     pub(crate) fn has_room_in(&self, path: Path, lane: u16, class: Class) -> bool {
         let to_come = |class| match path {
@@ -156,6 +156,6 @@ impl Traffic {
     /// Whether a path takes nothing more just now, being slow; what is under way will tell.
     pub(crate) fn is_shut(&self, path: Path) -> bool {
         let queue = &self.queues[path];
-        self.paces[path as usize].is_open() && queue.in_flight() + queue.waiting() > 0
+        self.paces[path.index()].is_open() && queue.in_flight() + queue.waiting() > 0
     }
 }

@@ -5,6 +5,7 @@
 use crate::state::{
     At, BlockName, Children, ForBlock, GroupId, HostSlot, Link, Since, UpId, WaitingForParent,
 };
+use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Path, Ticket};
 use kvstrata_core::{BlockId, BlockRef, TenantId};
 use kvstrata_ffi::disk::Name;
@@ -14,21 +15,25 @@ use std::ops::Range;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Host(BlockRef),
-    /// And the block of host memory that they have been read to.
-    Disk(BlockRef, Option<HostSlot>),
+    /// A tier below host memory, its block, and the block of host memory that the bytes have been read to.
+    Below(u8, BlockRef, Option<HostSlot>),
 }
 
 impl Source {
     /// The path of its next transfer.
     pub(crate) fn path(self) -> Path {
         match self {
-            Source::Disk(_, None) => Path::DiskToDevice,
+            Source::Below(number, _, None) => Path::FromBelow(number),
             _ => Path::HostToDevice,
         }
     }
 
-    pub(crate) fn is_disk(self) -> bool {
-        matches!(self, Source::Disk(..))
+    /// The tier that the bytes come from.
+    pub(crate) fn tier(self) -> Tier {
+        match self {
+            Source::Host(_) => Tier::Host,
+            Source::Below(number, ..) => Tier::Below(number),
+        }
     }
 }
 
@@ -186,13 +191,13 @@ impl Up {
 
     /// In which lane of that path's queue.
     pub(crate) fn lane(&self) -> u16 {
-        if self.path() == Path::DiskToDevice { self.group.lane() } else { 0 }
+        if matches!(self.path(), Path::FromBelow(_)) { self.group.lane() } else { 0 }
     }
 
     /// The block of staging that it has.
     pub(crate) fn staged(&self) -> Option<HostSlot> {
         match self.source {
-            Source::Disk(_, staged) => staged,
+            Source::Below(.., staged) => staged,
             Source::Host(_) => None,
         }
     }
@@ -205,7 +210,7 @@ impl Up {
     /// A waiter goes by layers: it comes in steps as short, unless it waits for a copy already, whose bytes
     /// are counted.
     pub(crate) fn refine(&mut self, step: u32) {
-        if matches!(self.source, Source::Disk(_, None)) || matches!(self.at, At::Wants | At::Pausing) {
+        if matches!(self.source, Source::Below(.., None)) || matches!(self.at, At::Wants | At::Pausing) {
             self.step = self.step.min(step);
         }
     }
@@ -232,7 +237,7 @@ impl Up {
 
     /// It is read to a block of staging.
     pub(crate) fn stages(&mut self, staged: HostSlot) {
-        if let Source::Disk(_, of) = &mut self.source {
+        if let Source::Below(.., of) = &mut self.source {
             *of = Some(staged);
         }
     }
@@ -240,14 +245,14 @@ impl Up {
     /// It needs its staging no more.
     pub(crate) fn unstages(&mut self) -> Option<HostSlot> {
         match &mut self.source {
-            Source::Disk(_, staged) => staged.take(),
+            Source::Below(.., staged) => staged.take(),
             Source::Host(_) => None,
         }
     }
 
-    /// The host's bytes are rotten: it comes from the disk.
-    pub(crate) fn comes_from_disk(&mut self, block: BlockRef) {
-        self.source = Source::Disk(block, None);
+    /// The bytes of its source are rotten, or lost: it comes from a tier further down.
+    pub(crate) fn comes_from(&mut self, number: u8, block: BlockRef) {
+        self.source = Source::Below(number, block, None);
     }
 
     /// The copy that was under way has landed. Which layers, of so many.

@@ -8,18 +8,23 @@ use std::collections::VecDeque;
 type ByClass = [VecDeque<(UpId, u64)>; Class::ALL.len()];
 
 /// By path, and lane of its queue.
-#[derive(Debug, Default)]
-pub(crate) struct WaitingForQueue([Vec<ByClass>; Path::ALL.len()]);
+#[derive(Debug)]
+pub(crate) struct WaitingForQueue(Box<[Vec<ByClass>]>);
 
 impl WaitingForQueue {
+    /// Of so many paths.
+    pub(crate) fn new(paths: usize) -> WaitingForQueue {
+        WaitingForQueue((0..paths).map(|_| Vec::new()).collect())
+    }
+
     /// The lanes of a path in which transfers wait, or did.
     pub(crate) fn lanes(&self, path: Path) -> std::ops::Range<u16> {
-        0..self.0[path as usize].len() as u16
+        0..self.0[path.index()].len() as u16
     }
 
     /// Keys and numbers of those that wait, the oldest first; some may wait no more.
     pub(crate) fn list(&mut self, path: Path, lane: u16, class: Class) -> &mut VecDeque<(UpId, u64)> {
-        let (of_path, lane) = (&mut self.0[path as usize], usize::from(lane));
+        let (of_path, lane) = (&mut self.0[path.index()], usize::from(lane));
         if of_path.len() <= lane {
             of_path.resize_with(lane + 1, Default::default);
         }

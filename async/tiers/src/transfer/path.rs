@@ -1,33 +1,97 @@
 //! The ways between tiers, and who goes first on them.
 
-use crate::tier::Tier;
+use crate::tier::{MOST_BELOW, Tier};
 
 /// A way from one tier to another; each has a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
+///
+/// ```text
+///   device ── DeviceToHost ──► host memory ── ToBelow(n) ──► tier n below
+///   device ◄── HostToDevice ── host memory ◄── FromBelow(n) ── tier n below
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Path {
     /// Offload.
     DeviceToHost,
-    /// Offload.
-    HostToDisk,
+    /// Offload, to a tier below host memory.
+    ToBelow(u8),
     /// Onboard.
     HostToDevice,
     /// Onboard: a read into host memory, which [`HostToDevice`](Path::HostToDevice) then takes up.
-    DiskToDevice,
+    FromBelow(u8),
 }
 
 impl Path {
-    /// All of them.
-    pub const ALL: [Path; 4] = [Path::DeviceToHost, Path::HostToDisk, Path::HostToDevice, Path::DiskToDevice];
+    /// To the first tier below host memory: the disk, where settings make the tiers.
+    pub const HOST_TO_DISK: Path = Path::ToBelow(0);
+
+    /// From there.
+    pub const DISK_TO_DEVICE: Path = Path::FromBelow(0);
+
+    /// Those between the tiers that settings make.
+    pub const OF_SETTINGS: [Path; 4] =
+        [Path::DeviceToHost, Path::HOST_TO_DISK, Path::HostToDevice, Path::DISK_TO_DEVICE];
+
+    /// How many there are with so many tiers below host memory. There is always a path to the first.
+    #[must_use]
+    pub const fn count(below: usize) -> usize {
+        2 + 2 * if below == 0 { 1 } else { below }
+    }
+
+    /// Those of so many tiers below host memory.
+    pub fn all(below: usize) -> impl DoubleEndedIterator<Item = Path> + ExactSizeIterator + Clone {
+        (0..Path::count(below)).map(Path::at)
+    }
+
+    /// Its place among all.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Path::DeviceToHost => 0,
+            Path::ToBelow(0) => 1,
+            Path::ToBelow(number) => 2 + 2 * number as usize,
+            Path::HostToDevice => 2,
+            Path::FromBelow(number) => 3 + 2 * number as usize,
+        }
+    }
+
+    /// The path at a place.
+    #[must_use]
+    pub const fn at(index: usize) -> Path {
+        match index {
+            0 => Path::DeviceToHost,
+            1 => Path::HOST_TO_DISK,
+            2 => Path::HostToDevice,
+            3 => Path::DISK_TO_DEVICE,
+            index if index.is_multiple_of(2) => Path::ToBelow(((index - 2) / 2) as u8),
+            index => Path::FromBelow(((index - 3) / 2) as u8),
+        }
+    }
+
+    /// Its kind: the path between the tiers that settings make which is like it. Limits and settings are by kind.
+    #[must_use]
+    pub const fn kind(self) -> usize {
+        match self {
+            Path::DeviceToHost => 0,
+            Path::ToBelow(_) => 1,
+            Path::HostToDevice => 2,
+            Path::FromBelow(_) => 3,
+        }
+    }
 
     /// As settings and reports spell it.
     #[must_use]
     pub const fn name(self) -> &'static str {
+        const TO: [&str; MOST_BELOW] =
+            ["host_to_disk", "host_to_below-2", "host_to_below-3", "host_to_below-4"];
+        const FROM: [&str; MOST_BELOW] =
+            ["disk_to_device", "below-2_to_device", "below-3_to_device", "below-4_to_device"];
         match self {
             Path::DeviceToHost => "device_to_host",
-            Path::HostToDisk => "host_to_disk",
             Path::HostToDevice => "host_to_device",
-            Path::DiskToDevice => "disk_to_device",
+            Path::ToBelow(number) if (number as usize) < MOST_BELOW => TO[number as usize],
+            Path::FromBelow(number) if (number as usize) < MOST_BELOW => FROM[number as usize],
+            Path::ToBelow(_) => "host_to_below",
+            Path::FromBelow(_) => "below_to_device",
         }
     }
 
@@ -36,21 +100,36 @@ impl Path {
     pub const fn from(self) -> Tier {
         match self {
             Path::DeviceToHost => Tier::Device,
-            Path::HostToDisk | Path::HostToDevice => Tier::Host,
-            Path::DiskToDevice => Tier::Disk,
+            Path::ToBelow(_) | Path::HostToDevice => Tier::Host,
+            Path::FromBelow(number) => Tier::Below(number),
+        }
+    }
+
+    /// The tier below host memory at one end.
+    #[must_use]
+    pub const fn below(self) -> Option<u8> {
+        match self {
+            Path::ToBelow(number) | Path::FromBelow(number) => Some(number),
+            Path::DeviceToHost | Path::HostToDevice => None,
         }
     }
 
     /// Whether it leads towards the device.
     #[must_use]
     pub const fn is_up(self) -> bool {
-        matches!(self, Path::HostToDevice | Path::DiskToDevice)
+        matches!(self, Path::HostToDevice | Path::FromBelow(_))
     }
 }
 
 impl std::fmt::Display for Path {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.name())
+    }
+}
+
+impl serde::Serialize for Path {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
     }
 }
 
@@ -81,5 +160,23 @@ impl Class {
             Class::Background => "background",
             Class::Prefetch => "prefetch",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_have_places_of_their_own() {
+        for below in 0..=MOST_BELOW {
+            assert_eq!(Path::all(below).len(), Path::count(below));
+            for (index, path) in Path::all(below).enumerate() {
+                assert_eq!((path.index(), Path::at(index)), (index, path));
+            }
+        }
+        assert_eq!(Path::OF_SETTINGS.map(Path::index), [0, 1, 2, 3]);
+        assert_eq!(Tier::OF_SETTINGS.map(Tier::index), [0, 1, 2]);
+        assert_eq!(Tier::all(MOST_BELOW).map(Tier::index).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
     }
 }

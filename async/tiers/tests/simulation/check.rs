@@ -143,10 +143,10 @@ impl World {
     /// No tenant has more than it may.
     fn check_quotas(&self, wrong: &mut Vec<String>) {
         for number in 1..=self.settings.tenants {
-            for tier in Tier::ALL {
+            for tier in Tier::OF_SETTINGS {
                 let usage = self.tenant(number).usage(tier);
                 // What a restart finds was somebody's before.
-                if tier == Tier::Disk && self.is_restarted {
+                if tier == Tier::DISK && self.is_restarted {
                     continue;
                 }
                 if usage.quota.is_some_and(|quota| usage.blocks > quota) {
@@ -163,7 +163,7 @@ impl World {
         }
         for (tier, stored) in [(Tier::Device, &self.stored[0]), (Tier::Host, &self.stored[1])] {
             let stored = lock(stored);
-            let name = ["device", "host"][tier as usize];
+            let name = ["device", "host"][tier.index()];
             let twins: Vec<u128> = (lock(&self.notes).twins.iter())
                 .filter_map(|((tier, _), (_, hash))| (*tier == name).then_some(*hash))
                 .collect();
@@ -185,7 +185,7 @@ impl World {
         for number in 1..=self.settings.tenants {
             let known = books.known_of(number, None);
             let there = known.iter().filter(|hash| disk.has(**hash)).count();
-            let used = self.tenant(number).usage(Tier::Disk).blocks;
+            let used = self.tenant(number).usage(Tier::DISK).blocks;
             if used < there {
                 books.violation(format!("tenant {number} has {there} of the disk, and {used} are counted"));
             }
@@ -203,22 +203,22 @@ impl World {
         same("transfers under way", 0, notes.under_way);
         let kept = self.mover.kept().into_iter().filter(|kept| kept.host.is_some());
         same("flights that are parked", stats.parked, kept.count() as u64);
-        for path in Path::ALL {
+        for path in Path::OF_SETTINGS {
             // What has rotted in host memory is not given to the disk.
             let rotten =
-                if path == Path::HostToDisk { stats.path(path).failed_by(Cause::Mismatch) } else { 0 };
-            let (counted, noted) = (stats.path(path).transfers, notes.landed[path as usize] + rotten);
+                if path == Path::HOST_TO_DISK { stats.path(path).failed_by(Cause::Mismatch) } else { 0 };
+            let (counted, noted) = (stats.path(path).transfers, notes.landed[path.index()] + rotten);
             // Nor is anything begun whose memory something else has; of those that ended so, some had landed before.
             let busy = counted.saturating_sub(noted).min(stats.path(path).failed_by(Cause::Busy));
             same(&format!("transfers, {path}"), counted, noted + busy);
         }
-        let slow = Path::ALL.iter().map(|path| stats.path(*path).failed_by(Cause::Slow)).sum::<u64>();
+        let slow = Path::OF_SETTINGS.iter().map(|path| stats.path(*path).failed_by(Cause::Slow)).sum::<u64>();
         let may_be_slow = self.disk.is_some() && self.settings.patience != Some(LONG);
         let most = if may_be_slow { stats.dropped.iter().sum() } else { 0 };
         same("blocks that were dropped for a slow disk", slow, slow.min(most));
         if let Some(disk) = &self.disk {
             let counts = disk.counts();
-            let (down, up) = (stats.path(Path::HostToDisk), stats.path(Path::DiskToDevice));
+            let (down, up) = (stats.path(Path::HOST_TO_DISK), stats.path(Path::DISK_TO_DEVICE));
             same("blocks written to the disk", down.bytes / block, counts.written);
             same("blocks read from the disk", up.bytes / block, counts.read);
             same("reads that were rejected", up.failed_by(Cause::Rejected), counts.rejected);

@@ -87,7 +87,7 @@ fn a_layer_that_has_rotted_comes_from_the_disk_and_those_before_it_stay() {
         assert_eq!((up.missed, up.blocks.ids().collect::<Vec<_>>()), (None, ids));
         let stats = manager.stats();
         assert_eq!(stats.path(Path::HostToDevice).failed_by(Cause::Mismatch), 2);
-        assert_eq!(stats.path(Path::DiskToDevice).transfers, 2);
+        assert_eq!(stats.path(Path::DISK_TO_DEVICE).transfers, 2);
     });
 }
 

@@ -16,9 +16,10 @@ use kvstrata_core::storage::DevicePort;
 use kvstrata_core::{BlockId, PoolConfig, SequenceHash};
 use kvstrata_ffi::device::SimDevice;
 use kvstrata_testing::seeds::Seeds;
-use kvstrata_tiers::transfer::{HostMemory, TierPort};
+use kvstrata_tiers::transfer::HostMemory;
 use kvstrata_tiers::{
-    Blocks, BlocksMut, GroupsMatch, GroupsOnboarded, Needs, OnboardOptions, Rules, StackParts, Tiers,
+    Blocks, BlocksMut, GroupsMatch, GroupsOnboarded, Needs, OnboardOptions, Rules, StackParts, TierParts,
+    Tiers,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -91,7 +92,7 @@ impl Model {
                 mover: Arc::<SimMover>::clone(&mover),
                 memory: (host + staging > 0).then_some(memory),
                 host: (host > 0).then(|| PoolConfig::new(host).lanes(1).seed(1)),
-                disk: disk.clone().map(|disk| -> Arc<dyn TierPort> { disk }),
+                below: disk.iter().map(|disk| TierParts::new("disk", Arc::<SimDisk>::clone(disk))).collect(),
                 block_bytes: BYTES as u64,
                 layers: LAYERS.len() as u32,
                 needs,

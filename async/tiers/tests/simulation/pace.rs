@@ -123,7 +123,7 @@ impl World {
     /// Of each path: transfers that have ended, well or not.
     fn ended_transfers(&self) -> [u64; 4] {
         let stats = self.manager().stats();
-        Path::ALL.map(|path| stats.path(path).transfers)
+        Path::OF_SETTINGS.map(|path| stats.path(path).transfers)
     }
 
     /// An iteration, though all wait: who is served by it has waited for it (I1).

@@ -18,13 +18,13 @@ const ZERO: Purge = Purge::new().zero(true).deadline(Duration::from_secs(60));
 
 /// Nothing of the tenant's is left but what is counted as failed.
 fn gone(world: &World, tenant: &Tiers, purged: Purged, which: u64) {
-    let tiers = [purged.device, purged.host, purged.disk];
+    let tiers = purged.tiers();
     let adds_up = tiers.iter().all(|tier| tier.busy == 0 && tier.found == tier.purged);
     assert!(purged.complete && adds_up && purged.still_found == 0, "{purged:?}");
     let kept = world.mover.kept();
     assert_eq!((purged.failed, kept.is_empty()), (2 * kept.len(), false), "here and there: {kept:?}");
     assert!(tenant.match_prefix(&sequence(which, 1)).is_empty());
-    assert_eq!(Tier::ALL.map(|tier| tenant.usage(tier).blocks), [0; 3], "credits");
+    assert_eq!(Tier::OF_SETTINGS.map(|tier| tenant.usage(tier).blocks), [0; 3], "credits");
     assert_eq!(world.manager().census().purges, 0);
 }
 
@@ -152,12 +152,12 @@ fn what_the_disk_cannot_overwrite_is_never_used_again_nor_the_tenants() {
         let Some(disk) = &world.disk else { return };
         drop(compute(&world, &tenant, &sequence(1, 2)).await);
         assert_eq!(tenant.persist(&sequence(1, 2)).await.copied, 2);
-        assert_eq!(tenant.usage(Tier::Disk).blocks, 2);
+        assert_eq!(tenant.usage(Tier::DISK).blocks, 2);
         disk.change(|plan| plan.fail = ALWAYS);
         let purged = tenant.purge(ZERO).await.expect("open");
         // Nor can it write down that what was given up before is forgotten.
-        assert_eq!((purged.complete, purged.disk.purged, purged.failed), (true, 2, 2 + 1));
-        assert_eq!(tenant.usage(Tier::Disk).blocks, 0, "credits");
+        assert_eq!((purged.complete, purged.of(Tier::DISK).purged, purged.failed), (true, 2, 2 + 1));
+        assert_eq!(tenant.usage(Tier::DISK).blocks, 0, "credits");
     });
 }
 
@@ -170,11 +170,11 @@ fn a_slot_that_could_not_be_read_is_erased_when_its_last_holder_releases_it() {
         assert_eq!(tenant.persist(&sequence(1, 1)).await.copied, 1);
         drop(world.manager().allocate(6).await.expect("all that the device has"));
         let holds = tenant.match_prefix(&sequence(1, 1));
-        assert_eq!(holds.in_tier(Tier::Disk), 1);
+        assert_eq!(holds.in_tier(Tier::DISK), 1);
         disk.change(|plan| plan.fail = ALWAYS);
         let up = tenant.restore_to_gpu(&sequence(1, 1)).await.expect("fits");
         assert!(up.missed.is_some() && tenant.match_prefix(&sequence(1, 1)).is_empty());
-        assert_eq!(tenant.usage(Tier::Disk).blocks, 0, "credits");
+        assert_eq!(tenant.usage(Tier::DISK).blocks, 0, "credits");
         disk.change(|plan| plan.fail = 0);
         let purge = kvstrata_testing::virtual_time::spawn_local({
             let tenant = tenant.clone();
@@ -186,7 +186,7 @@ fn a_slot_that_could_not_be_read_is_erased_when_its_last_holder_releases_it() {
         let purged = purge.await.expect("no panic").expect("open");
         let bytes = world.settings.block_bytes() as u64;
         assert_eq!((purged.complete, purged.failed, purged.zeroed_bytes), (true, 0, bytes), "{purged:?}");
-        assert_eq!((purged.disk.found, purged.disk.purged), (1, 1));
+        assert_eq!((purged.of(Tier::DISK).found, purged.of(Tier::DISK).purged), (1, 1));
     });
 }
 

@@ -71,7 +71,7 @@ impl Notes {
     }
 
     fn ends(&mut self, path: Path, whose: u128) {
-        self.landed[path as usize] += 1;
+        self.landed[path.index()] += 1;
         self.under_way -= 1;
         if let Some(moving) = self.moving.get_mut(&(path, whose)) {
             *moving -= 1;
@@ -247,7 +247,7 @@ impl<D: TierPort> TierPort for WatchedDisk<D> {
     }
 
     fn read(&self, read: TierRead) {
-        let landing = self.ear(Path::DiskToDevice, read.hash, read.landing);
+        let landing = self.ear(Path::DISK_TO_DEVICE, read.hash, read.landing);
         self.disk.read(TierRead { landing, ..read });
     }
 
@@ -260,7 +260,7 @@ impl<D: TierPort> TierPort for WatchedDisk<D> {
                 .violations
                 .push(format!("{:?} is written, and these are other bytes", write.name.hash));
         }
-        let landing = self.ear(Path::HostToDisk, write.name.hash, write.landing);
+        let landing = self.ear(Path::HOST_TO_DISK, write.name.hash, write.landing);
         self.disk.write(TierWrite { landing, ..write });
     }
 

@@ -40,13 +40,13 @@ fn the_next_process_finds_what_was_written_and_whose_it_is() {
         drop((manager, a, b));
         let next = world.restarted().expect("over a disk");
         let [b, a] = [2, 1].map(|number| next.tenant(number));
-        assert_eq!([&a, &b].map(|tenant| tenant.usage(Tier::Disk).blocks), [3, 2]);
+        assert_eq!([&a, &b].map(|tenant| tenant.usage(Tier::DISK).blocks), [3, 2]);
         let up = a.onboard(a.match_prefix(&of_a), OnboardOptions::default()).expect("fits").await;
         assert_eq!(up.blocks.len(), 3);
         believe(&next, up.blocks.ids(), &of_a, next.settings.block_bytes());
         drop(up);
         let purged = a.purge(Purge::default()).await.expect("open");
-        assert_eq!((purged.disk.purged, purged.failed, purged.complete), (3, 0, true));
+        assert_eq!((purged.of(Tier::DISK).purged, purged.failed, purged.complete), (3, 0, true));
         let disk = next.disk.as_ref().expect("over a disk");
         assert_eq!(disk.left(), of_b.iter().map(|hash| hash.to_u128()).collect(), "by a third one");
         next.rest().await;
@@ -75,7 +75,7 @@ fn slots_that_are_not_forgotten_yet_are_nobodys_and_a_purge_has_them_forgotten()
             pass(Duration::from_millis(1)).await;
         }
         assert_eq!((disk.unforgotten(), disk.pool().free(), disk.left().len()), ((1, true), free, 1));
-        assert_eq!(a.usage(Tier::Disk).blocks, 0, "nor its tenant's");
+        assert_eq!(a.usage(Tier::DISK).blocks, 0, "nor its tenant's");
         let purged = a.purge(Purge::default()).await.expect("open");
         assert_eq!((purged.complete, purged.failed), (true, 0));
         assert_eq!((disk.unforgotten(), disk.pool().free(), disk.left().len()), ((0, false), free + 1, 0));

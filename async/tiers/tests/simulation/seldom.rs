@@ -197,7 +197,7 @@ impl Engine {
     }
 
     fn purged(&self, purged: Purged, zero: bool, until: u64) {
-        let tiers = [purged.device, purged.host, purged.disk];
+        let tiers = purged.tiers();
         let all: usize = tiers.iter().map(|tier| tier.purged).sum();
         let adds_up = tiers.iter().all(|tier| tier.found == tier.purged + tier.busy);
         let bytes = self.bytes() as u64;

@@ -237,7 +237,7 @@ impl Settings {
             retries: self.retries,
             retry_after: self.retry_after,
             queue: self.queue,
-            in_flight: [limits; Path::ALL.len()],
+            in_flight: [limits; Path::OF_SETTINGS.len()],
             patience: self.patience,
             breaker: Breaker::new(self.slow_above, self.slow_above / 2),
             allocate_deadline: self.allocate,

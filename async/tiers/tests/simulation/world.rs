@@ -16,7 +16,7 @@ use kvstrata_core::{Hasher, Keyed};
 use kvstrata_ffi::device::SimDevice;
 use kvstrata_testing::virtual_time::{self, Instant, JoinHandle, spawn_local, timeout};
 use kvstrata_tiers::transfer::{HostMemory, TierPort};
-use kvstrata_tiers::{Hashing, Needs, Rules, StackParts, Tiers, TiersParts};
+use kvstrata_tiers::{Hashing, Needs, Rules, StackParts, TierParts, Tiers, TiersParts};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -127,7 +127,7 @@ impl World {
             mover: Arc::new(watched),
             memory: (in_memory > 0).then(|| Arc::clone(&memory)),
             host: (settings.host > 0).then(|| pool(1, settings.host)),
-            disk: port,
+            below: port.into_iter().map(|port| TierParts::new("disk", port)).collect(),
             block_bytes: bytes as u64,
             layers: settings.layers,
             needs: Needs::All { page: 16 },

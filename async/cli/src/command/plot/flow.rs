@@ -134,14 +134,14 @@ pub(in crate::command) fn flow(report: &Report, samples: &[Sample]) -> Drawing {
 fn tiers(report: &Report) -> impl Iterator<Item = (Tier, u32)> + use<> {
     let asked = &report.settings;
     let blocks = [asked.device_blocks, asked.host_blocks, asked.disk_blocks];
-    Tier::ALL.into_iter().zip(blocks).filter(|(_, blocks)| *blocks > 0)
+    Tier::OF_SETTINGS.into_iter().zip(blocks).filter(|(_, blocks)| *blocks > 0)
 }
 
 fn of(tier: Tier, numbers: &ByTier) -> u64 {
     match tier {
         Tier::Device => numbers.device,
         Tier::Host => numbers.host,
-        Tier::Disk => numbers.disk,
+        Tier::Below(_) => numbers.disk,
     }
 }
 
@@ -149,7 +149,7 @@ fn named(tier: Tier) -> &'static str {
     match tier {
         Tier::Device => "device (G1)",
         Tier::Host => "host (G2)",
-        Tier::Disk => "disk (G3)",
+        Tier::Below(_) => "disk (G3)",
     }
 }
 
@@ -163,7 +163,7 @@ fn fill(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
                 .map(|(sample, at)| (*at, 100.0 * of(tier, &sample.filled_blocks) as f64 / f64::from(blocks)))
                 .collect(),
         ],
-        look: Look::nth(tier as usize),
+        look: Look::nth(tier.index()),
     });
     Panel {
         height: 250,
@@ -186,7 +186,7 @@ fn hits(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
     };
     let mut lines = vec![line("all tiers", Look::MEASURE, &|hits| hits.device + hits.host + hits.disk)];
     lines.extend(
-        tiers(report).map(|(tier, _)| line(named(tier), Look::nth(tier as usize), &|hits| of(tier, hits))),
+        tiers(report).map(|(tier, _)| line(named(tier), Look::nth(tier.index()), &|hits| of(tier, hits))),
     );
     let most = highest(&lines);
     // All lines have theirs where this one has.

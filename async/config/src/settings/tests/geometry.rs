@@ -234,11 +234,11 @@ fn groups_given_no_share_cover_the_same_tokens() {
 fn a_groups_blocks_are_spread_evenly_over_the_paths() {
     let text = HYBRID.replace("[device]", "disk.blocks = 9\ndisk.paths = [\"a\", \"b\", \"c\"]\n[device]");
     let config = good(&text);
-    let blocks: Vec<_> = config.groups().iter().map(|group| config.blocks_of(group, Tier::Disk)).collect();
+    let blocks: Vec<_> = config.groups().iter().map(|group| config.blocks_of(group, Tier::DISK)).collect();
     assert_eq!(blocks, [9, 3, 3, 3]);
-    let strides = config.groups().iter().map(|group| group.stride_bytes(Tier::Disk, DeviceKind::Sim));
+    let strides = config.groups().iter().map(|group| group.stride_bytes(Tier::DISK, DeviceKind::Sim));
     let bytes: u64 = strides.zip(&blocks).map(|(bytes, blocks)| bytes * u64::from(*blocks)).sum();
-    assert_eq!(config.tier_bytes(Tier::Disk), bytes);
+    assert_eq!(config.tier_bytes(Tier::DISK), bytes);
     assert_eq!(good(&text.replace("disk.blocks = 9", &format!("disk.bytes = {bytes}"))).disk.blocks, 9);
     assert_eq!(good(&text.replace("disk.blocks = 9", &format!("disk.bytes = {}", bytes - 1))).disk.blocks, 6);
 }

@@ -143,11 +143,11 @@ fn where_nothing_of_its_own_can_leave_a_tier_below_it_is_not_looked_for_with_eac
     run(async {
         const OTHERS: u128 = 2000;
         const OWN: u128 = 200;
-        for tier in [Tier::Host, Tier::Disk] {
+        for tier in [Tier::Host, Tier::DISK] {
             let blocks = (OTHERS + 2 * OWN) as u32;
             let mut ground = ground(OWN as u32, 1.0);
             ground.rules.queue = OTHERS as u32;
-            ground.rules.quotas.parts[tier as usize] = 20.0 / f64::from(blocks);
+            ground.rules.quotas.parts[tier.index()] = 20.0 / f64::from(blocks);
             match tier {
                 Tier::Host => ground.host = blocks,
                 _ => ground.disk = blocks,
