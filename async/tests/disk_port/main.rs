@@ -1,4 +1,4 @@
-//! The contract of `TierPort`, over a real volume, the simulated disk and pageable memory; and what is each one's own.
+//! The contract of `TierPort`, over a real volume, the simulated disk, pageable memory and a remote store; and what is each one's own.
 //!
 //!   KVSTRATA_DISK_DIR=/mnt/nvme cargo test -p kvstrata --test disk_port      the volumes are made there
 
@@ -14,6 +14,7 @@ mod failures;
 mod full;
 mod ground;
 mod memory;
+mod remote;
 mod simulated;
 mod volume;
 
@@ -37,6 +38,11 @@ fn in_memory<F: Future<Output = ()>>(body: impl FnOnce(Ground) -> F) {
     runtime.expect("a runtime").block_on(async { body(memory::ground()).await });
 }
 
+/// On the remote store that only tests have, in virtual time.
+fn remote<F: Future<Output = ()>>(body: impl FnOnce(Ground) -> F) {
+    simulated::run(async { body(remote::ground()).await });
+}
+
 /// Each test on every tier.
 macro_rules! on_all {
     ($($file:ident::$name:ident,)*) => {
@@ -48,6 +54,9 @@ macro_rules! on_all {
         }
         mod in_memory {
             $(#[test] fn $name() { super::in_memory(super::$file::$name); })*
+        }
+        mod on_a_remote_store {
+            $(#[test] fn $name() { super::remote(super::$file::$name); })*
         }
     };
 }

@@ -3,6 +3,7 @@
 mod acquire;
 mod ahead;
 mod behind;
+mod below;
 mod by_layers;
 mod calls;
 mod classes;

@@ -2,7 +2,8 @@
 
 use super::ground::{BYTES, settings};
 use kvstrata::config::{DeviceKind, ManagerConfig, ManagerConfigBuilder};
-use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
+use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, TierParts};
+use kvstrata::memory::MemoryTier;
 use kvstrata::movers::ThreadsMover;
 use kvstrata::transfer::HostMemory;
 use kvstrata_core::{Policy, PoolConfig};
@@ -46,6 +47,11 @@ fn port(blocks: usize, bytes: usize) -> Option<Arc<dyn kvstrata_core::DevicePort
     Some(Arc::new(SimDevice::new(blocks, bytes).expect("memory")))
 }
 
+fn store(name: &str) -> TierParts {
+    let tier = MemoryTier::new(PoolConfig::new(2), BYTES, 1).expect("memory and a thread");
+    TierParts::new(name, Arc::new(tier))
+}
+
 #[tokio::test]
 async fn parts_that_do_not_fit_are_refused_by_name() {
     let one = |change: fn(&mut StackParts)| of_stacks(settings(BLOCKS, BLOCKS), vec![stack(change)]);
@@ -53,7 +59,7 @@ async fn parts_that_do_not_fit_are_refused_by_name() {
     let memory = |blocks, layers: &[usize]| Some(HostMemory::new(blocks, layers).expect("memory"));
     assert!(memory(1, &[1]).is_some());
     type Change = fn(&mut StackParts);
-    let cases: [(Change, &str); 9] = [
+    let cases: [(Change, &str); 11] = [
         (|of| of.layers = 1, "its blocks have 1 layers, and those of host memory 2; make them equal"),
         (|of| of.layers = 3, "its blocks have 3 layers, and those of host memory 2; make them equal"),
         (|of| of.layers = 0, "its blocks have 0 layers; give at least 1"),
@@ -72,6 +78,14 @@ async fn parts_that_do_not_fit_are_refused_by_name() {
             "the host tier has 5 blocks and host memory 4; make it larger",
         ),
         (|of| of.memory = None, "the host tier has 4 blocks and host memory 0; make it larger"),
+        (
+            |of| of.below = vec![store("host")],
+            "a tier below host memory is called host; give each a name of its own, other than device and host",
+        ),
+        (
+            |of| of.below = ["a", "b", "c", "d", "e"].map(store).into(),
+            "it has 5 tiers below host memory; give at most 4",
+        ),
     ];
     for (change, why) in cases {
         assert_eq!(one(change).expect_err(why), format!("group one: {why}"));

@@ -16,10 +16,12 @@
 
 mod device;
 mod disk;
+mod remote;
 mod turnstile;
 
 pub use device::{Kept, SimMover};
 pub use disk::{Counts, SimDisk};
+pub use remote::{Events, Remote, Weather};
 
 use crate::common::Random;
 use crate::time::{Handle, Instant, sleep_until};

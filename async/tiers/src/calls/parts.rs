@@ -116,7 +116,7 @@ impl StackParts {
             if names.contains(&part.name.as_str()) || part.name.is_empty() {
                 let name = shown(&part.name);
                 return misfit(format!(
-                    "a tier below host memory is called {name:?}; give each a name of its own, other than device and host"
+                    "a tier below host memory is called {name}; give each a name of its own, other than device and host"
                 ));
             }
             names.push(&part.name);

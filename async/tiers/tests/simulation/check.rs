@@ -5,6 +5,7 @@ use crate::recorder::lock;
 use crate::sim::Kept;
 use crate::world::{LONG, World};
 use kvstrata_tiers::Tier;
+use kvstrata_tiers::tier::MOST_BELOW;
 use kvstrata_tiers::transfer::{Cause, Path, TierPort};
 
 impl World {
@@ -55,7 +56,7 @@ impl World {
         if at_rest && host.active != host_kept {
             wrong.push(format!("{} of the host's blocks are active, {host_kept} kept", host.active));
         }
-        let staging = if self.settings.disk > 0 { self.settings.staging as usize } else { 0 };
+        let staging = self.settings.staging() as usize;
         let staging_kept = count(&staged);
         if census.staging + census.staged + staging_kept != staging {
             let (free, taken) = (census.staging, census.staged);
@@ -93,6 +94,9 @@ impl World {
         wrong.append(&mut self.mover.violations());
         if let Some(disk) = &self.disk {
             wrong.append(&mut disk.counts().violations);
+        }
+        if let Some(remote) = &self.remote {
+            wrong.append(&mut remote.violations());
         }
         // One is enough, and those behind it follow from it.
         if books.violations.is_empty() {
@@ -136,6 +140,11 @@ impl World {
                 books.violation(format!("{unforgotten} slots that were given back nobody has forgotten"));
             }
         }
+        if let Some(counted) = self.remote.as_ref().map(|remote| remote.pool().census())
+            && counted.active + counted.owned != 0
+        {
+            books.violation(format!("of the remote store's blocks {counted:?}"));
+        }
         self.check_tenants(&mut books);
         self.check_counters(&mut books);
     }
@@ -143,10 +152,10 @@ impl World {
     /// No tenant has more than it may.
     fn check_quotas(&self, wrong: &mut Vec<String>) {
         for number in 1..=self.settings.tenants {
-            for tier in Tier::OF_SETTINGS {
+            for tier in self.manager().tiers() {
                 let usage = self.tenant(number).usage(tier);
                 // What a restart finds was somebody's before.
-                if tier == Tier::DISK && self.is_restarted {
+                if tier == Tier::DISK && self.disk.is_some() && self.is_restarted {
                     continue;
                 }
                 if usage.quota.is_some_and(|quota| usage.blocks > quota) {
@@ -203,7 +212,10 @@ impl World {
         same("transfers under way", 0, notes.under_way);
         let kept = self.mover.kept().into_iter().filter(|kept| kept.host.is_some());
         same("flights that are parked", stats.parked, kept.count() as u64);
-        for path in Path::OF_SETTINGS {
+        // Those of the ports that are watched.
+        let watched =
+            Path::OF_SETTINGS.into_iter().filter(|path| path.below().is_none() || self.disk.is_some());
+        for path in watched {
             // What has rotted in host memory is not given to the disk.
             let rotten =
                 if path == Path::HOST_TO_DISK { stats.path(path).failed_by(Cause::Mismatch) } else { 0 };
@@ -212,8 +224,8 @@ impl World {
             let busy = counted.saturating_sub(noted).min(stats.path(path).failed_by(Cause::Busy));
             same(&format!("transfers, {path}"), counted, noted + busy);
         }
-        let slow = Path::OF_SETTINGS.iter().map(|path| stats.path(*path).failed_by(Cause::Slow)).sum::<u64>();
-        let may_be_slow = self.disk.is_some() && self.settings.patience != Some(LONG);
+        let slow = Path::all(MOST_BELOW).map(|path| stats.path(path).failed_by(Cause::Slow)).sum::<u64>();
+        let may_be_slow = self.settings.staging() > 0 && self.settings.patience != Some(LONG);
         let most = if may_be_slow { stats.dropped.iter().sum() } else { 0 };
         same("blocks that were dropped for a slow disk", slow, slow.min(most));
         if let Some(disk) = &self.disk {

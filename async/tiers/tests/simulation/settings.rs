@@ -19,6 +19,8 @@ pub struct Settings {
     pub device: u32,
     pub host: u32,
     pub disk: u32,
+    /// Blocks of a remote store below the disk, or below the host where there is none.
+    pub remote: u32,
     /// Of the disk.
     pub volumes: u32,
     /// Whether there is another process over the same disk, after this one.
@@ -154,10 +156,12 @@ impl Settings {
             _ => None,
         };
         let slow_above = Duration::from_millis(one(&mut latest, &[1000, 1000, 100, 20]));
+        let remote = if latest.below(3) == 0 { 1 + latest.below(64) as u32 } else { 0 };
         Settings {
             device,
             host,
             disk,
+            remote,
             volumes,
             restarts,
             staging: 2 + random.below(4) as u32,
@@ -212,6 +216,11 @@ impl Settings {
     /// Blocks of the device that one request may have.
     pub fn most(&self) -> usize {
         (f64::from(self.device) * self.quotas[0]) as usize
+    }
+
+    /// Blocks of host memory for what comes from below it, and for what goes there past no host tier.
+    pub fn staging(&self) -> u32 {
+        if self.disk + self.remote > 0 { self.staging } else { 0 }
     }
 
     pub fn block_bytes(&self) -> usize {

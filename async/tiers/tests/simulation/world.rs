@@ -8,7 +8,7 @@ use crate::pace::Pace;
 use crate::patience::pass;
 use crate::recorder::{Hashes, Notes, Shared, Watched, WatchedDisk, lock};
 use crate::settings::Settings;
-use crate::sim::{Plan, SimDisk, SimMover};
+use crate::sim::{Events, Plan, Remote, SimDisk, SimMover, Weather};
 use crate::virtual_runtime::VirtualRuntime;
 use crate::watchdog::{self, watch};
 use kvstrata_core::{BlockId, Policy, PoolConfig, SequenceHash};
@@ -42,6 +42,8 @@ pub struct World {
     pub device: Arc<SimDevice>,
     pub mover: Arc<SimMover>,
     pub disk: Option<Arc<SimDisk>>,
+    /// Below the disk.
+    pub remote: Option<Arc<Remote>>,
     pub notes: Shared,
     pub stored: [Stored; 2],
     /// Gone once nothing of the manager is left.
@@ -99,7 +101,7 @@ impl World {
         let layers = vec![settings.layer_bytes; settings.layers as usize];
         let device = SimDevice::with_layers(0, settings.device as usize, &layers).expect("memory");
         let device = Arc::new(device);
-        let staging = if settings.disk > 0 { settings.staging } else { 0 };
+        let staging = settings.staging();
         let in_memory = settings.host + staging;
         let memory = HostMemory::new(in_memory.max(1) as usize, &layers).expect("memory");
         let notes: Shared = Arc::new(Mutex::new(Notes::default()));
@@ -117,6 +119,8 @@ impl World {
         let watched =
             Watched { mover: Arc::clone(&mover), device: Arc::clone(&device), notes: Arc::clone(&notes) };
         let rots = settings.rot > 0;
+        let weather = || Weather::drawn(settings.mover.seed.rotate_left(29));
+        let remote = (settings.remote > 0).then(|| Arc::new(Remote::new(settings.remote, bytes, weather())));
         let port = disk.as_ref().map(|disk| -> Arc<dyn TierPort> {
             Arc::new(WatchedDisk { disk: Arc::clone(disk), notes: Arc::clone(&notes), rots })
         });
@@ -127,7 +131,11 @@ impl World {
             mover: Arc::new(watched),
             memory: (in_memory > 0).then(|| Arc::clone(&memory)),
             host: (settings.host > 0).then(|| pool(1, settings.host)),
-            below: port.into_iter().map(|port| TierParts::new("disk", port)).collect(),
+            below: port
+                .map(|port| TierParts::new("disk", port))
+                .into_iter()
+                .chain(remote.clone().map(|remote| TierParts::new("remote", remote)))
+                .collect(),
             block_bytes: bytes as u64,
             layers: settings.layers,
             needs: Needs::All { page: 16 },
@@ -145,6 +153,7 @@ impl World {
             device,
             mover,
             disk,
+            remote,
             notes,
             stored,
             memory: Arc::downgrade(&memory),
@@ -356,6 +365,10 @@ impl World {
     }
 }
 
+/// Transfers by path of the settings; and of the remote store: blocks written and read, requests while it was away, reads of
+/// what it had lost, and requests that succeeded after it was away.
+pub const COUNTS: usize = 4 + 5;
+
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
@@ -380,13 +393,16 @@ pub fn run(seed: u64, tell: bool) -> Outcome {
     let _watch = watch(&format!("KVSTRATA_SEED={seed} {REPLAY}"));
     in_virtual_time(async {
         let mut world = World::new(settings);
-        let mut counts = vec![0; 4];
+        let mut counts = vec![0; COUNTS];
         loop {
             if timeout(LIMIT, world.live(seed, &mut random, tell)).await.is_err() {
                 world.violation("hangs".to_owned());
             }
             let landed = lock(&world.notes).landed;
-            counts.iter_mut().zip(landed).for_each(|(all, landed)| *all += landed);
+            let of_remote = world.remote.as_ref().map(|remote| remote.events()).unwrap_or_default();
+            let Events { written, read, away, rejected, back } = of_remote;
+            let now = landed.into_iter().chain([written, read, away, rejected, back]);
+            counts.iter_mut().zip(now).for_each(|(all, now)| *all += now);
             let whole = world.books.borrow().violations.is_empty();
             if !whole || !world.settings.restarts || world.is_restarted {
                 break;
@@ -407,7 +423,7 @@ pub fn calm(seed: u64) -> Settings {
     settings.mover.keep = false;
     (settings.tenants, settings.quotas, settings.purges) = (0, [1.0; 3], 0);
     (settings.paced, settings.iteration_idle, settings.classes) = (false, None, 0);
-    (settings.volumes, settings.restarts) = (1, false);
+    (settings.volumes, settings.restarts, settings.remote) = (1, false, 0);
     (settings.patience, settings.slow_above) = (Some(LONG), LONG);
     (settings.rot, settings.lose_disk_after, settings.shutdown_after) = (0, None, None);
     settings
