@@ -106,7 +106,7 @@ pub(crate) fn census(inner: &Inner) -> Census {
         queued: traffic.queues.iter().map(|queue| queue.waiting() as usize).sum(),
         urgent_reads: traffic
             .queues
-            .from_below()
+            .reads()
             .map(|path| traffic.queues[path].waiting_of(Class::Urgent) as usize)
             .sum(),
         moving: traffic.queues.iter().map(|queue| queue.in_flight() as usize).sum(),

@@ -309,7 +309,12 @@ impl GroupTiers {
 
     /// Whether all tiers below host memory have a block, which has this class from now on.
     pub(crate) fn in_lower(&self, hash: SequenceHash, class: Priority) -> bool {
-        self.lower.iter().fold(true, |all, lower| lower.has(hash, class) && all)
+        let mut all = true;
+        for lower in &self.lower {
+            // Each of them, also behind one that lacks it.
+            all &= lower.has(hash, class);
+        }
+        all
     }
 
     /// Whether they all have a block: for this moment, and no use of it.

@@ -43,7 +43,7 @@ impl Traffic {
     /// Fills queues that have room again. Whether anybody has left for one.
     pub(crate) fn serve_waiting_for_queue(&mut self, inner: &Inner) -> bool {
         let mut left = false;
-        for path in std::iter::once(Path::HostToDevice).chain(self.queues.from_below()) {
+        for path in std::iter::once(Path::HostToDevice).chain(self.queues.reads()) {
             for lane in self.waiting_for_queue.lanes(path) {
                 for class in Class::ALL {
                     left |= self.serve_waiting_for_queue_of(inner, (path, lane), class);
@@ -112,7 +112,7 @@ impl Traffic {
     fn reclaim_for_reads(&mut self, inner: &Inner) -> bool {
         self.groups.numbers().any(|group| {
             let awaited = [Class::Urgent, Class::Offload, Class::Background];
-            let goes = self.queues.from_below().any(|path| {
+            let goes = self.queues.reads().any(|path| {
                 let reads = &self.queues[path];
                 awaited.iter().any(|class| reads.waiting_in(*class, group.lane()) > 0)
                     && reads.has_room(inner.group(group).block_bytes)
@@ -125,7 +125,7 @@ impl Traffic {
     /// Urgent reads of a group that wait for their turn, of all tiers below host memory.
     pub(crate) fn urgent_reads(&self, group: GroupId) -> usize {
         let waiting = |path| self.queues[path].waiting_in(Class::Urgent, group.lane()) as usize;
-        self.queues.from_below().map(waiting).sum()
+        self.queues.reads().map(waiting).sum()
     }
 
     /// Urgent reads wait for staging.

@@ -38,8 +38,8 @@ impl Queues {
         (first..count).chain(0..first).map(Path::at)
     }
 
-    /// The paths from tiers below host memory.
-    pub(crate) fn from_below(&self) -> impl Iterator<Item = Path> + Clone + use<> {
+    /// The paths of reads: from tiers below host memory.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = Path> + Clone + use<> {
         (0..self.paths.len()).map(Path::at).filter(|path| matches!(path, Path::FromBelow(_)))
     }
 
