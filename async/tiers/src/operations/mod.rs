@@ -16,7 +16,7 @@
 //! | `purge.rs`, `sweep.rs`, `forget.rs`, `quarantine.rs` | all of a tenant's blocks leave; names that leave; blocks that are never used again |
 //! | `close.rs` | the end |
 //!
-//! Invariants, each shown by the simulation (`async/tests/simulation/`)
+//! Invariants, each shown by the simulation (`async/tiers/tests/simulation/`)
 //! - I1: conservation: of each pool, free + inactive + held by handles + in transfers + gathered by the wait
 //!   queues + quarantined = capacity.
 //! - I2: what is in flight is held by its transfer, both ends, until the mover has answered.
