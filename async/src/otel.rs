@@ -16,7 +16,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! One that has an exporter already needs none of this: spans are `tracing`'s, at debug, of the target `kvstrata`.
+//! One that has an exporter already needs none of this: spans are `tracing`'s, at debug, of targets that begin
+//! with `kvstrata`.
 
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};

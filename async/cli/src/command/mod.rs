@@ -70,7 +70,7 @@ Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impos
 pub struct Cli {
     /// What to log to standard error: off, error, warn, info, debug, trace, or by module [default: KVSTRATA_LOG, or warn]
     ///
-    /// By module: info,kvstrata::disk=debug. At debug there is a line for each allocation, onboarding and copy down that a request asks for; at info there is none for a request or a block.
+    /// By module: info,kvstrata_backends::disk=debug. At debug there is a line for each allocation, onboarding and copy down that a request asks for; at info there is none for a request or a block.
     #[arg(long, global = true, value_name = "FILTER")]
     log: Option<String>,
     #[command(subcommand)]
