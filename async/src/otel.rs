@@ -1,10 +1,13 @@
-//! Spans for an OpenTelemetry collector: OTLP over HTTP, to where `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` says. The other
-//! variables of OpenTelemetry's exporter, resources and batches hold too. Without TLS: a collector is on the machine, or behind something that encrypts.
+//! Spans for an OpenTelemetry collector: OTLP over HTTP, to where `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or
+//! `OTEL_EXPORTER_OTLP_ENDPOINT` says. The other variables of OpenTelemetry's exporter, resources and batches
+//! hold too. Without TLS: a collector is on the machine, or behind something that encrypts.
 //!
-//! The exporter leaves out what it cannot read, and sends to where a collector usually is; so what says where and how is read here, and refused.
-//! What it logs of itself, under targets that begin with `opentelemetry`, it says of each batch: leave them out. The first batch that is not sent is told here.
+//! The exporter leaves out what it cannot read, and sends to where a collector usually is; so what says where
+//! and how is read here, and refused. What it logs of itself, under targets that begin with `opentelemetry`,
+//! it says of each batch: leave them out. The first batch that is not sent is told here.
 //!
-//! An engine adds the layer to a subscriber of its own, and keeps what it begins with as long as there are spans to be sent:
+//! An engine adds the layer to a subscriber of its own, and keeps what it begins with as long as there are
+//! spans to be sent:
 //!
 //! ```no_run
 //! use tracing_subscriber::prelude::*;
@@ -16,8 +19,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! One that has an exporter already needs none of this: spans are `tracing`'s, at debug, of targets that begin
-//! with `kvstrata`.
+//! One that has an exporter already needs none of this: spans are `tracing`'s, at debug, of targets that
+//! begin with `kvstrata`.
 
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};

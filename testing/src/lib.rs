@@ -1,4 +1,5 @@
-//! What tests of several crates share. No crate depends on it but for its tests and measurements; it knows none of them.
+//! What tests of several crates share. No crate depends on it but for its tests and measurements; it knows
+//! none of them.
 //!
 //! | file | what |
 //! |---|---|

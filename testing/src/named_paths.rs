@@ -6,10 +6,11 @@
 //!   `ffi/src/{arena,copy}/*.rs`      each that the braces name, and at least one for a star
 //! ```
 //!
-//! Between backticks a word is a path from the root if it begins with one of the root's folders. Any other word that ends
-//! like a source's name stands for a file of the root, or beside the document, or beside or below another path of its
-//! paragraph. `foo` and `<name>` stand for any name. In comments paths from the root count, and in a header's table of files
-//! the names of its first column: they stand beside the source, below it, or below its crate's root.
+//! Between backticks a word is a path from the root if it begins with one of the root's folders. Any other
+//! word that ends like a source's name stands for a file of the root, or beside the document, or beside or
+//! below another path of its paragraph. `foo` and `<name>` stand for any name. In comments paths from the
+//! root count, and in a header's table of files the names of its first column: they stand beside the source,
+//! below it, or below its crate's root.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -5,14 +5,15 @@
 //!   the runtime ends ──► the task is dropped ──► the tiers are closed, and a thread looks after the deadlines that are left
 //! ```
 //!
-//! The runtime may be the LLM engine's, and end while handles live. What has not begun to move is cancelled then. What a mover or a disk
-//! has begun is answered by it, or by its deadline, which the thread looks after from then on; so a shutdown waits as long as ever.
+//! The runtime may be the LLM engine's, and end while handles live. What has not begun to move is cancelled
+//! then. What a mover or a disk has begun is answered by it, or by its deadline, which the thread looks after
+//! from then on; so a shutdown waits as long as ever.
 //!
 //! Invariants
 //! - I1: the task, or the thread, sleeps no longer than until the first deadline.
 //! - I2: asleep, it keeps neither the tiers nor this ([`Attendant`] keeps none).
-//! - I3: there is a task or a thread, or the system gives no thread. Then all who wait are late at once, and each new deadline asks for a
-//!   thread anew.
+//! - I3: there is a task or a thread, or the system gives no thread. Then all who wait are late at once, and
+//!   each new deadline asks for a thread anew.
 
 use super::own::OwnRuntime;
 use crate::metrics::Endpoint;

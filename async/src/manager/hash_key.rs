@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Invariants
-//! - I1: a file that is there is never overwritten. Of processes that make one at the same time, one wins, and all read its.
+//! - I1: a file that is there is never overwritten. Of processes that make one at the same time, one wins,
+//!   and all read its.
 //! - I2: the secret is in no message. [`Hasher::fingerprint`] names it.
 
 use crate::config::{HashFunction, ManagerConfig};

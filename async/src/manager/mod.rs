@@ -1,6 +1,8 @@
-//! [`KvBlockManager`]: KV blocks over device (G1), host (G2) and disk (G3), for an LLM engine to embed. Remote stores (G4) are not there yet.
+//! [`KvBlockManager`]: KV blocks over device (G1), host (G2) and disk (G3), for an LLM engine to embed.
+//! Remote stores (G4) are not there yet.
 //!
-//! The manager makes the tiers as its settings say, and runs them ([`kvstrata_tiers`]): on a tokio runtime, with its own where there is none.
+//! The manager makes the tiers as its settings say, and runs them ([`kvstrata_tiers`]): on a tokio runtime,
+//! with its own where there is none.
 //!
 //! | file | what |
 //! |---|---|

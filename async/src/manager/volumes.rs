@@ -1,7 +1,8 @@
 //! The disk tier of a group, as the settings say.
 //!
-//! With `disk.paths` its volumes are files that stay: the next manager of the same model, weights and geometry finds their blocks again, and
-//! one of others is refused. Without, there is one file that has no name and goes with the process.
+//! With `disk.paths` its volumes are files that stay: the next manager of the same model, weights and
+//! geometry finds their blocks again, and one of others is refused. Without, there is one file that has no
+//! name and goes with the process.
 
 use super::volume_files;
 use crate::config::{DiskFill, Group, ManagerConfig};

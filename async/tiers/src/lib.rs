@@ -1,5 +1,6 @@
-//! The engine of kvstrata: which block is where, who waits for it, and what moves next. It has no runtime, no clock and no thread: time and
-//! the answers of movers come in, transfers and wake-ups go out ([`Runtime`], [`transfer`]).
+//! The engine of kvstrata: which block is where, who waits for it, and what moves next. It has no runtime, no
+//! clock and no thread: time and the answers of movers come in, transfers and wake-ups go out ([`Runtime`],
+//! [`transfer`]).
 //!
 //! ```text
 //!                 calls, futures                    answers

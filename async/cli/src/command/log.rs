@@ -1,4 +1,5 @@
-//! What the command logs, and where to: standard error, and with the feature `otel` a collector of spans (`otel.rs`).
+//! What the command logs, and where to: standard error, and with the feature `otel` a collector of spans
+//! (`otel.rs`).
 
 #[cfg(feature = "otel")]
 use kvstrata::otel::Exporting;

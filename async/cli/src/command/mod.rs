@@ -1,7 +1,8 @@
 //! The `kvstrata` command.
 //!
-//! Exit codes: 0 all well; 1 a wrong byte was found; 2 what was asked for is impossible, with a message that names the
-//! option, the line or the path, its value and what to do; 130 and 143 a replay that SIGINT or SIGTERM has ended early, in order.
+//! Exit codes: 0 all well; 1 a wrong byte was found; 2 what was asked for is impossible, with a message that
+//! names the option, the line or the path, its value and what to do; 130 and 143 a replay that SIGINT or
+//! SIGTERM has ended early, in order.
 
 mod choice;
 mod config;

@@ -1,4 +1,5 @@
-//! The reference: every setting with its key, variable, type, default, allowed values and words; as text, Markdown, or data.
+//! The reference: every setting with its key, variable, type, default, allowed values and words; as text,
+//! Markdown, or data.
 
 use super::file::LISTS;
 use super::lists::{GroupSettings, TenantSettings, group_rows, tenant_rows};

@@ -6,8 +6,9 @@
 //!      └─────────────── Landing: each is answered, once, whatever happens ◄────┘
 //! ```
 //!
-//! A transfer owns both of its ends: the books' handles are with the manager until it lands, and the guards of host memory travel with
-//! the bytes. Nothing that is under way waits for anything else that is, so a queue always drains.
+//! A transfer owns both of its ends: the books' handles are with the manager until it lands, and the guards
+//! of host memory travel with the bytes. Nothing that is under way waits for anything else that is, so a
+//! queue always drains.
 //!
 //! | file | what |
 //! |---|---|
