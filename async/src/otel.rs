@@ -44,7 +44,8 @@ const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORT
 const PROTOCOL: &str = "http/protobuf";
 const COMPRESSIONS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
 
-/// Where spans go. Dropped, those that have ended are sent first, which takes as long as the exporter waits for an answer at most.
+/// Where spans go. Dropped, those that have ended are sent first, which takes as long as the exporter waits
+/// for an answer at most.
 #[derive(Debug)]
 pub struct Exporting {
     spans: SdkTracerProvider,
@@ -101,8 +102,8 @@ fn variable(name: &str) -> Option<String> {
 }
 
 impl Exporting {
-    /// Begins, if a collector is named, and nothing says that spans are not to be sent. A thread of its own sends them, so that this may be called
-    /// on one of an executor.
+    /// Begins, if a collector is named, and nothing says that spans are not to be sent. A thread of its own
+    /// sends them, so that this may be called on one of an executor.
     pub fn begin() -> Result<Option<Exporting>, ExportError> {
         let says = |name, what: &str| variable(name).is_some_and(|value| value.eq_ignore_ascii_case(what));
         if says("OTEL_SDK_DISABLED", "true") || says("OTEL_TRACES_EXPORTER", "none") {
@@ -146,8 +147,8 @@ impl Exporting {
         Ok(Some(Exporting { spans: spans.build(), named_by, told }))
     }
 
-    /// Takes kvstrata's spans out of `tracing`, whatever is printed, and without the small print in them; others' are left alone, those that
-    /// the exporter makes of itself too.
+    /// Takes kvstrata's spans out of `tracing`, whatever is printed, and without the small print in them;
+    /// others' are left alone, those that the exporter makes of itself too.
     pub fn layer<S: Subscriber + for<'s> LookupSpan<'s>>(&self) -> impl Layer<S> + use<S> {
         let ours = filter_fn(|what| {
             let most = if what.is_span() { Level::DEBUG } else { Level::INFO };

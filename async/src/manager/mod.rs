@@ -56,7 +56,8 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// KV blocks over the tiers of a machine, and what runs them. Clones are the same manager. All calls are those of [`Tiers`].
+/// KV blocks over the tiers of a machine, and what runs them. Clones are the same manager. All calls are
+/// those of [`Tiers`].
 #[derive(Clone)]
 pub struct KvBlockManager {
     tiers: Tiers,
@@ -80,7 +81,8 @@ impl KvBlockManager {
         build::of_parts(config, parts)
     }
 
-    /// Where the figures are served (`metrics.listen`), while they are: until a [`shutdown`](Tiers::shutdown) is over.
+    /// Where the figures are served (`metrics.listen`), while they are: until a [`shutdown`](Tiers::shutdown)
+    /// is over.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         if self.tiers.is_inherited() {

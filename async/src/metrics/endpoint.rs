@@ -2,8 +2,9 @@
 //! Nothing else.
 //!
 //! ```text
-//!   one thread: takes connections, and reads their heads as they come ──► a head is there ──► a thread for its answer, of 16
-//!               (`poll`: no connection waits for another)                                └──► none is free: answers itself, and asks for no figures
+//!   one thread: takes connections, and reads their heads as they come  (`poll`: none waits for another)
+//!     a head is there ──► a thread for its answer, of 16
+//!                    └──► none is free: answers itself, and asks for no figures
 //! ```
 //!
 //! Threads of its own: an engine's runtime need have no driver for sockets, and when it is stuck is when
@@ -102,8 +103,9 @@ impl Bound {
         Ok(Bound { address: listener.local_addr()?, listener })
     }
 
-    /// Begins to answer. `figures` gives the text of a scrape, none if what it is of is gone; `alive` says whether that is in service, and does not
-    /// wait for anything. Both are called by threads of the endpoint's.
+    /// Begins to answer. `figures` gives the text of a scrape, none if what it is of is gone; `alive` says
+    /// whether that is in service, and does not wait for anything. Both are called by threads of the
+    /// endpoint's.
     ///
     /// # Errors
     /// No thread is to be had, or no descriptor.
@@ -155,7 +157,8 @@ struct Waits {
     connection: TcpStream,
     since: Instant,
     head: HeadReader,
-    /// It has been answered by the thread that takes connections: what else it sends is read, so that the answer is not lost by a reset.
+    /// It has been answered by the thread that takes connections: what else it sends is read, so that the
+    /// answer is not lost by a reset.
     left_to_read: Option<usize>,
 }
 
@@ -396,7 +399,8 @@ impl Head {
     }
 }
 
-/// Once more after a signal: calls with a time limit are not made again by the system, whatever the signal's handler asks for.
+/// Once more after a signal: calls with a time limit are not made again by the system, whatever the signal's
+/// handler asks for.
 fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {

@@ -7,7 +7,7 @@
 //!   an LLM engine ─────────────► Tiers ◄─────────────────────── movers, disks
 //!                                 │  │  transfers               ▲
 //!                                 │  └──────────────────────────┘
-//!                                 └─ now, wake_at, spawn ──► Runtime: `kvstrata` on tokio, or a test in virtual time
+//!                                 └─ now, wake_at, spawn ──► Runtime: tokio, or a test's virtual time
 //! ```
 //!
 //! | module | what |
