@@ -49,7 +49,8 @@ impl Tree {
                 let entry = entry.expect("an entry");
                 let path = folder.join(entry.file_name());
                 if entry.file_type().expect("a type").is_dir() {
-                    if [".git", "target", "corpus", "artifacts"].iter().any(|of| path.ends_with(of)) {
+                    if [".git", "target", "corpus", "artifacts", "bundle"].iter().any(|of| path.ends_with(of))
+                    {
                         continue;
                     }
                     folders.push(path.clone());
@@ -62,9 +63,10 @@ impl Tree {
         Tree { root: root.to_owned(), paths, tops }
     }
 
-    /// The documents: Markdown files, by their paths.
-    pub fn documents(&self) -> impl Iterator<Item = &str> {
-        self.paths.iter().map(String::as_str).filter(|path| path.ends_with(".md"))
+    /// The documents: Markdown files of the root and under some of its folders, by their paths.
+    pub fn documents<'t>(&'t self, of: &'t [&str]) -> impl Iterator<Item = &'t str> {
+        let paths = self.paths.iter().map(String::as_str).filter(|path| path.ends_with(".md"));
+        paths.filter(|path| path.split_once('/').is_none_or(|(top, _)| of.contains(&top)))
     }
 
     /// What a document names and does not exist, each with its line.
