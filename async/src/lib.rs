@@ -1,9 +1,11 @@
 //! kvstrata: a tiered KV-cache block manager for LLM inference.
 //!
-//! Blocks live in strata: device memory (G1), host memory (G2), NVMe (G3); remote stores (G4) are not there yet. The bookkeeping is in
-//! `kvstrata-core`, lock-free and `no_std`; what touches memory, devices and files is in `kvstrata-ffi`; this crate puts them together.
+//! Blocks live in strata: device memory (G1), host memory (G2), NVMe (G3); remote stores (G4) are not there
+//! yet. The bookkeeping is in `kvstrata-core`, lock-free and `no_std`; what touches memory, devices and files
+//! is in `kvstrata-ffi`; this crate puts them together.
 //!
-//! What an engine needs every day is at the root: [`KvBlockManager`], its [`ManagerConfig`], a [`Group`] of layers, and what their calls take and give.
+//! What an engine needs every day is at the root: [`KvBlockManager`], its [`ManagerConfig`], a [`Group`] of
+//! layers, and what their calls take and give.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,10 +1,13 @@
-//! Spans for an OpenTelemetry collector: OTLP over HTTP, to where `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` says. The other
-//! variables of OpenTelemetry's exporter, resources and batches hold too. Without TLS: a collector is on the machine, or behind something that encrypts.
+//! Spans for an OpenTelemetry collector: OTLP over HTTP, to where `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or
+//! `OTEL_EXPORTER_OTLP_ENDPOINT` says. The other variables of OpenTelemetry's exporter, resources and batches
+//! hold too. Without TLS: a collector is on the machine, or behind something that encrypts.
 //!
-//! The exporter leaves out what it cannot read, and sends to where a collector usually is; so what says where and how is read here, and refused.
-//! What it logs of itself, under targets that begin with `opentelemetry`, it says of each batch: leave them out. The first batch that is not sent is told here.
+//! The exporter leaves out what it cannot read, and sends to where a collector usually is; so what says where
+//! and how is read here, and refused. What it logs of itself, under targets that begin with `opentelemetry`,
+//! it says of each batch: leave them out. The first batch that is not sent is told here.
 //!
-//! An engine adds the layer to a subscriber of its own, and keeps what it begins with as long as there are spans to be sent:
+//! An engine adds the layer to a subscriber of its own, and keeps what it begins with as long as there are
+//! spans to be sent:
 //!
 //! ```no_run
 //! use tracing_subscriber::prelude::*;
@@ -16,7 +19,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! One that has an exporter already needs none of this: spans are `tracing`'s, at debug, of the target `kvstrata`.
+//! One that has an exporter already needs none of this: spans are `tracing`'s, at debug, of targets that
+//! begin with `kvstrata`.
 
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
@@ -40,7 +44,8 @@ const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORT
 const PROTOCOL: &str = "http/protobuf";
 const COMPRESSIONS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
 
-/// Where spans go. Dropped, those that have ended are sent first, which takes as long as the exporter waits for an answer at most.
+/// Where spans go. Dropped, those that have ended are sent first, which takes as long as the exporter waits
+/// for an answer at most.
 #[derive(Debug)]
 pub struct Exporting {
     spans: SdkTracerProvider,
@@ -97,8 +102,8 @@ fn variable(name: &str) -> Option<String> {
 }
 
 impl Exporting {
-    /// Begins, if a collector is named, and nothing says that spans are not to be sent. A thread of its own sends them, so that this may be called
-    /// on one of an executor.
+    /// Begins, if a collector is named, and nothing says that spans are not to be sent. A thread of its own
+    /// sends them, so that this may be called on one of an executor.
     pub fn begin() -> Result<Option<Exporting>, ExportError> {
         let says = |name, what: &str| variable(name).is_some_and(|value| value.eq_ignore_ascii_case(what));
         if says("OTEL_SDK_DISABLED", "true") || says("OTEL_TRACES_EXPORTER", "none") {
@@ -142,8 +147,8 @@ impl Exporting {
         Ok(Some(Exporting { spans: spans.build(), named_by, told }))
     }
 
-    /// Takes kvstrata's spans out of `tracing`, whatever is printed, and without the small print in them; others' are left alone, those that
-    /// the exporter makes of itself too.
+    /// Takes kvstrata's spans out of `tracing`, whatever is printed, and without the small print in them;
+    /// others' are left alone, those that the exporter makes of itself too.
     pub fn layer<S: Subscriber + for<'s> LookupSpan<'s>>(&self) -> impl Layer<S> + use<S> {
         let ours = filter_fn(|what| {
             let most = if what.is_span() { Level::DEBUG } else { Level::INFO };

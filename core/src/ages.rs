@@ -9,18 +9,22 @@
 //! ```
 //!
 //! Invariants
-//! - I1: a stamp says something of one generation of a block. Of another one nothing is known: not clean, not used again.
+//! - I1: a stamp says something of one generation of a block. Of another one nothing is known: not clean, not
+//!   used again.
 //! - I2: a stamp gives way to one of a later generation only; who is late changes nothing.
-//! - I3: no mark of a generation is lost to another that is made beside it; who asks for a second use is told so once.
+//! - I3: no mark of a generation is lost to another that is made beside it; who asks for a second use is told
+//!   so once.
 //! - I4: a search goes through each stamp once, and keeps at most twice as many blocks as are wanted.
 //!
-//! Ages are modulo 2³⁰ too: a block that has been idle for longer than 2³⁰ iterations looks younger than it is.
+//! Ages are modulo 2³⁰ too: a block that has been idle for longer than 2³⁰ iterations looks younger than it
+//! is.
 //!
 //! # Orderings
 //!
-//! All accesses are Relaxed: a stamp is a word that stands for itself, and publishes nothing. What it says is a hint, that may be out of
-//! date when it is read: whoever gets a candidate asks the pool, which alone knows who holds it, and of which generation it is. The
-//! exchange of a stamp is atomic, so that no mark is lost between two threads that make one each (I3).
+//! All accesses are Relaxed: a stamp is a word that stands for itself, and publishes nothing. What it says is
+//! a hint, that may be out of date when it is read: whoever gets a candidate asks the pool, which alone knows
+//! who holds it, and of which generation it is. The exchange of a stamp is atomic, so that no mark is lost
+//! between two threads that make one each (I3).
 
 #[cfg(all(test, not(loom)))]
 mod tests;

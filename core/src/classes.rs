@@ -1,9 +1,11 @@
-//! The class for eviction of each block of a tier, so that it goes along with the block's bytes: a pool forgets it with the registration.
+//! The class for eviction of each block of a tier, so that it goes along with the block's bytes: a pool
+//! forgets it with the registration.
 //!
 //! # Orderings
-//! Relaxed: an entry is written by who holds its block, or is about to register it, and read by who holds it, or has evicted it; the pool's
-//! transitions order the two. Of two that hold it and write at once one is last, here and in the pool, and perhaps not the same: a class is
-//! a wish. How many have another than [`Priority::Normal`] is counted by what each write has found, so that it is exact when nobody writes.
+//! Relaxed: an entry is written by who holds its block, or is about to register it, and read by who holds it,
+//! or has evicted it; the pool's transitions order the two. Of two that hold it and write at once one is
+//! last, here and in the pool, and perhaps not the same: a class is a wish. How many have another than
+//! [`Priority::Normal`] is counted by what each write has found, so that it is exact when nobody writes.
 
 use crate::id::BlockId;
 use crate::slot::Priority;

@@ -1,7 +1,7 @@
 //! kvstrata's core: lock-free bookkeeping of KV blocks, for one tier or many.
 //!
-//! `no_std` with `alloc`; it knows no thread, file, socket, clock or GPU. After construction no call allocates, blocks or makes a
-//! system call. What is where:
+//! `no_std` with `alloc`; it knows no thread, file, socket, clock or GPU. After construction no call
+//! allocates, blocks or makes a system call. What is where:
 //!
 //! | module | concept |
 //! |---|---|

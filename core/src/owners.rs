@@ -6,27 +6,32 @@
 //!                                  ── give ─► a block that was not registered is free; a registration has ended (the pool tells)
 //! ```
 //!
-//! A credit is for a block, or one to come: it goes from the allocation to the registration, and ends with that. So a tenant never has more
-//! than its quota, however many threads allocate, and no count has to be made of blocks.
+//! A credit is for a block, or one to come: it goes from the allocation to the registration, and ends with
+//! that. So a tenant never has more than its quota, however many threads allocate, and no count has to be
+//! made of blocks.
 //!
-//! Who gives the credit of a registered block back is the pool, by [`Ends`]. Where the pool does not tell (slots of a disk, which leave it
-//! with their volume) it is whoever exchanges the tag: see I4.
+//! Who gives the credit of a registered block back is the pool, by [`Ends`]. Where the pool does not tell
+//! (slots of a disk, which leave it with their volume) it is whoever exchanges the tag: see I4.
 //!
 //! Invariants
-//! - I1: `used` of a tenant is its blocks that are owned by handles, by the line and by flights up, those registered, and those that
-//!   flights down are to register; in each tier.
-//! - I2: a tag is written before its block is registered, by the block's owner, whoever that is; so of what is registered, or was until its
-//!   owner has it, the tag is that registration's. Of other blocks it says nothing.
-//! - I3: no take brings `used` above the quota. A claim may: a block of nobody's that a tenant has used, or of the tenant's that a restart has found.
-//! - I4: of a slot whose pool does not tell, who exchanges a tag that counts for one that does not, or for another's, gives its credit
-//!   back; nobody else does. So it is given back once, whoever comes beside.
-//! - I5: who reads a state finds the blocks by which it differs from an earlier one: a look that found none is made again.
+//! - I1: `used` of a tenant is its blocks that are owned by handles, by the line and by flights up, those
+//!   registered, and those that flights down are to register; in each tier.
+//! - I2: a tag is written before its block is registered, by the block's owner, whoever that is; so of what
+//!   is registered, or was until its owner has it, the tag is that registration's. Of other blocks it says
+//!   nothing.
+//! - I3: no take brings `used` above the quota. A claim may: a block of nobody's that a tenant has used, or
+//!   of the tenant's that a restart has found.
+//! - I4: of a slot whose pool does not tell, who exchanges a tag that counts for one that does not, or for
+//!   another's, gives its credit back; nobody else does. So it is given back once, whoever comes beside.
+//! - I5: who reads a state finds the blocks by which it differs from an earlier one: a look that found none
+//!   is made again.
 //!
 //! # Orderings
-//! Tags and credits are Relaxed: a tag is ordered by its block's transitions, as a parent is, or stands for itself (I4); a credit
-//! publishes nothing, and who waits for credits is told by the fences of [`Waiting`](crate::waiting::Waiting), as with blocks. Stirs and
-//! ends are Release, and a state is read with Acquire (I5): otherwise a look could see the count of a release and not the release, nor the
-//! cursor that was pulled back for it, and who remembers that state would not look again.
+//! Tags and credits are Relaxed: a tag is ordered by its block's transitions, as a parent is, or stands for
+//! itself (I4); a credit publishes nothing, and who waits for credits is told by the fences of
+//! [`Waiting`](crate::waiting::Waiting), as with blocks. Stirs and ends are Release, and a state is read with
+//! Acquire (I5): otherwise a look could see the count of a release and not the release, nor the cursor that
+//! was pulled back for it, and who remembers that state would not look again.
 
 use crate::events::EventSink;
 use crate::hash::SequenceHash;

@@ -1,8 +1,9 @@
-//! The parent's hash of each block of a tier, so that it goes down with the block and is written beside its payload.
+//! The parent's hash of each block of a tier, so that it goes down with the block and is written beside its
+//! payload.
 //!
 //! # Orderings
-//! Relaxed: an entry is written by the owner of its block before the block is registered, and read by who has evicted it; the
-//! pool's transitions order the two.
+//! Relaxed: an entry is written by the owner of its block before the block is registered, and read by who has
+//! evicted it; the pool's transitions order the two.
 
 use crate::hash::SequenceHash;
 use crate::id::BlockId;

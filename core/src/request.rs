@@ -6,13 +6,15 @@
 //!             │  – │ shut │                                         which a block has no use for before it is registered
 //! ```
 //!
-//! A bounded table of open addressing, twice as long as the requests it may hold, without locks and without allocation.
+//! A bounded table of open addressing, twice as long as the requests it may hold, without locks and without
+//! allocation.
 //!
-//! I1. A block is pushed to one entry's list, by compare-exchange on its head, and leaves it when the head is swapped to `shut`.
-//! I2. An entry's id is set (EMPTY → id) before its head is opened, and cleared after its head was shut; a head never comes back to
+//! I1. A block is pushed to one entry's list, by compare-exchange on its head, and leaves it when the head is
+//! swapped to `shut`. I2. An entry's id is set (EMPTY → id) before its head is opened, and cleared after its
+//! head was shut; a head never comes back to
 //!     an old value (tag). So a push to an entry that was closed meanwhile fails, and looks for another.
-//! I3. A request may have two entries, if two threads reserve for it at once; release drains all that are open.
-//! I4. No entry lies farther from its id's home than `reach`, which only grows.
+//! I3. A request may have two entries, if two threads reserve for it at once; release drains all that are
+//! open. I4. No entry lies farther from its id's home than `reach`, which only grows.
 
 use crate::error::OutOfBlocks;
 use crate::id::BlockId;

@@ -1,8 +1,8 @@
 //! The only place that names `core::sync::atomic` or `loom`.
 //!
-//! Under `--cfg loom` every atomic of the crate is loom's, so that the models in `core/tests/loom_*.rs` run the
-//! very code that ships. [`site!`] names an ordering, so that `KVSTRATA_MUTATION=name` can weaken just that
-//! one and show that a model notices (`ci/test mutations`).
+//! Under `--cfg loom` every atomic of the crate is loom's, so that the models in `core/tests/loom_*.rs` run
+//! the very code that ships. [`site!`] names an ordering, so that `KVSTRATA_MUTATION=name` can weaken just
+//! that one and show that a model notices (`ci/test mutations`).
 
 /// For words that are looked at and never gone by: models have nothing to find there, and would try each of their orders.
 pub(crate) mod figures {

@@ -9,17 +9,21 @@
 //!   leave: count - 1
 //! ```
 //!
-//! How one sleeps and is woken is the caller's; a wake-up between the try and the sleep must not be lost there.
+//! How one sleeps and is woken is the caller's; a wake-up between the try and the sleep must not be lost
+//! there.
 //!
-//! I1. If a waiter sleeps, and a block that it could take was released after its try, or before it unseen, the releaser has seen the
+//! I1. If a waiter sleeps, and a block that it could take was released after its try, or before it unseen,
+//! the releaser has seen the
 //!     waiter.
-//! I2. A releaser is whoever has let a block go that it had in hand, if only for a moment: also who has ended a lease, who was refused an
+//! I2. A releaser is whoever has let a block go that it had in hand, if only for a moment: also who has ended
+//! a lease, who was refused an
 //!     allocation after it had gathered some of the blocks, and who has evicted, for an evictor holds what it moves. They all ask `anyone`.
 //!
 //! # Orderings
-//! Dekker's pattern. The count is Relaxed, for it publishes nothing: what was released is published by the pool. The two SeqCst fences
-//! are each other's partners: whichever is second in their total order, the thread behind it sees what the other one wrote before its
-//! own. The pool's own fences, between a list's bits and its cursor, do not stand in for them: a block that is given back passes none.
+//! Dekker's pattern. The count is Relaxed, for it publishes nothing: what was released is published by the
+//! pool. The two SeqCst fences are each other's partners: whichever is second in their total order, the
+//! thread behind it sees what the other one wrote before its own. The pool's own fences, between a list's
+//! bits and its cursor, do not stand in for them: a block that is given back passes none.
 
 use crate::sync::{AtomicU32, CachePadded, Relaxed, SeqCst, fence, skipped};
 use core::fmt;

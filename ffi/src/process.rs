@@ -1,23 +1,27 @@
-//! What a forked child inherits and is not to use: memory that threads of its parent change, and locks of files.
+//! What a forked child inherits and is not to use: memory that threads of its parent change, and locks of
+//! files.
 //!
 //! ```text
 //!   parent:  open a file ─ enter it in the list ─ lock it (flock); a ring, which has the file, is entered too
 //!   fork ──► child: one more fork is counted ─ all of the list is closed      (the lock is of the open file, so the child would hold it, too)
 //! ```
 //!
-//! A child that goes on without `exec` has no threads but one. Whatever waits for another thread waits for ever there, and a mutex that one of
-//! them held stays locked. So what has threads remembers its [`Origin`], and does nothing in another process.
+//! A child that goes on without `exec` has no threads but one. Whatever waits for another thread waits for
+//! ever there, and a mutex that one of them held stays locked. So what has threads remembers its [`Origin`],
+//! and does nothing in another process.
 //!
 //! Invariants
-//! - I1: a descriptor of the list is open: its entry is emptied before it is closed. The handler alone closes the child's copies:
-//!   an [`Uninherited`] does nothing there, its drop included.
-//! - I2: no fork comes between the opening of such a descriptor and its entry, nor between the end of its entry and its closing: the handlers
-//!   hold the gate, and so does the thread that opens or closes.
-//! - I3: entries are never freed, so that the handler may walk the list whatever the parent's threads were doing. They are used again.
+//! - I1: a descriptor of the list is open: its entry is emptied before it is closed. The handler alone closes
+//!   the child's copies: an [`Uninherited`] does nothing there, its drop included.
+//! - I2: no fork comes between the opening of such a descriptor and its entry, nor between the end of its
+//!   entry and its closing: the handlers hold the gate, and so does the thread that opens or closes.
+//! - I3: entries are never freed, so that the handler may walk the list whatever the parent's threads were
+//!   doing. They are used again.
 //!
 //! # Orderings
-//! The gate's are a lock's: Acquire where it is taken, Release where it is opened. The list's head is Release where an entry is put before it, and
-//! Acquire where it is read: an entry is whole. All else is Relaxed: the handler runs in a child's only thread, behind the parent's fork.
+//! The gate's are a lock's: Acquire where it is taken, Release where it is opened. The list's head is Release
+//! where an entry is put before it, and Acquire where it is read: an entry is whole. All else is Relaxed: the
+//! handler runs in a child's only thread, behind the parent's fork.
 
 use std::io;
 use std::mem::ManuallyDrop;

@@ -1,8 +1,9 @@
 //! Text from outside, as it may be shown: on a terminal, in a log, in a message.
 //!
-//! A path, a setting's value, a tenant's name or a line of a trace may hold any characters, and a terminal obeys some of them: they set its
-//! title, move its cursor, hide or reorder what follows, or begin a line that looks like one of ours. [`shown`] writes such a character as
-//! Rust does in a string (`\u{1b}`, `\n`) and leaves all others as they are, so that a file's name in any language stays readable.
+//! A path, a setting's value, a tenant's name or a line of a trace may hold any characters, and a terminal
+//! obeys some of them: they set its title, move its cursor, hide or reorder what follows, or begin a line
+//! that looks like one of ours. [`shown`] writes such a character as Rust does in a string (`\u{1b}`, `\n`)
+//! and leaves all others as they are, so that a file's name in any language stays readable.
 //!
 //! Invariants
 //! - I1: no character that [`is_shown`] refuses reaches the formatter. A second pass changes nothing.

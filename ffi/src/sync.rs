@@ -1,8 +1,9 @@
 //! What the models swap: the only place of this crate that names loom.
 //!
-//! In the crate's own tests under `--cfg loom`, the atomics, the lock and the queue of `arena/borrow.rs`, `disk/doorbell.rs` and
-//! `disk/inbox.rs` are loom's, so that the models beside them run the very code that ships. [`site!`] and [`skipped!`] are as in the
-//! core's `sync.rs`: what `KVSTRATA_MUTATION=name` weakens or leaves out, so that a model must notice (`ci/test mutations`).
+//! In the crate's own tests under `--cfg loom`, the atomics, the lock and the queue of `arena/borrow.rs`,
+//! `disk/doorbell.rs` and `disk/inbox.rs` are loom's, so that the models beside them run the very code that
+//! ships. [`site!`] and [`skipped!`] are as in the core's `sync.rs`: what `KVSTRATA_MUTATION=name` weakens or
+//! leaves out, so that a model must notice (`ci/test mutations`).
 
 #[cfg(not(all(test, loom)))]
 pub(crate) use {

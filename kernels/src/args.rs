@@ -1,4 +1,5 @@
-//! What a launch is told, as `cuda/args.cuh` reads it; a test compares sizes, `cuda/args.cuh` asserts the same.
+//! What a launch is told, as `cuda/args.cuh` reads it; a test compares sizes, `cuda/args.cuh` asserts the
+//! same.
 
 use crate::divide::Divisor;
 use kvstrata_core::plan;

@@ -1,7 +1,9 @@
-//! Copies that change the type of elements on the way: `cuda/convert.cu`, where the bounds of their errors are.
+//! Copies that change the type of elements on the way: `cuda/convert.cu`, where the bounds of their errors
+//! are.
 //!
-//! A copy plan moves bytes, and knows elements of one size. So the side with the narrower elements has a *stand-in*: the same layout
-//! with the wider ones, whose every distance is `k` times as long. The plan is made with that, and the kernel divides by `k` again:
+//! A copy plan moves bytes, and knows elements of one size. So the side with the narrower elements has a
+//! *stand-in*: the same layout with the wider ones, whose every distance is `k` times as long. The plan is
+//! made with that, and the kernel divides by `k` again:
 //!
 //! ```text
 //!   fp8    base              │ 1 byte │ 1 byte │ …     address             = (stand-in's address) / 2

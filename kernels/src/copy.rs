@@ -9,7 +9,8 @@
 //! What depends on the layouts alone is made once; a launch adds the blocks' numbers.
 //!
 //! Invariants
-//! - I1: a kernel's vectors divide all addresses, strides and sizes that its plan can have, whatever the blocks.
+//! - I1: a kernel's vectors divide all addresses, strides and sizes that its plan can have, whatever the
+//!   blocks.
 
 use crate::divide::Divisor;
 use crate::launch::{Head, Launch, Parameters, Shape, THREADS, UNROLL};

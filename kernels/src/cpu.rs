@@ -1,4 +1,5 @@
-//! The kernels on the CPU: their own source, compiled by the host's C++ compiler (`cuda/cpu/`). For tests, here and of whoever launches.
+//! The kernels on the CPU: their own source, compiled by the host's C++ compiler (`cuda/cpu/`). For tests,
+//! here and of whoever launches.
 
 use crate::launch::{Launch, THREADS};
 use core::ffi::{CStr, c_char, c_uint, c_void};

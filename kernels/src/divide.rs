@@ -1,7 +1,8 @@
 //! Division by a number that a kernel learns at run time: the host makes it a multiplication and a shift.
 //!
-//! `⌊n / d⌋ = ⌊n × m / 2^(32 + s)⌋` for `n < 2³¹` and `d ≥ 2`, with `s = ⌈log₂ d⌉ − 1` and `m = ⌈2^(32 + s) / d⌉`: Granlund and Montgomery,
-//! "Division by Invariant Integers using Multiplication", PLDI 1994, theorem 4.2 with N = 31.
+//! `⌊n / d⌋ = ⌊n × m / 2^(32 + s)⌋` for `n < 2³¹` and `d ≥ 2`, with `s = ⌈log₂ d⌉ − 1` and
+//! `m = ⌈2^(32 + s) / d⌉`: Granlund and Montgomery, "Division by Invariant Integers using Multiplication",
+//! PLDI 1994, theorem 4.2 with N = 31.
 
 use zerocopy::{Immutable, IntoBytes};
 

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Invariants
-//! - I1: whatever a kernel divides stays below 2³¹ in one launch, so that its divisions are exact and its sums do not wrap.
+//! - I1: whatever a kernel divides stays below 2³¹ in one launch, so that its divisions are exact and its
+//!   sums do not wrap.
 
 use crate::args::{LARGE_BYTES, Pair, SMALL_BYTES, Sum, Tile, Walk};
 use core::ffi::CStr;

@@ -9,8 +9,8 @@
 //!       driver's cuLaunchKernel, of an image that nvcc made        or        the same source on the CPU (feature `cpu`, for tests)
 //! ```
 //!
-//! This crate launches nothing, owns no memory and calls no driver: whoever has streams does (`kvstrata-ffi`). It has no image if it
-//! was built without nvcc; [`images`] says so.
+//! This crate launches nothing, owns no memory and calls no driver: whoever has streams does
+//! (`kvstrata-ffi`). It has no image if it was built without nvcc; [`images`] says so.
 //!
 //! | concept | place |
 //! |---|---|

@@ -5,8 +5,9 @@
 //!   super::inner::Inner                    an arrow to inner.rs, wherever it stands in the text
 //! ```
 //!
-//! A name that a module re-exports counts as the file's that has it, so the re-exports themselves are no arrows. Comments and what only
-//! tests see are left out. It reads text and knows no macro: what it cannot resolve is no arrow.
+//! A name that a module re-exports counts as the file's that has it, so the re-exports themselves are no
+//! arrows. Comments and what only tests see are left out. It reads text and knows no macro: what it cannot
+//! resolve is no arrow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,5 @@
-//! The system's allocator, which counts what is asked of it: by each thread, always; by all threads together, while it is told to.
+//! The system's allocator, which counts what is asked of it: by each thread, always; by all threads together,
+//! while it is told to.
 //!
 //! A program that counts says so itself:
 //!
@@ -7,8 +8,9 @@
 //! static ALLOCATOR: Counting = Counting;
 //! ```
 //!
-//! What is freed is not counted. A thread's own count leaves out what the test harness, or threads of what is tested, do meanwhile; all
-//! threads' count is for what works by threads of its own, and takes a test that is alone in its program.
+//! What is freed is not counted. A thread's own count leaves out what the test harness, or threads of what is
+//! tested, do meanwhile; all threads' count is for what works by threads of its own, and takes a test that is
+//! alone in its program.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,13 +1,15 @@
-//! Fields that other files than their struct's touch: where a field has many users, its struct keeps no invariant.
+//! Fields that other files than their struct's touch: where a field has many users, its struct keeps no
+//! invariant.
 //!
 //! ```text
 //!   pub(crate) struct Staging { pub(crate) free: Vec<u32> }     in staging.rs
 //!   group.staging.free                                          in room.rs: a user of the field
 //! ```
 //!
-//! A private field has none, and the compiler sees to that. A field of an owner's type, whose own fields are private or owners', is the way
-//! to that owner and not counted. Neither is a `pub` field: it is the crate's interface. It reads text: a file touches a field if it has
-//! `.name` without a call; where several structs have a field of that name, only a file that names the struct does.
+//! A private field has none, and the compiler sees to that. A field of an owner's type, whose own fields are
+//! private or owners', is the way to that owner and not counted. Neither is a `pub` field: it is the crate's
+//! interface. It reads text: a file touches a field if it has `.name` without a call; where several structs
+//! have a field of that name, only a file that names the struct does.
 
 use crate::arrows::{code, collect};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,5 @@
-//! XXH3-128 undone: the last 32 bytes of a message that give it any hash. What an attacker does to hashes without a key.
+//! XXH3-128 undone: the last 32 bytes of a message that give it any hash. What an attacker does to hashes
+//! without a key.
 //!
 //! For 33 to 128 bytes XXH3-128 mixes 16-byte chunks in pairs, from the middle outwards, into two sums:
 //!
@@ -7,9 +8,9 @@
 //!   high = (high + fold(second ^ secret)) ^ (first.0  + first.1)
 //! ```
 //!
-//! and then makes the hash of the two sums by steps that can be undone. In the last pair, `second.0 = secret` makes its
-//! product 0, and `second.1` sets `low`. In the pair before, `second.0 = secret ^ 1` makes the product `second.1 ^ secret`,
-//! which sets `high`.
+//! and then makes the hash of the two sums by steps that can be undone. In the last pair, `second.0 = secret`
+//! makes its product 0, and `second.1` sets `low`. In the pair before, `second.0 = secret ^ 1` makes the
+//! product `second.1 ^ secret`, which sets `high`.
 
 const PRIMES: [u64; 3] = [0x9e37_79b1_85eb_ca87, 0xc2b2_ae3d_27d4_eb4f, 0x85eb_ca77_c2b2_ae63];
 

@@ -1,4 +1,5 @@
-//! What tests of several crates share. No crate depends on it but for its tests and measurements; it knows none of them.
+//! What tests of several crates share. No crate depends on it but for its tests and measurements; it knows
+//! none of them.
 //!
 //! | file | what |
 //! |---|---|
@@ -7,6 +8,7 @@
 //! | `fields.rs` | the fields that other files than their struct's touch |
 //! | `forge.rs` | tokens and salts for a wanted XXH3 hash |
 //! | `forked.rs` | a forked child |
+//! | `named_paths.rs` | the paths that documents and comments name, and whether they exist |
 //! | `virtual_time.rs` | tasks of one thread in virtual time |
 //! | `seeds.rs` | which seeds a simulation runs, on all cores, and what it says of those that fail |
 
@@ -15,5 +17,6 @@ pub mod counting;
 pub mod fields;
 pub mod forge;
 pub mod forked;
+pub mod named_paths;
 pub mod seeds;
 pub mod virtual_time;

@@ -1,4 +1,5 @@
-//! Which seeds a simulation runs, and how: all cores take the next one, until there are none left or many have failed.
+//! Which seeds a simulation runs, and how: all cores take the next one, until there are none left or many
+//! have failed.
 //!
 //! | variable | seeds |
 //! |---|---|

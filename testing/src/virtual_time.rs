@@ -1,14 +1,16 @@
-//! Tasks of one thread in virtual time: the clock stands still while a task can go on, and jumps to the next timer when none can.
+//! Tasks of one thread in virtual time: the clock stands still while a task can go on, and jumps to the next
+//! timer when none can.
 //!
 //! ```text
 //!   ready ──► poll in the order of waking ──► none is ready ──► the clock jumps to the next timer ──► its tasks are ready
 //! ```
 //!
-//! So a run with a seed does the same each time, and takes no longer than its work. The names are tokio's, so that tests of both may share
-//! what simulates hardware.
+//! So a run with a seed does the same each time, and takes no longer than its work. The names are tokio's, so
+//! that tests of both may share what simulates hardware.
 //!
 //! Invariants
-//! - I1: tasks are polled in the order in which they were woken; one that is woken twice before its turn is polled once.
+//! - I1: tasks are polled in the order in which they were woken; one that is woken twice before its turn is
+//!   polled once.
 //! - I2: timers of one moment wake in the order in which they were set.
 
 use std::any::Any;

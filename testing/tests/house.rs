@@ -1,8 +1,9 @@
-//! The house: modules of a crate import each other one way, few files stand in a circle, seams stay closed, and
-//! fields of state have few users.
+//! The house: modules of a crate import each other one way, few files stand in a circle, seams stay closed,
+//! fields of state have few users, and what documents and comments name exists.
 
 use kvstrata_testing::arrows::Arrows;
 use kvstrata_testing::fields::shared_fields;
+use kvstrata_testing::named_paths::Tree;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -105,4 +106,26 @@ fn fields_of_state_have_few_users() {
         println!("{name}: {} shared fields; users of the first: {}", fields.len(), fields[0].users.len());
         assert!(many.is_empty(), "{name}: fields with more than {most} users: {many:#?}");
     }
+}
+
+#[test]
+fn paths_that_documents_name_exist() {
+    let tree = Tree::of(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+    let folders = ["docs", "core", "kernels", "ffi", "async", "testing", "benches", "fuzz", "ci"];
+    let documents: Vec<_> = tree.documents(&folders).collect();
+    assert!(
+        ["ARCHITECTURE.md", "core/README.md"].iter().all(|of| documents.contains(of)),
+        "documents are found"
+    );
+    let missing: Vec<_> = documents.into_iter().flat_map(|document| tree.missing(document)).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
+fn paths_that_comments_name_exist() {
+    let tree = Tree::of(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+    let sources: Vec<_> = tree.sources(&["core", "kernels", "ffi", "async", "testing"]).collect();
+    assert!(sources.contains(&"core/src/lib.rs"), "sources are found");
+    let missing: Vec<_> = sources.into_iter().flat_map(|source| tree.missing_in_comments(source)).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
 }

@@ -1,14 +1,15 @@
-//! What copies cost on this machine's devices: measured by `kvstrata tune`, stored in a file a device, found again by whoever copies and
-//! hands it to [`CopyOptions::costs`](kvstrata_ffi::cuda::CopyOptions::costs).
+//! What copies cost on this machine's devices: measured by `kvstrata tune`, stored in a file a device, found
+//! again by whoever copies and hands it to [`CopyOptions::costs`](kvstrata_ffi::cuda::CopyOptions::costs).
 //!
 //! ```text
 //!   $KVSTRATA_CONFIG_DIR, or $XDG_CACHE_HOME/kvstrata, or ~/.cache/kvstrata
 //!     └ copy-costs-GPU-8f2b….json      whole or not there; another device's never fits, since its name has the device's UUID
 //! ```
 //!
-//! What is measured under another driver is used, with a note: where routes meet is the matter of the link and the engines, which a driver
-//! changes less than another card does, and a few seconds of `kvstrata tune` settle it. A file that is damaged costs a note, and what is
-//! shipped is used: it is never fatal to whoever copies.
+//! What is measured under another driver is used, with a note: where routes meet is the matter of the link
+//! and the engines, which a driver changes less than another card does, and a few seconds of `kvstrata tune`
+//! settle it. A file that is damaged costs a note, and what is shipped is used: it is never fatal to whoever
+//! copies.
 
 mod file;
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The `kvstrata` command and its parts: traces, their replay through all tiers, and the hits of each eviction policy.
+//! The `kvstrata` command and its parts: traces, their replay through all tiers, and the hits of each
+//! eviction policy.
 //!
 //! | module | what |
 //! |---|---|

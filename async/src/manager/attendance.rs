@@ -2,17 +2,18 @@
 //!
 //! ```text
 //!   the task sleeps until the next deadline, and is told of an earlier one ──► Attendant::on_time
-//!   the runtime ends ──► the task is dropped ──► the tiers are closed, and a thread looks after the deadlines that are left
+//!   the runtime ends ──► the task is dropped ──► the tiers are closed; a thread attends to what is left
 //! ```
 //!
-//! The runtime may be the LLM engine's, and end while handles live. What has not begun to move is cancelled then. What a mover or a disk
-//! has begun is answered by it, or by its deadline, which the thread looks after from then on; so a shutdown waits as long as ever.
+//! The runtime may be the LLM engine's, and end while handles live. What has not begun to move is cancelled
+//! then. What a mover or a disk has begun is answered by it, or by its deadline, which the thread looks after
+//! from then on; so a shutdown waits as long as ever.
 //!
 //! Invariants
 //! - I1: the task, or the thread, sleeps no longer than until the first deadline.
 //! - I2: asleep, it keeps neither the tiers nor this ([`Attendant`] keeps none).
-//! - I3: there is a task or a thread, or the system gives no thread. Then all who wait are late at once, and each new deadline asks for a
-//!   thread anew.
+//! - I3: there is a task or a thread, or the system gives no thread. Then all who wait are late at once, and
+//!   each new deadline asks for a thread anew.
 
 use super::own::OwnRuntime;
 use crate::metrics::Endpoint;
@@ -88,7 +89,8 @@ impl Attendance {
         });
     }
 
-    /// Has a thread look after deadlines, since the runtime has ended. Where there is none, all who wait are late (I3).
+    /// Has a thread look after deadlines, since the runtime has ended. Where there is none, all who wait are
+    /// late (I3).
     fn attend_by_thread(&self) {
         let Some(attendant) = self.attendant.get().cloned() else { return };
         let (began, earlier) = (self.began, Arc::clone(&self.earlier));
@@ -97,7 +99,8 @@ impl Attendance {
             move || by_thread(&attendant, began, &earlier)
         };
         let started = thread::Builder::new().name("kvstrata-late".to_owned()).spawn(look);
-        // Relaxed: a caller that reads it late tells a thread that is there, or asks for another one, which finds nothing to do.
+        // Relaxed: a caller that reads it late tells a thread that is there, or asks for another one, which
+        // finds nothing to do.
         self.unattended.store(started.is_err(), Relaxed);
         if started.is_err() {
             attendant.answer_all();
@@ -121,7 +124,8 @@ impl Runtime for Attendance {
         self.handle.spawn(task);
     }
 
-    /// On a thread that is not joined: a runtime would wait for it when it ends, for as long as a device hangs.
+    /// On a thread that is not joined: a runtime would wait for it when it ends, for as long as a device
+    /// hangs.
     fn run_blocking(&self, work: Work, wait: Duration) -> bool {
         let (ended, end) = mpsc::channel();
         let work = move || {

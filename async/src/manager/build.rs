@@ -26,8 +26,8 @@ pub struct Parts {
     pub runtime: Handle,
     /// The runtime itself, where it is the manager's: it ends with it.
     pub own: Option<OwnRuntime>,
-    /// What the names of blocks that are not full begin from: random unless told, so that no two managers over one disk have the same. For
-    /// tests that do the same each time.
+    /// What the names of blocks that are not full begin from: random unless told, so that no two managers
+    /// over one disk have the same. For tests that do the same each time.
     pub names: Option<u64>,
 }
 
@@ -209,7 +209,8 @@ fn assemble(
     Ok(KvBlockManager { tiers, attendance })
 }
 
-/// Serves figures while the tiers are there: also while they are shut down, when what is under way is what somebody wants to see.
+/// Serves figures while the tiers are there: also while they are shut down, when what is under way is what
+/// somebody wants to see.
 fn serve(tiers: &Tiers, bound: Bound) -> std::io::Result<Endpoint> {
     let (figures_of, alive_of) = (tiers.watcher(), tiers.watcher());
     let figures = move || Some(figures_of.metrics()?.to_prometheus());

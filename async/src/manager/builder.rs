@@ -27,9 +27,9 @@ impl KvBlockManager {
 }
 
 impl<'b> ManagerBuilder<'b> {
-    /// Takes the engine's device in place of the one that `device.kind` says. `open` is called once for each group of layers, with the
-    /// group's settings and the host memory that the mover copies to and from. The device has as many blocks as `device.blocks` says
-    /// ([`ManagerConfig::blocks_of`]).
+    /// Takes the engine's device in place of the one that `device.kind` says. `open` is called once for each
+    /// group of layers, with the group's settings and the host memory that the mover copies to and from. The
+    /// device has as many blocks as `device.blocks` says ([`ManagerConfig::blocks_of`]).
     ///
     /// ```
     /// # use kvstrata::manager::Device;
@@ -58,8 +58,8 @@ impl<'b> ManagerBuilder<'b> {
         ManagerBuilder { device: Some(Box::new(open)), ..self }
     }
 
-    /// Runs the manager on this runtime, which has timers and outlives it; else on the one that [`build`](ManagerBuilder::build) is called
-    /// in, or on one of its own.
+    /// Runs the manager on this runtime, which has timers and outlives it; else on the one that
+    /// [`build`](ManagerBuilder::build) is called in, or on one of its own.
     pub fn runtime(self, runtime: Handle) -> ManagerBuilder<'b> {
         ManagerBuilder { runtime: Some(runtime), ..self }
     }

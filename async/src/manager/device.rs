@@ -20,7 +20,8 @@ impl Device {
         Device { mover, port: None, note: None }
     }
 
-    /// What reaches the blocks' bytes besides ([`Group::device_port`](super::Group::device_port)), for callers whose kernels do not.
+    /// What reaches the blocks' bytes besides ([`Group::device_port`](super::Group::device_port)), for
+    /// callers whose kernels do not.
     #[must_use]
     pub fn port(self, port: Arc<dyn DevicePort>) -> Device {
         Device { port: Some(port), ..self }

@@ -71,8 +71,9 @@ fn simulated(config: &ManagerConfig, group: &Group, memory: &Arc<HostMemory>) ->
     Ok(Device { mover: Arc::new(mover), port: Some(sim), note: None })
 }
 
-/// Device memory of the manager's own, a block in one piece behind the other: kernels find block `b` at the port's `base_address()` and `b`
-/// times its `block_bytes()`. An engine that has its tensors already builds the mover over them, and the manager of parts.
+/// Device memory of the manager's own, a block in one piece behind the other: kernels find block `b` at the
+/// port's `base_address()` and `b` times its `block_bytes()`. An engine that has its tensors already builds
+/// the mover over them, and the manager of parts.
 fn cuda(config: &ManagerConfig, group: &Group, memory: &Arc<HostMemory>) -> Result<Device, CudaMoverError> {
     let driver = CudaDriver::load()?;
     let device = CudaDevice::open(&driver, config.device.ordinal)?;

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   hash.key_file, hash.key_env       the deployment's: all its processes and nodes are given the same one
-//!   kvstrata.hash-key (mode 0600)     else, beside each of disk.paths: made once, found by each restart and each rank
+//!   kvstrata.hash-key (mode 0600)     else, beside each of disk.paths: each restart and each rank finds it
 //!   memory                            else: drawn anew by each process, since nothing outlives it
 //! ```
 //!
 //! Invariants
-//! - I1: a file that is there is never overwritten. Of processes that make one at the same time, one wins, and all read its.
+//! - I1: a file that is there is never overwritten. Of processes that make one at the same time, one wins,
+//!   and all read its.
 //! - I2: the secret is in no message. [`Hasher::fingerprint`] names it.
 
 use crate::config::{HashFunction, ManagerConfig};
@@ -110,8 +111,9 @@ pub fn look(config: &ManagerConfig) -> Result<String, HashKeyError> {
     }
 }
 
-/// The secret beside the volumes, if volumes stay: the first file that is there, or a new one. Each folder gets the same,
-/// so that a volume that cannot be opened takes no secret along. Without `writes` nothing is made.
+/// The secret beside the volumes, if volumes stay: the first file that is there, or a new one. Each folder
+/// gets the same, so that a volume that cannot be opened takes no secret along. Without `writes` nothing is
+/// made.
 fn beside(config: &ManagerConfig, writes: bool) -> Result<Option<(PathBuf, Key)>, HashKeyError> {
     let files = files(config);
     let mut refused = None;
@@ -136,7 +138,8 @@ fn beside(config: &ManagerConfig, writes: bool) -> Result<Option<(PathBuf, Key)>
     Ok(Some((found.clone(), key)))
 }
 
-/// A new secret, in the first folder that takes it: one that is full, or may not be written, costs its own volume alone.
+/// A new secret, in the first folder that takes it: one that is full, or may not be written, costs its own
+/// volume alone.
 fn first(files: &[PathBuf]) -> Result<(&PathBuf, Key), HashKeyError> {
     let key = Key::random().map_err(|_| HashKeyError::Random)?;
     let mut refused = None;
@@ -171,8 +174,8 @@ fn is_ours(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Where the secret is, or would be: in the folder of each of `disk.paths`. A folder that is not there has no volume
-/// either, and opening that says so.
+/// Where the secret is, or would be: in the folder of each of `disk.paths`. A folder that is not there has no
+/// volume either, and opening that says so.
 fn files(config: &ManagerConfig) -> Vec<PathBuf> {
     let paths = if config.disk.blocks > 0 { &config.disk.paths[..] } else { &[] };
     let folder = |path: &PathBuf| match path.is_dir() {

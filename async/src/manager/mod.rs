@@ -1,6 +1,8 @@
-//! [`KvBlockManager`]: KV blocks over device (G1), host (G2) and disk (G3), for an LLM engine to embed. Remote stores (G4) are not there yet.
+//! [`KvBlockManager`]: KV blocks over device (G1), host (G2) and disk (G3), for an LLM engine to embed.
+//! Remote stores (G4) are not there yet.
 //!
-//! The manager makes the tiers as its settings say, and runs them ([`kvstrata_tiers`]): on a tokio runtime, with its own where there is none.
+//! The manager makes the tiers as its settings say, and runs them ([`kvstrata_tiers`]): on a tokio runtime,
+//! with its own where there is none.
 //!
 //! | file | what |
 //! |---|---|
@@ -54,7 +56,8 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// KV blocks over the tiers of a machine, and what runs them. Clones are the same manager. All calls are those of [`Tiers`].
+/// KV blocks over the tiers of a machine, and what runs them. Clones are the same manager. All calls are
+/// those of [`Tiers`].
 #[derive(Clone)]
 pub struct KvBlockManager {
     tiers: Tiers,
@@ -78,7 +81,8 @@ impl KvBlockManager {
         build::of_parts(config, parts)
     }
 
-    /// Where the figures are served (`metrics.listen`), while they are: until a [`shutdown`](Tiers::shutdown) is over.
+    /// Where the figures are served (`metrics.listen`), while they are: until a [`shutdown`](Tiers::shutdown)
+    /// is over.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         if self.tiers.is_inherited() {

@@ -5,8 +5,8 @@
 //!   thread 1…: the answers of disks, a group's after another's       (of one thread: all)
 //! ```
 //!
-//! Each thread drives a runtime of its own, and is started here. A runtime of several threads would start them by itself: where the system
-//! gives fewer it panics, or waits for ever for those that it has not got.
+//! Each thread drives a runtime of its own, and is started here. A runtime of several threads would start
+//! them by itself: where the system gives fewer it panics, or waits for ever for those that it has not got.
 //!
 //! Invariants
 //! - I1: an error leaves no thread behind: those that were started end.

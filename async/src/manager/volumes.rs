@@ -1,7 +1,8 @@
 //! The disk tier of a group, as the settings say.
 //!
-//! With `disk.paths` its volumes are files that stay: the next manager of the same model, weights and geometry finds their blocks again, and
-//! one of others is refused. Without, there is one file that has no name and goes with the process.
+//! With `disk.paths` its volumes are files that stay: the next manager of the same model, weights and
+//! geometry finds their blocks again, and one of others is refused. Without, there is one file that has no
+//! name and goes with the process.
 
 use super::volume_files;
 use crate::config::{DiskFill, Group, ManagerConfig};
@@ -187,8 +188,8 @@ pub fn key(config: &ManagerConfig) -> Result<Option<Key>, DiskError> {
     }
 }
 
-/// Whose bytes they are, and by which hashes they are named: as much of the model as the settings know in the upper half,
-/// hash function and secret in the lower one ([`is_of_other_hashes`]).
+/// Whose bytes they are, and by which hashes they are named: as much of the model as the settings know in the
+/// upper half, hash function and secret in the lower one ([`is_of_other_hashes`]).
 fn model_fingerprint(config: &ManagerConfig, group: &Group, hashing: &Hashing) -> u128 {
     let model = config.model_name().unwrap_or_default();
     let geometry = &config.geometry;

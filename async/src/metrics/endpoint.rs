@@ -1,27 +1,31 @@
-//! The figures over HTTP: `GET /metrics` for Prometheus, `GET /healthz` for whoever watches over processes. Nothing else.
+//! The figures over HTTP: `GET /metrics` for Prometheus, `GET /healthz` for whoever watches over processes.
+//! Nothing else.
 //!
 //! ```text
-//!   one thread: takes connections, and reads their heads as they come ──► a head is there ──► a thread for its answer, of 16
-//!               (`poll`: no connection waits for another)                                └──► none is free: answers itself, and asks for no figures
+//!   one thread: takes connections, and reads their heads as they come  (`poll`: none waits for another)
+//!     a head is there ──► a thread for its answer, of 16
+//!                    └──► none is free: answers itself, and asks for no figures
 //! ```
 //!
-//! Threads of its own: an engine's runtime need have no driver for sockets, and when it is stuck is when somebody wants to see why. HTTP/1.0 is
-//! enough for a scrape: one answer a connection. There is no secret in it and no password to it, so it listens where it is told and nowhere by
-//! default.
+//! Threads of its own: an engine's runtime need have no driver for sockets, and when it is stuck is when
+//! somebody wants to see why. HTTP/1.0 is enough for a scrape: one answer a connection. There is no secret in
+//! it and no password to it, so it listens where it is told and nowhere by default.
 //!
 //! Invariants
-//! - I1: the thread that takes connections waits for none of them: their sockets do not block, and it asks for no figures. What it answers
-//!   itself is short: `/healthz`, and that all else is not to be had now.
-//! - I2: a connection whose head is there has a thread, and there are no more than [`MOST`]. One whose head is not there has none, and ends by
-//!   [`OF_HEAD`]; of more than [`MOST_HEADS`] of them the oldest ends at once.
-//! - I3: an answer ends by [`PATIENCE`] from the connection on, whatever the other side does, and no more than twice
-//!   [`MOST_BYTES`](super::head::MOST_BYTES) of a connection are read.
-//! - I4: no more than [`SCRAPES`] threads ask for figures at a time, so that `/healthz`, which does not, answers where they hang.
+//! - I1: the thread that takes connections waits for none of them: their sockets do not block, and it asks
+//!   for no figures. What it answers itself is short: `/healthz`, and that all else is not to be had now.
+//! - I2: a connection whose head is there has a thread, and there are no more than [`MOST`]. One whose head
+//!   is not there has none, and ends by [`OF_HEAD`]; of more than [`MOST_HEADS`] of them the oldest ends at
+//!   once.
+//! - I3: an answer ends by [`PATIENCE`] from the connection on, whatever the other side does, and no more
+//!   than twice [`MOST_BYTES`](super::head::MOST_BYTES) of a connection are read.
+//! - I4: no more than [`SCRAPES`] threads ask for figures at a time, so that `/healthz`, which does not,
+//!   answers where they hang.
 //! - I5: when an [`Endpoint`] has been dropped, its address is free.
 //!
 //! # Orderings
-//! Relaxed throughout. `stop`: who reads it late finds no more connections, and looks again. The counts publish nothing; each is exact, since it is what
-//! `fetch_add` gave that decides.
+//! Relaxed throughout. `stop`: who reads it late finds no more connections, and looks again. The counts
+//! publish nothing; each is exact, since it is what `fetch_add` gave that decides.
 
 use super::CONTENT_TYPE;
 use super::head::{Head, HeadReader, MOST_BYTES, TooLong};
@@ -99,8 +103,9 @@ impl Bound {
         Ok(Bound { address: listener.local_addr()?, listener })
     }
 
-    /// Begins to answer. `figures` gives the text of a scrape, none if what it is of is gone; `alive` says whether that is in service, and does not
-    /// wait for anything. Both are called by threads of the endpoint's.
+    /// Begins to answer. `figures` gives the text of a scrape, none if what it is of is gone; `alive` says
+    /// whether that is in service, and does not wait for anything. Both are called by threads of the
+    /// endpoint's.
     ///
     /// # Errors
     /// No thread is to be had, or no descriptor.
@@ -152,7 +157,8 @@ struct Waits {
     connection: TcpStream,
     since: Instant,
     head: HeadReader,
-    /// It has been answered by the thread that takes connections: what else it sends is read, so that the answer is not lost by a reset.
+    /// It has been answered by the thread that takes connections: what else it sends is read, so that the
+    /// answer is not lost by a reset.
     left_to_read: Option<usize>,
 }
 
@@ -393,7 +399,8 @@ impl Head {
     }
 }
 
-/// Once more after a signal: calls with a time limit are not made again by the system, whatever the signal's handler asks for.
+/// Once more after a signal: calls with a time limit are not made again by the system, whatever the signal's
+/// handler asks for.
 fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {

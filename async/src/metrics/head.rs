@@ -1,9 +1,11 @@
 //! The head of an HTTP request, as it comes: in one piece or byte by byte, from whoever can connect.
 //!
-//! As much of HTTP as the endpoint's two paths take: method and path. What else the head says is read and left out.
+//! As much of HTTP as the endpoint's two paths take: method and path. What else the head says is read and
+//! left out.
 //!
 //! Invariants
-//! - I1: no more than [`MOST_BYTES`] are kept, and each is looked at once, however the head is cut into pieces.
+//! - I1: no more than [`MOST_BYTES`] are kept, and each is looked at once, however the head is cut into
+//!   pieces.
 //! - I2: what is read does not depend on where it is cut.
 
 /// Bytes that a head may have.

@@ -1,12 +1,13 @@
-//! The engine of kvstrata: which block is where, who waits for it, and what moves next. It has no runtime, no clock and no thread: time and
-//! the answers of movers come in, transfers and wake-ups go out ([`Runtime`], [`transfer`]).
+//! The engine of kvstrata: which block is where, who waits for it, and what moves next. It has no runtime, no
+//! clock and no thread: time and the answers of movers come in, transfers and wake-ups go out ([`Runtime`],
+//! [`transfer`]).
 //!
 //! ```text
 //!                 calls, futures                    answers
 //!   an LLM engine ─────────────► Tiers ◄─────────────────────── movers, disks
 //!                                 │  │  transfers               ▲
 //!                                 │  └──────────────────────────┘
-//!                                 └─ now, wake_at, spawn ──► Runtime: `kvstrata` on tokio, or a test in virtual time
+//!                                 └─ now, wake_at, spawn ──► Runtime: tokio, or a test's virtual time
 //! ```
 //!
 //! | module | what |

@@ -7,21 +7,24 @@
 //!   └ summary (bit = leaf may have)  └ summary                 64 leaves a summary word
 //! ```
 //!
-//! `allocate(n)` is all or nothing: it first takes `n` credits, from the caller's own stripe and only when that runs
-//! short from the others, then claims that many bits. Nothing that every caller writes lies on this path: threads on
-//! different lanes touch different lines.
+//! `allocate(n)` is all or nothing: it first takes `n` credits, from the caller's own stripe and only when
+//! that runs short from the others, then claims that many bits. Nothing that every caller writes lies on this
+//! path: threads on different lanes touch different lines.
 //!
-//! I1. For each stripe: `credits + credits held by claimers ≤ bits set`. A bit is given back before its credit, a credit
+//! I1. For each stripe: `credits + credits held by claimers ≤ bits set`. A bit is given back before its
+//! credit, a credit
 //!     is taken before its bit. So who holds a credit finds a bit, if not at first sight.
-//! I2. A bit is cleared by exactly one claimer (compare-exchange) and set only by who owns the slot.
-//! I3. A leaf with a bit set has its summary bit set, or a thread between its two steps will set it; a claimer that finds
+//! I2. A bit is cleared by exactly one claimer (compare-exchange) and set only by who owns the slot. I3. A
+//! leaf with a bit set has its summary bit set, or a thread between its two steps will set it; a claimer that
+//! finds
 //!     no summary bit looks at the leaves themselves.
 //!
 //! # Orderings
 //! A slot's last owner frees it with Release on the leaf (`free_leaf`); its next owner claims it with Acquire
-//! (`claim_leaf`): all that the first did to the slot happens before all that the second does. A leaf that fills is announced with
-//! Release on its summary word (`free_leaf`), and who clears that bit looks at the leaf again, with Acquire (`clear_summary`): of
-//! the two, one leaves the bit set (I3). Credits and hints publish nothing: they are Relaxed throughout.
+//! (`claim_leaf`): all that the first did to the slot happens before all that the second does. A leaf that
+//! fills is announced with Release on its summary word (`free_leaf`), and who clears that bit looks at the
+//! leaf again, with Acquire (`clear_summary`): of the two, one leaves the bit set (I3). Credits and hints
+//! publish nothing: they are Relaxed throughout.
 
 mod leaf;
 #[cfg(all(test, loom))]

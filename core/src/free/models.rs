@@ -1,5 +1,6 @@
-//! Models of the map alone, with lanes of their own choice. Under loom a leaf has two slots and a summary word two leaves, so that
-//! a few slots have several of each (`BITS`). Ownership by the pool's handles: `core/tests/loom_free.rs`.
+//! Models of the map alone, with lanes of their own choice. Under loom a leaf has two slots and a summary
+//! word two leaves, so that a few slots have several of each (`BITS`). Ownership by the pool's handles:
+//! `core/tests/loom_free.rs`.
 
 use super::*;
 use crate::sync::{Arc, model, spawn};

@@ -7,21 +7,23 @@
 //!        └─ AES ───────⊕─ AES ─⊕─ AES ─ … ────⊕─ AES ─────────⊕─ AES ─────────────────⊕─ AES ─► h(i)
 //! ```
 //!
-//! CBC-MAC is a pseudo-random function for messages none of which is a prefix of another (Bellare, Kilian and Rogaway,
-//! "The security of the cipher block chaining message authentication code", 2000; Petrank and Rackoff, "CBC MAC for
-//! real-time data sources", 2000). With 128-bit blocks an attacker who sees the hashes of q messages of at most l words
-//! distinguishes them from random numbers with a probability of at most about 12·l·q² / 2¹²⁸ (Bellare, Pietrzak and
-//! Rogaway, "Improved security analyses for CBC MACs", 2005). SECURITY.md says what follows from it.
+//! CBC-MAC is a pseudo-random function for messages none of which is a prefix of another (Bellare, Kilian and
+//! Rogaway, "The security of the cipher block chaining message authentication code", 2000; Petrank and
+//! Rackoff, "CBC MAC for real-time data sources", 2000). With 128-bit blocks an attacker who sees the hashes
+//! of q messages of at most l words distinguishes them from random numbers with a probability of at most
+//! about 12·l·q² / 2¹²⁸ (Bellare, Pietrzak and Rogaway, "Improved security analyses for CBC MACs", 2005).
+//! SECURITY.md says what follows from it.
 //!
 //! Invariants:
 //!
-//! - **I1** No message is a prefix of another one: the first block holds the domain and the length, and these two decide
-//!   how many words follow.
-//! - **I2** The parent is the last word. So all AES calls of a block but one are independent of the blocks before it, and
-//!   the serial part of a chain is one AES call a block.
-//! - **I3** No state of the chain inside a message leaves this module. A block hash is the end of a message of its own.
-//! - **I4** Both paths give the same values: `portable` by the crate `aes`, which is constant-time on every processor, and
-//!   `x86` by AES-NI, which computes the words of several blocks while it waits for a link.
+//! - **I1** No message is a prefix of another one: the first block holds the domain and the length, and these
+//!   two decide how many words follow.
+//! - **I2** The parent is the last word. So all AES calls of a block but one are independent of the blocks
+//!   before it, and the serial part of a chain is one AES call a block.
+//! - **I3** No state of the chain inside a message leaves this module. A block hash is the end of a message
+//!   of its own.
+//! - **I4** Both paths give the same values: `portable` by the crate `aes`, which is constant-time on every
+//!   processor, and `x86` by AES-NI, which computes the words of several blocks while it waits for a link.
 
 mod portable;
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Hashes that name blocks: the same tokens behind the same prefix have the same name, everywhere and for ever.
+//! Hashes that name blocks: the same tokens behind the same prefix have the same name, everywhere and for
+//! ever.
 //!
 //! ```text
 //!   salt ── h(-1)
@@ -7,20 +8,21 @@
 //!                     = h(0)               = h(1)               = h(2)
 //! ```
 //!
-//! A block has two names. Its [`SequenceHash`] h(i) = H(h(i-1) ‖ tokens(i)) stands for the block *and all before it*: the
-//! key under which pools find it. Its [`BlockHash`] H(tokens(i)) stands for its tokens alone: what a router's radix tree
-//! compares. H is a MAC under the deployment's secret ([`Keyed`]), or XXH3-128 ([`Xxh3`]) where all input is trusted;
-//! [`Hasher`] is the choice of a deployment.
+//! A block has two names. Its [`SequenceHash`] h(i) = H(h(i-1) ‖ tokens(i)) stands for the block *and all
+//! before it*: the key under which pools find it. Its [`BlockHash`] H(tokens(i)) stands for its tokens alone:
+//! what a router's radix tree compares. H is a MAC under the deployment's secret ([`Keyed`]), or XXH3-128
+//! ([`Xxh3`]) where all input is trusted; [`Hasher`] is the choice of a deployment.
 //!
 //! Invariants:
 //!
 //! - **I1** What is hashed is bytes: the parent's 16, least significant first, then each token's 4, least
-//!   significant first, on every architecture. `tests.rs` pins vectors that the reference implementation made.
+//!   significant first, on every architecture. `tests.rs` pins vectors that the reference implementation
+//!   made.
 //! - **I2** Salts encode their parts with lengths, so that different parts never make the same bytes.
 //!
-//! A block may have a *mark*: 128 bits that stand for anything but tokens that its KV depends on, such as the image
-//! behind placeholder tokens ([`TokenBlockSequence::mark`](crate::tokens::TokenBlockSequence::mark)). A block without a
-//! mark has the hash that it always had.
+//! A block may have a *mark*: 128 bits that stand for anything but tokens that its KV depends on, such as the
+//! image behind placeholder tokens ([`TokenBlockSequence::mark`](crate::tokens::TokenBlockSequence::mark)). A
+//! block without a mark has the hash that it always had.
 
 mod choice;
 mod keyed;

@@ -1,7 +1,8 @@
 //! Where tables put a key: a hash of the hash, by secret multipliers.
 //!
-//! Keys may be chosen by an attacker: engines hand in hashes of their own. A fixed function of a key would let the attacker
-//! put all keys into one chain. So every table of a pool places by numbers that the pool's seed decides.
+//! Keys may be chosen by an attacker: engines hand in hashes of their own. A fixed function of a key would
+//! let the attacker put all keys into one chain. So every table of a pool places by numbers that the pool's
+//! seed decides.
 //!
 //! The function is a folded product, for the halves `low` and `high` of a key and secret random numbers a, b:
 //!
@@ -10,12 +11,13 @@
 //!   h       = product mod 2^64  xor  product / 2^64
 //! ```
 //!
-//! The product is NH of one pair: an attacker who does not know the numbers cannot choose two different keys whose
-//! products are equal with a probability above 2^-64 (Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC", 1999,
-//! theorem 4.2). That the fold spreads them over few places is not proved but measured: families of chosen keys make as
-//! many pairs of one place as random keys do (`chosen_keys_spread_like_random_ones`); one process in a hundred has a
-//! chain of some tens. It costs 2 cycles more than a fixed multiplication. Strongly universal functions were measured
-//! too, and made lookups of a resident block 30 % slower (`docs/decisions/019-placement.md`).
+//! The product is NH of one pair: an attacker who does not know the numbers cannot choose two different keys
+//! whose products are equal with a probability above 2^-64 (Black, Halevi, Krawczyk, Krovetz and Rogaway,
+//! "UMAC", 1999, theorem 4.2). That the fold spreads them over few places is not proved but measured:
+//! families of chosen keys make as many pairs of one place as random keys do
+//! (`chosen_keys_spread_like_random_ones`); one process in a hundred has a chain of some tens. It costs 2
+//! cycles more than a fixed multiplication. Strongly universal functions were measured too, and made lookups
+//! of a resident block 30 % slower (`docs/decisions/019-placement.md`).
 
 use super::SequenceHash;
 

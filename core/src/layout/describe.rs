@@ -26,13 +26,13 @@
 //!           16   fingerprint
 //! ```
 //!
-//! All integers are little-endian; nothing follows. The planes repeat what an arrangement says, so that a reader in another language needs
-//! no arrangements: `planes[0]` alone says where each element is.
+//! All integers are little-endian; nothing follows. The planes repeat what an arrangement says, so that a
+//! reader in another language needs no arrangements: `planes[0]` alone says where each element is.
 //!
-//! I1. What is decoded went through the checks of the constructors: its rows lie in its regions and do not overlap.
-//! I2. There is one description of a layout: what is decoded encodes to the same bytes.
-//! I3. Memory is taken for regions that are in the input, and, where several layers or outer indices share a region, for a table of at
-//! most 65,536 × 2 addresses.
+//! I1. What is decoded went through the checks of the constructors: its rows lie in its regions and do not
+//! overlap. I2. There is one description of a layout: what is decoded encodes to the same bytes. I3. Memory
+//! is taken for regions that are in the input, and, where several layers or outer indices share a region, for
+//! a table of at most 65,536 × 2 addresses.
 
 mod error;
 #[cfg(test)]

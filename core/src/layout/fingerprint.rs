@@ -6,9 +6,9 @@
 //!   (block, layer, outer, token, i) → (number of the region, offset in it)    i = head × head_size + e; elements and their scales
 //! ```
 //!
-//! and of nothing else: not of addresses, kinds, sizes or alignment, nor of the arrangement's name. [`Layout::block_fingerprint`] is the
-//! same of one block's bytes put into one piece (see `payload.rs`): what a disk's superblock or a peer compares, who have other numbers of
-//! blocks in other places.
+//! and of nothing else: not of addresses, kinds, sizes or alignment, nor of the arrangement's name.
+//! [`Layout::block_fingerprint`] is the same of one block's bytes put into one piece (see `payload.rs`): what
+//! a disk's superblock or a peer compares, who have other numbers of blocks in other places.
 //!
 //! It is XXH3-128 of these bytes, integers little-endian, 8 bytes each but the tag:
 //!
@@ -18,8 +18,9 @@
 //!                                                  offset, strides of block layer outer token head in bytes
 //! ```
 //!
-//! I1. One byte string for one map: strides of dimensions of 1 are 0; heads that follow each other without a gap, in elements and scales,
-//! are one head; scales in the row are rows of their own. What remains differs only where some element's place does.
+//! I1. One byte string for one map: strides of dimensions of 1 are 0; heads that follow each other without a
+//! gap, in elements and scales, are one head; scales in the row are rows of their own. What remains differs
+//! only where some element's place does.
 
 #[cfg(test)]
 pub(crate) mod tests;

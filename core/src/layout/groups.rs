@@ -1,4 +1,5 @@
-//! Models whose layers do not have one geometry: sliding windows beside full attention, latents beside an indexer's keys.
+//! Models whose layers do not have one geometry: sliding windows beside full attention, latents beside an
+//! indexer's keys.
 //!
 //! ```text
 //!   model layers   0    1    2    3    4    5          group 0, full: layers 1 3 5      pages of 16 tokens
@@ -6,9 +7,9 @@
 //!   find(3) = (group 0, index 1): layer 1 of the layout of group 0
 //! ```
 //!
-//! Each group has a layout, and so a set of blocks, of its own; page sizes and element types may differ. Which blocks hold the same tokens
-//! is the business of whoever allocates them. Keys and values of different head sizes are two groups, with an outer dimension of 1 and
-//! layers of their own.
+//! Each group has a layout, and so a set of blocks, of its own; page sizes and element types may differ.
+//! Which blocks hold the same tokens is the business of whoever allocates them. Keys and values of different
+//! head sizes are two groups, with an outer dimension of 1 and layers of their own.
 //!
 //! I1. Every layer of the model is in exactly one group, and a group has as many as its layout.
 

@@ -1,8 +1,9 @@
 //! Where every byte of a block lies.
 //!
-//! A [`LayoutConfig`] is the geometry, checked as a whole; an [`Arrangement`] is the order of its dimensions; a [`Layout`] puts both
-//! into [regions](Region). The unit is the *row*, the `head_size` elements of one (block, layer, outer, token, head): five strides and
-//! a base say where each row is, whatever the engine (see [`arrangement`] for all of them).
+//! A [`LayoutConfig`] is the geometry, checked as a whole; an [`Arrangement`] is the order of its dimensions;
+//! a [`Layout`] puts both into [regions](Region). The unit is the *row*, the `head_size` elements of one
+//! (block, layer, outer, token, head): five strides and a base say where each row is, whatever the engine
+//! (see [`arrangement`] for all of them).
 //!
 //! ```text
 //!   FullyContiguous, NHD                                              block_stride, a multiple of alignment
@@ -13,7 +14,8 @@
 //!   ◀───────────────────────────▶ layer_stride
 //! ```
 //!
-//! Sizes and offsets are bytes in `u64`, whatever the host's pointers: a region may be a file or another machine's.
+//! Sizes and offsets are bytes in `u64`, whatever the host's pointers: a region may be a file or another
+//! machine's.
 //!
 //! Invariants:
 //!

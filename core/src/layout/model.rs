@@ -13,8 +13,8 @@
 //! | `kv_lora_rank + qk_rope_head_dim` (MLA) | `head_size`, with one head and outer dim 1 |
 //! | `torch_dtype` | `dtype`: what the cache is in unless the engine is told otherwise |
 //!
-//! Only models whose layers all have one geometry are here. Of some, most layers attend to a window only: `window` and `full_every` say
-//! which. A model of another kind is described by its own `config.json`.
+//! Only models whose layers all have one geometry are here. Of some, most layers attend to a window only:
+//! `window` and `full_every` say which. A model of another kind is described by its own `config.json`.
 
 use super::{DType, LayoutConfig};
 use super::{Shard, ShardError};

@@ -1,15 +1,18 @@
-//! In which order the bytes of a block follow each other when they are put into one piece: for a disk, a wire, another layout.
+//! In which order the bytes of a block follow each other when they are put into one piece: for a disk, a
+//! wire, another layout.
 //!
-//! The order is that of the block's own memory, region by region, address by address, without what lies between. So a block that is in
-//! one piece already is its own payload, and `num_blocks` and padding have no part in it.
+//! The order is that of the block's own memory, region by region, address by address, without what lies
+//! between. So a block that is in one piece already is its own payload, and `num_blocks` and padding have no
+//! part in it.
 //!
 //! ```text
 //!   OuterFirst, 2 layers    region 0: K of block 0 │ K of block 1 │ V of block 0 │ V of block 1      region 1: the same of layer 1
 //!   payload of block 1      layer 0 K │ layer 0 V │ layer 1 K │ layer 1 V
 //! ```
 //!
-//! I1. Elements and scales either lie in different regions, elements first, or repeat together: the dimensions whose strides they have in
-//! common are outside those that they have not, and within these all elements come before all scales. Constructors make no others.
+//! I1. Elements and scales either lie in different regions, elements first, or repeat together: the
+//! dimensions whose strides they have in common are outside those that they have not, and within these all
+//! elements come before all scales. Constructors make no others.
 
 use super::{Dim, Index, Place};
 

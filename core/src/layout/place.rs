@@ -7,8 +7,8 @@
 //!
 //! A [`Plane`] has the same in addresses; it is made of a place and regions.
 //!
-//! I1. One form for one meaning: a stride is 0 where the dimension is 1, or where the next index is in another region; `per_layer` and
-//! `per_outer` are 0 where the dimension is 1.
+//! I1. One form for one meaning: a stride is 0 where the dimension is 1, or where the next index is in
+//! another region; `per_layer` and `per_outer` are 0 where the dimension is 1.
 
 use super::arrangement::Spread;
 use super::{Dim, Field, Index, LayoutError, Plane, Region};

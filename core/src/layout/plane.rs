@@ -7,9 +7,9 @@
 //!
 //! A layout has one plane of rows, or two: elements, and scales where these lie apart from them.
 //!
-//! I1. The strides are *nested*: sorted by size, each is at least the bytes that the ones below it span. So no two rows overlap.
-//! I2. What the bases have in them (layers, outer indices, or both) has no stride: it is 0.
-//! I3. Every row ends within 64 bits, so plain arithmetic on indices in bounds cannot overflow.
+//! I1. The strides are *nested*: sorted by size, each is at least the bytes that the ones below it span. So
+//! no two rows overlap. I2. What the bases have in them (layers, outer indices, or both) has no stride: it is
+//! 0. I3. Every row ends within 64 bits, so plain arithmetic on indices in bounds cannot overflow.
 
 use super::{Dim, Field, Index, LayoutError};
 use alloc::sync::Arc;

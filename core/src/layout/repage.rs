@@ -1,7 +1,8 @@
 //! The same memory in blocks of another number of tokens.
 //!
-//! In some layouts the last token of a block is followed by the first token of the next block, at the distance of any two tokens. Such a
-//! layout is *pageless*: where its blocks end is a matter of counting, and it can be counted otherwise.
+//! In some layouts the last token of a block is followed by the first token of the next block, at the
+//! distance of any two tokens. Such a layout is *pageless*: where its blocks end is a matter of counting, and
+//! it can be counted otherwise.
 //!
 //! ```text
 //!   OuterFirst, a layer's keys    │ block 0: t0 t1 t2 t3 │ block 1: t0 t1 t2 t3 │       pageless: 8 tokens, one after the other

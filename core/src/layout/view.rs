@@ -4,11 +4,12 @@
 //!   bit of element (i0, i1, …) = storage's first + offset + (i0 × strides[0] + i1 × strides[1] + …) × bits of an element
 //! ```
 //!
-//! Strides count elements, as in torch; the unit underneath is the bit, so that elements of four bits have places too, if not all of
-//! them addresses.
+//! Strides count elements, as in torch; the unit underneath is the bit, so that elements of four bits have
+//! places too, if not all of them addresses.
 //!
-//! I1. Every element lies in the storage, and every index in bounds is one; checked once, when the view is made.
-//! I2. A view with a dimension of 0 has no elements, and so no addresses; it can be sliced and reshaped as torch does.
+//! I1. Every element lies in the storage, and every index in bounds is one; checked once, when the view is
+//! made. I2. A view with a dimension of 0 has no elements, and so no addresses; it can be sliced and reshaped
+//! as torch does.
 
 mod error;
 mod reshape;

@@ -1,8 +1,8 @@
 //! Copy plans: from any layout to any other, in the fewest pieces that loops make.
 //!
-//! A [`CopyPlan`] is checked when it is made, and cannot fail when it is executed. It does not hold its pieces: a formula gives them, in
-//! memory that does not grow with their number. Every executor, memcpy, copy engine, kernel, ring or fabric, runs the same plan, and
-//! [`naive`] is what all of them are tested against.
+//! A [`CopyPlan`] is checked when it is made, and cannot fail when it is executed. It does not hold its
+//! pieces: a formula gives them, in memory that does not grow with their number. Every executor, memcpy, copy
+//! engine, kernel, ring or fabric, runs the same plan, and [`naive`] is what all of them are tested against.
 //!
 //! ```text
 //!   plan ─► planes: elements, and scales if these lie apart on one side
@@ -29,7 +29,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Blocks of one page size on both sides are a [`CopyPlan`]; between page sizes a [`PagePlan`] has a plan for each slice of tokens.
+//! Blocks of one page size on both sides are a [`CopyPlan`]; between page sizes a [`PagePlan`] has a plan for
+//! each slice of tokens.
 //!
 //! Invariants:
 //!

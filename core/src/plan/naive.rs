@@ -1,8 +1,8 @@
 //! The oracle: the copy, byte by byte, by index arithmetic of its own.
 //!
-//! It shares nothing with plans but the layouts' geometry, and, where tensors lie anywhere, the layout's own answer where a row is: no
-//! merging, no loops, no checks. Slow, and right by reading. Every
-//! executor's bytes are compared with its.
+//! It shares nothing with plans but the layouts' geometry, and, where tensors lie anywhere, the layout's own
+//! answer where a row is: no merging, no loops, no checks. Slow, and right by reading. Every executor's bytes
+//! are compared with its.
 
 use super::Slice;
 use crate::id::BlockId;

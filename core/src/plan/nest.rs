@@ -1,8 +1,9 @@
 //! The loops over the pieces of one run of blocks, merged to the fewest pieces.
 //!
-//! Every dimension that has a stride on both sides is a loop `count × (source stride, destination stride)` around a piece of some
-//! bytes. A loop both of whose strides are the piece's size makes one longer piece; two loops of which one goes on where the other
-//! ends are one loop. What is left is sorted by destination stride, so that the destination is written upwards.
+//! Every dimension that has a stride on both sides is a loop `count × (source stride, destination stride)`
+//! around a piece of some bytes. A loop both of whose strides are the piece's size makes one longer piece;
+//! two loops of which one goes on where the other ends are one loop. What is left is sorted by destination
+//! stride, so that the destination is written upwards.
 //!
 //! ```text
 //!   FullyContiguous → FullyContiguous, whole blocks      row │ heads │ tokens │ outer │ layers    → one piece

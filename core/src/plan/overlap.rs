@@ -1,8 +1,9 @@
 //! Whether a plan would read what it writes.
 //!
-//! Layouts apart, the common case, are told once, when a plan is made. Within one memory, the same arrangement (a defragmenting engine, a
-//! copy on write) is told by its blocks, layers and heads. Anything else is a sweep over what each run occupies from each base, and over
-//! the pieces of those that meet: it takes memory for as many.
+//! Layouts apart, the common case, are told once, when a plan is made. Within one memory, the same
+//! arrangement (a defragmenting engine, a copy on write) is told by its blocks, layers and heads. Anything
+//! else is a sweep over what each run occupies from each base, and over the pieces of those that meet: it
+//! takes memory for as many.
 
 use super::{CopyPlan, Nest, PlanError, Run};
 use crate::layout::Span;

@@ -1,8 +1,8 @@
 //! Plans between blocks of different page sizes.
 //!
-//! The tokens of a list of blocks are numbered through: token `i` of blocks of 16 tokens is token `i % 16` of block `i / 16` of the list.
-//! A slice of them is cut wherever either side's block ends, and what is at the same place in its blocks on both sides is one
-//! [`CopyPlan`]:
+//! The tokens of a list of blocks are numbered through: token `i` of blocks of 16 tokens is token `i % 16` of
+//! block `i / 16` of the list. A slice of them is cut wherever either side's block ends, and what is at the
+//! same place in its blocks on both sides is one [`CopyPlan`]:
 //!
 //! ```text
 //!   blocks of 16 → blocks of 64       source       │ 7      │ 2      │ 9      │ 4      │ 5      │ …
@@ -13,11 +13,13 @@
 //!           tokens 0..16 → 48..64   blocks 4 → 3, …
 //! ```
 //!
-//! Blocks that follow each other in the list and in the memory of a *pageless* layout (`layout/repage.rs`) are not cut: there, tokens go on
-//! from block to block. If both layouts are pageless, both are counted in the largest blocks that divide all of it, and one plan is enough.
+//! Blocks that follow each other in the list and in the memory of a *pageless* layout (`layout/repage.rs`)
+//! are not cut: there, tokens go on from block to block. If both layouts are pageless, both are counted in
+//! the largest blocks that divide all of it, and one plan is enough.
 //!
-//! A block is complete once all of its tokens are there. So a prefix that was found on one side can be used on the other as far as whole
-//! blocks of both reach: with page sizes of which one divides the other, by whole blocks of the coarser side.
+//! A block is complete once all of its tokens are there. So a prefix that was found on one side can be used
+//! on the other as far as whole blocks of both reach: with page sizes of which one divides the other, by
+//! whole blocks of the coarser side.
 //!
 //! Invariants, beside those of a plan:
 //!

@@ -1,7 +1,7 @@
 //! Which block becomes which, as runs of neighbours.
 //!
-//! Sorted by destination: so a block that is written twice is found, neighbours in memory meet whatever the order of the lists, and
-//! the destination is written from its low end to its high one.
+//! Sorted by destination: so a block that is written twice is found, neighbours in memory meet whatever the
+//! order of the lists, and the destination is written from its low end to its high one.
 
 use super::{PlanError, Side};
 use crate::id::BlockId;

@@ -1,4 +1,5 @@
-//! ARC (Megiddo and Modha, FAST 2003): blocks that were used once, blocks that were used again, and a balance that ghosts teach.
+//! ARC (Megiddo and Modha, FAST 2003): blocks that were used once, blocks that were used again, and a balance
+//! that ghosts teach.
 //!
 //! ```text
 //!   B1 · · · ◄── out ── T1 ◄── new              T1: once, T2: again, each by last release
@@ -6,22 +7,25 @@
 //!    └──────── new ────► T2 ── out ──► · · · B2  of B2: shorter, p falls; both go to T2
 //! ```
 //!
-//! With the capacity `c`, `|T1| + |B1| ≤ c` and all four together are at most `2c`. A victim is T1's while `|T1| > p`, else T2's:
-//! [`pair`](super::pair) says what that is for a request's. While blocks are still to come for its victims, B1 and B2 have a ghost more for each,
-//! up to a batch. Where even these have no room, the oldest goes that would have gone if each had come after its victim: B1's, if
-//! `|T1| + |B1|` were more than `c`, else B2's. Blocks that are free, or held and never let go of, are in none of the lists, and let as many
-//! ghosts more stay.
+//! With the capacity `c`, `|T1| + |B1| ≤ c` and all four together are at most `2c`. A victim is T1's while
+//! `|T1| > p`, else T2's: [`pair`](super::pair) says what that is for a request's. While blocks are still to
+//! come for its victims, B1 and B2 have a ghost more for each, up to a batch. Where even these have no room,
+//! the oldest goes that would have gone if each had come after its victim: B1's, if `|T1| + |B1|` were more
+//! than `c`, else B2's. Blocks that are free, or held and never let go of, are in none of the lists, and let
+//! as many ghosts more stay.
 //!
-//! `p` is a real number in the paper, and moves by `|B2| / |B1|`, or the inverse, if that is more than 1. Here it is counted in
-//! 2^-32 blocks, and one that is less than 2^-17 below a whole number is taken for that, so that three thirds are one.
+//! `p` is a real number in the paper, and moves by `|B2| / |B1|`, or the inverse, if that is more than 1.
+//! Here it is counted in 2^-32 blocks, and one that is less than 2^-17 below a whole number is taken for
+//! that, so that three thirds are one.
 //!
-//! A block's uses count when it is let go of: one that is held stays T1's until then, and a ghost is met at its block's first release, and
-//! not when the block is registered.
+//! A block's uses count when it is let go of: one that is held stays T1's until then, and a ghost is met at
+//! its block's first release, and not when the block is registered.
 //!
-//! One thing is not as in the paper. There a miss first moves `p` and then takes a victim; a pool takes victims before it knows for what,
-//! so here `p` moves after the victim, and nothing is known of the paper's tie (`|T1| = p`, and the new one is B2's). By that, and because
-//! children leave before their parents and nothing in use leaves, a pool's hits differ from those of the paper's lists, by little. What the
-//! policies hit of the bundled trace is in benches/README.md.
+//! One thing is not as in the paper. There a miss first moves `p` and then takes a victim; a pool takes
+//! victims before it knows for what, so here `p` moves after the victim, and nothing is known of the paper's
+//! tie (`|T1| = p`, and the new one is B2's). By that, and because children leave before their parents and
+//! nothing in use leaves, a pool's hits differ from those of the paper's lists, by little. What the policies
+//! hit of the bundled trace is in benches/README.md.
 
 use super::ghosts::Ghosts;
 use super::pair::{Counts, Pair, Rules};

@@ -1,4 +1,5 @@
-//! Ghosts: what was evicted lately, known by fingerprint, in queues that are oldest first and of which any can be taken out.
+//! Ghosts: what was evicted lately, known by fingerprint, in queues that are oldest first and of which any
+//! can be taken out.
 //!
 //! ```text
 //!   a queue    │ · │ 1 │ 1 │ 0 │ 1 │ 1 │ · │ · │     a bit a number: whether the ghost that got it is still there
@@ -6,23 +7,26 @@
 //!   the table  │ fingerprint : queue : number │     a key is in one of two buckets of eight such words
 //! ```
 //!
-//! A ghost goes because its block comes back ([`Ghosts::take`]), because its queue is cut ([`Ghosts::trim`]), or because it is the
-//! oldest where a new one must go. Short of equal fingerprints a queue is exact, as its paper has it: with half of the table empty,
-//! two buckets are hardly ever both full, and a number is needed anew while its last ghost is there only where seven of eight ghosts are taken
-//! out before they are old.
+//! A ghost goes because its block comes back ([`Ghosts::take`]), because its queue is cut ([`Ghosts::trim`]),
+//! or because it is the oldest where a new one must go. Short of equal fingerprints a queue is exact, as its
+//! paper has it: with half of the table empty, two buckets are hardly ever both full, and a number is needed
+//! anew while its last ghost is there only where seven of eight ghosts are taken out before they are old.
 //!
-//! I1. A ghost is there while its bit is set. Who clears the bit, by a read-modify-write, has it, and counts it out: so it is counted
+//! I1. A ghost is there while its bit is set. Who clears the bit, by a read-modify-write, has it, and counts
+//! it out: so it is counted
 //!     in and out once.
-//! I2. What the table says of a ghost that is not there is ignored: its number is before the tail, or its bit is not set.
+//! I2. What the table says of a ghost that is not there is ignored: its number is before the tail, or its bit
+//! is not set.
 //!     Numbers go round, though. A thread that stalls between its look at an entry and the entry's bit, until as many ghosts have come as there are
 //!     bits, clears another's; and so may one that finds an entry which nobody has overwritten for 2^31 ghosts. Then a ghost is lost, and what is
 //!     counted is there still (I1).
 //! I3. No bit before the tail is set, or a thread is about to clear it.
 //!
 //! # Orderings
-//! Entries and bits are Relaxed: each is one word, by which nothing else is published. Bit and tail are Dekker's problem: who inserts sets a
-//! bit, then looks at the tail; who moves the tail has seen no bit, and looks again. Both do it by a read-modify-write of the tail, AcqRel:
-//! of two such, the later one sees what was before the earlier one (I3).
+//! Entries and bits are Relaxed: each is one word, by which nothing else is published. Bit and tail are
+//! Dekker's problem: who inserts sets a bit, then looks at the tail; who moves the tail has seen no bit, and
+//! looks again. Both do it by a read-modify-write of the tail, AcqRel: of two such, the later one sees what
+//! was before the earlier one (I3).
 
 use crate::hash::{Placement, SequenceHash};
 use crate::prefetch::prefetch;

@@ -1,19 +1,21 @@
 //! LFU with dynamic ageing (LFU-DA; Arlitt, Cherkasova, Dilley, Friedrich and Jin, 1999), ties by recency.
 //!
-//! A block's worth is `age + uses` when it is released; the one of least worth goes, and `age` becomes its worth. So what was
-//! popular once and is not touched any more is overtaken after a while, with no counter ever halved. To be registered is the first
-//! use, as in the paper: if it were none, blocks that are used once would leave without the age going on, and a stream of them would
-//! overtake nothing.
+//! A block's worth is `age + uses` when it is released; the one of least worth goes, and `age` becomes its
+//! worth. So what was popular once and is not touched any more is overtaken after a while, with no counter
+//! ever halved. To be registered is the first use, as in the paper: if it were none, blocks that are used
+//! once would leave without the age going on, and a stream of them would overtake nothing.
 //!
 //! ```text
 //!   worth:   age   age+1   …   age+15        16 lists a class, worth mod 16: a wheel that age turns
 //!            └ what has come to the age, and parents that are back
 //! ```
 //!
-//! A parent that is deferred was the one of least worth: `age` becomes its worth too, and when its last child is gone it is worth the
-//! age, which is not less. If the age is the same still, it has its old place; else, in its old list, it would be a turn behind.
+//! A parent that is deferred was the one of least worth: `age` becomes its worth too, and when its last child
+//! is gone it is worth the age, which is not less. If the age is the same still, it has its old place; else,
+//! in its old list, it would be a turn behind.
 //!
-//! Uses are counted to 15, so at any time all worths lie within one turn. Within a list, the oldest release goes first.
+//! Uses are counted to 15, so at any time all worths lie within one turn. Within a list, the oldest release
+//! goes first.
 
 use super::carried::Batch;
 use super::eviction::{Event, Eviction, Shape};

@@ -1,7 +1,7 @@
 //! LRU by last release: one list a priority class, the oldest goes.
 //!
-//! Exact: the timeline's positions are the order of releases. A sequence releases its blocks tail first, so a child is always
-//! older than its parent and leaves before it.
+//! Exact: the timeline's positions are the order of releases. A sequence releases its blocks tail first, so a
+//! child is always older than its parent and leaves before it.
 
 use super::carried::Batch;
 use super::eviction::{Event, Eviction, Shape};

@@ -1,9 +1,9 @@
 //! Eviction policies: in which list of the timeline a block waits, and from which list the next victim comes.
 //!
-//! A policy never sees a lock, a queue or a block's bytes. The pool tells it of hits and releases; it answers with a list number;
-//! asked for victims, it names lists in its order, and the timeline hands over their oldest. Priority classes come first in every
-//! policy: nothing of a higher class goes while a lower class has a block to give. Parents wait for their children
-//! (`Verdict::Deferred`).
+//! A policy never sees a lock, a queue or a block's bytes. The pool tells it of hits and releases; it answers
+//! with a list number; asked for victims, it names lists in its order, and the timeline hands over their
+//! oldest. Priority classes come first in every policy: nothing of a higher class goes while a lower class
+//! has a block to give. Parents wait for their children (`Verdict::Deferred`).
 //!
 //! | file | what |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! What policies of two lists a class have in common: lists, counts and the order of turns with S3-FIFO; with ARC and 2Q all but their rules.
+//! What policies of two lists a class have in common: lists, counts and the order of turns with S3-FIFO; with
+//! ARC and 2Q all but their rules.
 //!
 //! ```text
 //!   list      0      1      2      3      4      5
@@ -8,22 +9,27 @@
 //!             blocks on trial      blocks that are proven
 //! ```
 //!
-//! Of a class, proven blocks go first while fewer are on trial than may be (the *excess* of the proven), then what is on trial, then the other
-//! proven ones.
+//! Of a class, proven blocks go first while fewer are on trial than may be (the *excess* of the proven), then
+//! what is on trial, then the other proven ones.
 //!
 //! # A request's victims
-//! In the papers each miss takes a victim and then adds its block to those on trial. A pool takes the victims of a request before any of its
-//! blocks is there. So each victim stands for a miss of a block that was never here, and the blocks of the victims before it count as on
-//! trial: the first `excess` come from the proven, and from then on each one that comes replaces one on trial, until there is none but the
-//! request's own. Which of them have ghosts is known when they are placed, at their first release: those prove to be no part of the trial, and
-//! the next request's victims make up for it. What others hold, and have not let go of yet, has not come.
+//! In the papers each miss takes a victim and then adds its block to those on trial. A pool takes the victims
+//! of a request before any of its blocks is there. So each victim stands for a miss of a block that was never
+//! here, and the blocks of the victims before it count as on trial: the first `excess` come from the proven,
+//! and from then on each one that comes replaces one on trial, until there is none but the request's own.
+//! Which of them have ghosts is known when they are placed, at their first release: those prove to be no part
+//! of the trial, and the next request's victims make up for it. What others hold, and have not let go of yet,
+//! has not come.
 //!
-//! A request is a call, or several by who says what it was given before (`evict_ids_behind`). Victims that are taken one at a time are a request
-//! each: those that make room in a tier below, for one copy and the next, all meet the same excess until the first copy is let go of there.
+//! A request is a call, or several by who says what it was given before (`evict_ids_behind`). Victims that
+//! are taken one at a time are a request each: those that make room in a tier below, for one copy and the
+//! next, all meet the same excess until the first copy is let go of there.
 //!
-//! I1. A block is counted, on trial or proven, from when it first takes a place until it leaves the registry, in use or not: its `list` says as
+//! I1. A block is counted, on trial or proven, from when it first takes a place until it leaves the registry,
+//! in use or not: its `list` says as
 //!     which. It goes over once at most.
-//! I2. A pinned block cannot leave, so it is not on trial: it counts as proven from when it is let go of, and is from then on.
+//! I2. A pinned block cannot leave, so it is not on trial: it counts as proven from when it is let go of, and
+//! is from then on.
 
 use super::carried::Batch;
 use super::eviction::{Event, Eviction, Shape};

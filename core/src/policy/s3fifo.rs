@@ -1,4 +1,5 @@
-//! S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, SOSP 2023): most blocks are one-hit wonders, so let them leave quickly.
+//! S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, SOSP 2023): most blocks are one-hit wonders, so let them leave
+//! quickly.
 //!
 //! ```text
 //!   new ──► small (a tenth) ──hit twice──► main ──► out         a hit adds one to the block's heat, at most 3
@@ -6,9 +7,9 @@
 //!             └──► out, ghost ───┘ new again while in the ghost
 //! ```
 //!
-//! The ghost remembers as many as main has room for, nine tenths of the pool, oldest first out; a block that comes back takes its ghost out, as the
-//! authors' own code has it.
-//! As 2Q's, it keeps one ghost more for each block of a request that is still to come: so that block meets the ghosts that it would meet if each took
+//! The ghost remembers as many as main has room for, nine tenths of the pool, oldest first out; a block that
+//! comes back takes its ghost out, as the authors' own code has it. As 2Q's, it keeps one ghost more for each
+//! block of a request that is still to come: so that block meets the ghosts that it would meet if each took
 //! its victim by itself.
 
 use super::carried::Batch;

@@ -1,11 +1,13 @@
-//! The next victims among some of the blocks, one owner's say, where the others are not passed again at each look.
+//! The next victims among some of the blocks, one owner's say, where the others are not passed again at each
+//! look.
 //!
 //! ```text
 //!   a list   others' others' others' │ own  others' own …           passed: up to the first that was found, or to the young end
 //! ```
 //!
-//! I1. What a look has found lies behind no place of `Passed`: places of blocks only move towards the young end (`timeline/compact.rs`).
-//! I2. What a look has passed may become one of them all the same: a parent that comes back to its old place, a block that keeps its place
+//! I1. What a look has found lies behind no place of `Passed`: places of blocks only move towards the young
+//! end (`timeline/compact.rs`). I2. What a look has passed may become one of them all the same: a parent that
+//! comes back to its old place, a block that keeps its place
 //!     while it is in use or leased, one that was just being released. So where too few are found all is looked at anew; and also when as many were found
 //!     as the last look at all has passed, so that none of these is left for ever.
 

@@ -1,5 +1,5 @@
-//! Blocks by their numbers, many at once: for callers that keep [`BlockId`]s and [`BlockRef`]s beside a shared pool, and no handles with
-//! its lifetime.
+//! Blocks by their numbers, many at once: for callers that keep [`BlockId`]s and [`BlockRef`]s beside a
+//! shared pool, and no handles with its lifetime.
 //!
 //! | by number | as the handles do it |
 //! |---|---|
@@ -15,9 +15,11 @@
 //!
 //! A number says nothing of who has it, so each is checked against its block's word:
 //!
-//! I1. A number that is not of a block in the state that its call needs is left alone, though it be named twice in one call. What the
+//! I1. A number that is not of a block in the state that its call needs is left alone, though it be named
+//! twice in one call. What the
 //!     word cannot tell stays the caller's duty: to give up what is its own, and from one thread.
-//! I2. A list that is registered is checked whole before any of it changes. Each block is marked as it is checked, as the request table
+//! I2. A list that is registered is checked whole before any of it changes. Each block is marked as it is
+//! checked, as the request table
 //!     marks its own, so that one that is named twice is found without a search.
 
 use super::lookup::As;

@@ -1,8 +1,8 @@
 //! Eviction: claim, unlink, tell, hand over.
 //!
-//! A victim is claimed by the compare-exchange `Registered, 0 references → Reset`; a lookup that races either makes it fail, or
-//! finds the block gone. The caller owns the slot from then on. A batch is claimed first and unlinked afterwards, so that the
-//! cache misses of its chains overlap.
+//! A victim is claimed by the compare-exchange `Registered, 0 references → Reset`; a lookup that races either
+//! makes it fail, or finds the block gone. The caller owns the slot from then on. A batch is claimed first
+//! and unlinked afterwards, so that the cache misses of its chains overlap.
 
 use super::register::unpack;
 use super::stats::count;

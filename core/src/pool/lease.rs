@@ -1,6 +1,6 @@
-//! Leases: a registered block's bytes stay as they are while something copies them, and nothing counts as a use. A lease is no
-//! reference: it neither hits the block nor moves it, so the block keeps its place in the eviction order, and hits and releases by others
-//! count as always.
+//! Leases: a registered block's bytes stay as they are while something copies them, and nothing counts as a
+//! use. A lease is no reference: it neither hits the block nor moves it, so the block keeps its place in the
+//! eviction order, and hits and releases by others count as always.
 //!
 //! ```text
 //!   lease        children + 1, then the word's leases + 1
@@ -8,18 +8,22 @@
 //!   end_lease    the word's leases - 1, then children - 1: the last one brings back what an evictor has deferred
 //! ```
 //!
-//! The two counts are for two questions. *May it be recycled?* is the word's: a lease changes the word, so a claim that has not seen it
-//! fails. The count of children alone could not tell: it is in another word than the one that a claim changes, and may rise
-//! between an evictor's look and its claim. *Who brings it back?* is the children's: to evictors a lease is one more child, and what
-//! they do with parents (out of the list, and back to the old place with the last child) is right for it, in each policy. What an evictor
-//! has passed meanwhile is not undone: SIEVE's hand meets the block on its next round, and LFU, once the age is past the block's worth,
-//! puts it behind the others of least worth.
+//! The two counts are for two questions. *May it be recycled?* is the word's: a lease changes the word, so a
+//! claim that has not seen it fails. The count of children alone could not tell: it is in another word than
+//! the one that a claim changes, and may rise between an evictor's look and its claim. *Who brings it back?*
+//! is the children's: to evictors a lease is one more child, and what they do with parents (out of the list,
+//! and back to the old place with the last child) is right for it, in each policy. What an evictor has passed
+//! meanwhile is not undone: SIEVE's hand meets the block on its next round, and LFU, once the age is past the
+//! block's worth, puts it behind the others of least worth.
 //!
-//! I1. A block whose word counts a lease stays `Registered`, in this registration: eviction defers it, `unregister` and `take_out` refuse,
+//! I1. A block whose word counts a lease stays `Registered`, in this registration: eviction defers it,
+//! `unregister` and `take_out` refuse,
 //!     and what would end a withdrawn one ends it with the last of references and leases: see `Word::settled`.
-//! I2. The word never counts more leases than children. So an evictor that saw a lease and then no child was overtaken by the lease's end,
+//! I2. The word never counts more leases than children. So an evictor that saw a lease and then no child was
+//! overtaken by the lease's end,
 //!     and to look again is progress.
-//! I3. A block that is withdrawn, leased and not referenced counts as inactive; nobody finds it, and whoever ends the last lease
+//! I3. A block that is withdrawn, leased and not referenced counts as inactive; nobody finds it, and whoever
+//! ends the last lease
 //!     frees it.
 
 use super::stats::count;

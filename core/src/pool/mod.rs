@@ -7,13 +7,14 @@
 //!    └─────────────────────┴────────────────────────────────────────────────────────────┘ evict
 //! ```
 //!
-//! I1. A slot is in exactly one place: free (its bit is set), owned (one typestate handle), active (`Registered`, referenced),
+//! I1. A slot is in exactly one place: free (its bit is set), owned (one typestate handle), active
+//! (`Registered`, referenced),
 //!     inactive (`Registered`, unreferenced).
 //! I2. After construction nothing here allocates, but a caller's `Vec` without room.
 //! I3. Registered blocks = stored − removed, at rest.
 //!
-//! The operations are in files of their own: `allocate`, `lookup`, `register`, `release`, `evict`, `lease`, `withdraw`; for callers that keep
-//! numbers and not handles, `by_number`.
+//! The operations are in files of their own: `allocate`, `lookup`, `register`, `release`, `evict`, `lease`,
+//! `withdraw`; for callers that keep numbers and not handles, `by_number`.
 
 mod allocate;
 mod among;

@@ -1,6 +1,7 @@
 //! Release: the last one out puts the block on the timeline.
 //!
-//! A batch takes its positions at once, so that threads meet at the timeline's tail once a request and not once a block.
+//! A batch takes its positions at once, so that threads meet at the timeline's tail once a request and not
+//! once a block.
 
 use super::BlockPool;
 use super::handle::ImmutableBlock;

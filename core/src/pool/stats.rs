@@ -1,7 +1,7 @@
 //! What the pool counts, and the census that checks it.
 //!
-//! Counters lie in lanes, a cache line each, so that counting never makes threads meet; a reader adds them up. A sum is exact
-//! at rest and a moment old otherwise.
+//! Counters lie in lanes, a cache line each, so that counting never makes threads meet; a reader adds them
+//! up. A sum is exact at rest and a moment old otherwise.
 
 use super::BlockPool;
 use crate::policy::{Eviction, ReuseStats};

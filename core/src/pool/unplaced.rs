@@ -1,9 +1,11 @@
 //! Inactive blocks that found no room on the timeline: one bit a slot.
 //!
-//! The ring is full only while a thread is stalled between two steps of the timeline's protocol. Nobody waits for it: what is released
-//! meanwhile is noted here, found by lookups like any other block, and evicted first.
+//! The ring is full only while a thread is stalled between two steps of the timeline's protocol. Nobody waits
+//! for it: what is released meanwhile is noted here, found by lookups like any other block, and evicted
+//! first.
 //!
-//! I1. A bit is set after its block has become inactive without a ticket; so an evictor that meets a set bit and an active block may
+//! I1. A bit is set after its block has become inactive without a ticket; so an evictor that meets a set bit
+//! and an active block may
 //!     drop the bit: the block's next release places it, or notes it again.
 
 use crate::sync::{Acquire, AtomicU64, CachePadded, Relaxed, Release, site, skipped};

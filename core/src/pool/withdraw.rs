@@ -1,4 +1,5 @@
-//! Withdrawal by number: a block that somebody holds is found by nobody from now on, and whoever withdrew it has it in the end.
+//! Withdrawal by number: a block that somebody holds is found by nobody from now on, and whoever withdrew it
+//! has it in the end.
 //!
 //! ```text
 //!   registered     which registration has a block now
@@ -7,13 +8,16 @@
 //!   take_withdrawn the caller's is the only reference left: the word to Reset by compare-exchange, the block the caller's with its bytes
 //! ```
 //!
-//! The reference that the caller keeps is what makes the last step possible: without one the last holder's release would free the block, and
-//! its bytes would be whoever's allocates next. For bytes that must be overwritten first. Who has not withdrawn the block itself gets such a
-//! reference by the block's number, as long as somebody keeps the block.
+//! The reference that the caller keeps is what makes the last step possible: without one the last holder's
+//! release would free the block, and its bytes would be whoever's allocates next. For bytes that must be
+//! overwritten first. Who has not withdrawn the block itself gets such a reference by the block's number, as
+//! long as somebody keeps the block.
 //!
-//! I1. A withdrawn block is not found, nor upgraded, so that its references only grow by clones of those that are there, and by
+//! I1. A withdrawn block is not found, nor upgraded, so that its references only grow by clones of those that
+//! are there, and by
 //!     `hold_withdrawn`, which is for who wants the block in the end.
-//! I2. `take_withdrawn` is the release of an only reference, but for the freeing: the same exchange of the same word, so that of
+//! I2. `take_withdrawn` is the release of an only reference, but for the freeing: the same exchange of the
+//! same word, so that of
 //!     it and a clone made meanwhile one fails. The same is true of `hold_withdrawn` and the last release: either the block is kept, or it
 //!     was free before.
 

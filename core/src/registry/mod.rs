@@ -8,25 +8,29 @@
 //!   │ NIL  │         newest                   oldest
 //! ```
 //!
-//! Michael's list (SPAA 2002), whose nodes are the slots: they are type-stable, so no hazard pointer or epoch is needed,
-//! nothing is allocated, and a stale reader meets a slot, at worst another one than it looked for.
+//! Michael's list (SPAA 2002), whose nodes are the slots: they are type-stable, so no hazard pointer or epoch
+//! is needed, nothing is allocated, and a stale reader meets a slot, at worst another one than it looked for.
 //!
-//! I1. A slot is in a chain from its insertion until an unlink; it is inserted once a registration.
-//! I2. A slot is inserted at the head only. So if a head is unchanged since a scan, nothing was inserted since: of two
+//! I1. A slot is in a chain from its insertion until an unlink; it is inserted once a registration. I2. A
+//! slot is inserted at the head only. So if a head is unchanged since a scan, nothing was inserted since: of
+//! two
 //!     inserts of one key, one finds the other.
-//! I3. A slot is removed in two steps: its own link is marked (nothing is inserted or unlinked behind it from then on), then
+//! I3. A slot is removed in two steps: its own link is marked (nothing is inserted or unlinked behind it from
+//! then on), then
 //!     its predecessor is moved past it. Whoever meets a marked slot does the second step.
-//! I4. Every change of a link takes a new tag. A reader that read `next` from `cur` and then still finds its predecessor's link
+//! I4. Every change of a link takes a new tag. A reader that read `next` from `cur` and then still finds its
+//! predecessor's link
 //!     unchanged knows that `cur` was in this chain when it read `next`.
 //! I5. A slot is reused only after a whole walk has not found it.
 //!
 //! # Orderings
-//! A head is changed with Release (`insert`), which publishes the slot's key, link and `Registered` word to the Acquire load of the
-//! head in `walk`; every change of a head is an exchange, which continues the release sequences of those before it, so the slots
-//! behind are published too. For I4 a slot's way out of a chain must be known to who meets it in another: a predecessor is moved past
-//! it with Release (`walk`), the remover's walk acquires that, and puts the slot elsewhere with Release (`insert`), to the Acquire
-//! load of `next` in `walk`. The mark itself is Relaxed: who does the second step has read it. Whether a found slot is acquired is
-//! decided by its state word alone.
+//! A head is changed with Release (`insert`), which publishes the slot's key, link and `Registered` word to
+//! the Acquire load of the head in `walk`; every change of a head is an exchange, which continues the release
+//! sequences of those before it, so the slots behind are published too. For I4 a slot's way out of a chain
+//! must be known to who meets it in another: a predecessor is moved past it with Release (`walk`), the
+//! remover's walk acquires that, and puts the slot elsewhere with Release (`insert`), to the Acquire load of
+//! `next` in `walk`. The mark itself is Relaxed: who does the second step has read it. Whether a found slot
+//! is acquired is decided by its state word alone.
 
 mod link;
 #[cfg(all(test, loom))]

@@ -1,4 +1,5 @@
-//! Models of the chains alone, where a pool's would take too long. With blocks and their bytes: `core/tests/loom_registry.rs`.
+//! Models of the chains alone, where a pool's would take too long. With blocks and their bytes:
+//! `core/tests/loom_registry.rs`.
 
 use super::*;
 use crate::sync::{Arc, model_within, spawn};

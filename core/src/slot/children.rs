@@ -1,4 +1,5 @@
-//! A registration's resident children and open scopes, in one word of its slot. To evictors a lease is a child (`pool/lease.rs`).
+//! A registration's resident children and open scopes, in one word of its slot. To evictors a lease is a
+//! child (`pool/lease.rs`).
 //!
 //! ```text
 //!  63            32  31  30     20 19        0
@@ -7,9 +8,9 @@
 //! └────────────────┴────┴─────────┴───────────┘   scopes: all ones is *unscoped*: only eviction ends the registration.
 //! ```
 //!
-//! I1. A change that expects another generation than the word's changes nothing.
-//! I2. Scopes only fall to 0 from 1, and never rise from 0: who finds 0 finds a registration that is ending.
-//! I3. Scopes and children do not overflow into their neighbours: a scope too many makes the block unscoped, a child too many is
+//! I1. A change that expects another generation than the word's changes nothing. I2. Scopes only fall to 0
+//! from 1, and never rise from 0: who finds 0 finds a registration that is ending. I3. Scopes and children do
+//! not overflow into their neighbours: a scope too many makes the block unscoped, a child too many is
 //!     not counted.
 
 use super::Slot;

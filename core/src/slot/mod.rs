@@ -7,12 +7,15 @@
 //!   └──────┴───────────────┴──────┴────────┴────────┴──────────┴──────┴────┴────┴───────┘
 //! ```
 //!
-//! I1. `key` is written by the block's one owner before the word becomes `Registered` (Release), and not again before
+//! I1. `key` is written by the block's one owner before the word becomes `Registered` (Release), and not
+//! again before
 //!     the word has left `Registered`: who loads `Registered` (Acquire), reads the key, and then succeeds with a
 //!     compare-exchange on the same word has read the key of that very registration.
-//! I2. `link` belongs to the registry, `ticket` and `list` to the timeline, `heat` and `stamp` to the policy; their headers say who may
+//! I2. `link` belongs to the registry, `ticket` and `list` to the timeline, `heat` and `stamp` to the policy;
+//! their headers say who may
 //!     write them.
-//! I3. `children` counts resident children, leases and open scopes of this registration only: it carries the generation, so that a child
+//! I3. `children` counts resident children, leases and open scopes of this registration only: it carries the
+//! generation, so that a child
 //!     whose parent was recycled, or a scope whose block was evicted, changes nothing.
 
 mod children;

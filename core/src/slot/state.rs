@@ -7,10 +7,12 @@
 //! └────────────────┴─────────┴─────────────┴────┴──────────┴──────┘
 //! ```
 //!
-//! I1. Every transition is one change of this word, so state, references and generation agree in any load: a compare-exchange
+//! I1. Every transition is one change of this word, so state, references and generation agree in any load: a
+//! compare-exchange
 //!     where many may change it (`Registered`), a store where one owner does (the other states, I2).
-//! I2. `references > 0` and `leases > 0` only in `Registered`: the other states have one owner, who holds a typestate handle.
-//! I3. Every way to `Reset` bumps the generation; a compare-exchange that expects an older one fails (no ABA).
+//! I2. `references > 0` and `leases > 0` only in `Registered`: the other states have one owner, who holds a
+//! typestate handle. I3. Every way to `Reset` bumps the generation; a compare-exchange that expects an older
+//! one fails (no ABA).
 
 use crate::sync::skipped;
 use core::fmt;

@@ -1,9 +1,9 @@
 //! Where blocks can live: the ports that memory, devices, files and remote stores implement.
 //!
-//! The core does arithmetic on addresses and never follows one. A storage is therefore no more than a kind, a base
-//! address in *its own* address space and a size; how bytes get in and out is the business of whoever implements it
-//! (`kvstrata-ffi` for host arenas, devices and files). Address spaces are not comparable: the same number names one
-//! byte on a device, another in the host's memory and a third in a file.
+//! The core does arithmetic on addresses and never follows one. A storage is therefore no more than a kind, a
+//! base address in *its own* address space and a size; how bytes get in and out is the business of whoever
+//! implements it (`kvstrata-ffi` for host arenas, devices and files). Address spaces are not comparable: the
+//! same number names one byte on a device, another in the host's memory and a third in a file.
 //!
 //! ```text
 //!   tier  kind            base_address             bytes move through
@@ -15,9 +15,10 @@
 //!
 //! Invariants:
 //!
-//! - **I1** `base_address() + size_bytes()` does not overflow `u64`, and neither changes while the storage lives.
-//! - **I2** The bytes stay where they are for as long as the storage lives: it owns them, or ([`ByoStorage`]) holds
-//!   what owns them.
+//! - **I1** `base_address() + size_bytes()` does not overflow `u64`, and neither changes while the storage
+//!   lives.
+//! - **I2** The bytes stay where they are for as long as the storage lives: it owns them, or ([`ByoStorage`])
+//!   holds what owns them.
 
 mod byo;
 mod kind;

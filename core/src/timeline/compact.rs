@@ -1,6 +1,6 @@
-//! Keeping the ring short: first the head walks over stale entries (*trim*), as far as it can. That is all that ever happens while
-//! victims leave at the head. Where something live stays there, among entries that hits made stale, live entries slide towards the
-//! tail (*slide*), one at a time, and never past each other:
+//! Keeping the ring short: first the head walks over stale entries (*trim*), as far as it can. That is all
+//! that ever happens while victims leave at the head. Where something live stays there, among entries that
+//! hits made stale, live entries slide towards the tail (*slide*), one at a time, and never past each other:
 //!
 //! ```text
 //!   head          src        dst     end                 before
@@ -9,9 +9,9 @@
 //!                                                        src at head: all up to dst is stale, head jumps there
 //! ```
 //!
-//! I1. There is one compactor at a time (`busy`); who finds it busy goes on without.
-//! I2. All positions in `(src, dst]` are written and stale. A stale position never becomes live but by the compactor.
-//! I3. A live entry is moved in this order: the entry, the ticket (by compare-exchange: a slot that was acquired
+//! I1. There is one compactor at a time (`busy`); who finds it busy goes on without. I2. All positions in
+//! `(src, dst]` are written and stale. A stale position never becomes live but by the compactor. I3. A live
+//! entry is moved in this order: the entry, the ticket (by compare-exchange: a slot that was acquired
 //!     or taken meanwhile has none), the bit, together with its neighbours'. Order among live entries is kept at each step.
 //!     A slot that is in use and keeps its place, or is just being released, may be moved too: who releases it sets the bit of
 //!     whatever ticket it has by then.

@@ -1,7 +1,8 @@
 //! The timeline: one order of events for all lists of an eviction policy, lock-free, bounded and exact.
 //!
-//! Every policy of the list family (LRU, LFU, 2Q, S3-FIFO, ARC …) is made of two moves: put a block at the young end of a
-//! list, take the oldest of a list. Here all lists share one ring of positions, and a list is a bitmap over it:
+//! Every policy of the list family (LRU, LFU, 2Q, S3-FIFO, ARC …) is made of two moves: put a block at the
+//! young end of a list, take the oldest of a list. Here all lists share one ring of positions, and a list is
+//! a bitmap over it:
 //!
 //! ```text
 //!            head                                        tail
@@ -10,27 +11,30 @@
 //!   list 1    │ 0 │ 0 │ 0 │ 0 │ 1 │ 0 │ 1 │ 0 │ 0 │ 0 │ 1 │         cursor 1
 //! ```
 //!
-//! A block that becomes inactive takes the next position as its *ticket*; a block that becomes active forgets its ticket, and
-//! the entry is stale from then on, without being touched. So a hit costs one store to a line that the hit owns anyway.
-//! Stale entries are dropped when they are met, and squeezed out by [`compact`], piecemeal: the ring has three places a slot,
-//! 24 bytes. A list more costs three bits a slot.
+//! A block that becomes inactive takes the next position as its *ticket*; a block that becomes active forgets
+//! its ticket, and the entry is stale from then on, without being touched. So a hit costs one store to a line
+//! that the hit owns anyway. Stale entries are dropped when they are met, and squeezed out by [`compact`],
+//! piecemeal: the ring has three places a slot, 24 bytes. A list more costs three bits a slot.
 //!
-//! I1. An entry is *live* if its slot's ticket is its position. A slot has one ticket, so at most one live entry.
-//! I2. A ticket is never given twice. It is written only by the holder of the slot's only reference (release), by one who holds
+//! I1. An entry is *live* if its slot's ticket is its position. A slot has one ticket, so at most one live
+//! entry. I2. A ticket is never given twice. It is written only by the holder of the slot's only reference
+//! (release), by one who holds
 //!     it (forgets it: who turned 0 references into 1, or who uses what is held and not used), by the evictor who owns the slot (forgets it), and by the one compactor, which
 //!     moves a ticket by compare-exchange.
-//! I3. An inactive, unpinned slot is live; its list's bit is set, or it is deferred as a parent, or the thread that released
+//! I3. An inactive, unpinned slot is live; its list's bit is set, or it is deferred as a parent, or the
+//! thread that released
 //!     it, or the compactor that moved it, is about to set the bit.
-//! I4. No bit of a list is set before its cursor, or a thread is about to pull the cursor back.
-//! I5. Nothing live is before `head`; `tail - head ≤ size - WORD`, so a word of positions is never of two laps.
-//! I6. A set bit proves nothing; the entry, the ticket and the word decide.
+//! I4. No bit of a list is set before its cursor, or a thread is about to pull the cursor back. I5. Nothing
+//! live is before `head`; `tail - head ≤ size - WORD`, so a word of positions is never of two laps. I6. A set
+//! bit proves nothing; the entry, the ticket and the word decide.
 //!
 //! # Orderings
-//! Bit and cursor are Dekker's problem: a releaser sets a bit, then looks at the cursor; an evictor moves the cursor, then looks
-//! at the bits. Each has a SeqCst fence between its two steps, so at least one sees the other (I4). Word and ticket are another:
-//! a releaser lets go of the word, then looks for the ticket, which the compactor may have moved; an evictor that has seen the new
-//! ticket and cleared its bit looks at the word. The same fence of the releaser, in `set_bits`, before it looks a second time, and one of
-//! the evictor, where the block seems to be in use, have one of them set the bit (I3).
+//! Bit and cursor are Dekker's problem: a releaser sets a bit, then looks at the cursor; an evictor moves the
+//! cursor, then looks at the bits. Each has a SeqCst fence between its two steps, so at least one sees the
+//! other (I4). Word and ticket are another: a releaser lets go of the word, then looks for the ticket, which
+//! the compactor may have moved; an evictor that has seen the new ticket and cleared its bit looks at the
+//! word. The same fence of the releaser, in `set_bits`, before it looks a second time, and one of the
+//! evictor, where the block seems to be in use, have one of them set the bit (I3).
 
 mod compact;
 mod peek;

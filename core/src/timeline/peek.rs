@@ -1,6 +1,7 @@
 //! A look at what is oldest, which takes and changes nothing: for whoever prepares for evictions to come.
 //!
-//! What is seen is a hint: others acquire, evict and compact meanwhile. Who acts on it checks the slot's generation.
+//! What is seen is a hint: others acquire, evict and compact meanwhile. Who acts on it checks the slot's
+//! generation.
 
 use super::position::{Position, WORD};
 use super::{Bits, Candidate, Entry, Timeline};

@@ -1,12 +1,13 @@
-//! The young end of the timeline: a batch of released slots takes its positions, and enters its lists a word at a time.
+//! The young end of the timeline: a batch of released slots takes its positions, and enters its lists a word
+//! at a time.
 //!
 //! ```text
 //!   reserve(n)  ─►  put × n (ticket, then entry)  ─►  the slot becomes inactive  ─►  settle  ─►  finish (bits, fence, cursor)
 //!                                                └─►  or is acquired: retract
 //! ```
 //!
-//! I1. Every position that was reserved is written, whatever becomes of its slot.
-//! I2. A bit is set after its slot has become inactive: an evictor that meets an active slot may drop the bit.
+//! I1. Every position that was reserved is written, whatever becomes of its slot. I2. A bit is set after its
+//! slot has become inactive: an evictor that meets an active slot may drop the bit.
 
 use super::Timeline;
 use super::position::{Entry, Position};

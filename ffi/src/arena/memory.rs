@@ -13,8 +13,10 @@
 //! Prompts lie here, as keys and values, so that no core dump gets a copy.
 //!
 //! Invariants
-//! - I1: `[base, base + bytes)` is mapped readable and writable, zero-filled at first, from construction to drop.
-//! - I2: nobody else unmaps or remaps any of it: the mapping is private and anonymous, `Drop` is the only `munmap`.
+//! - I1: `[base, base + bytes)` is mapped readable and writable, zero-filled at first, from construction to
+//!   drop.
+//! - I2: nobody else unmaps or remaps any of it: the mapping is private and anonymous, `Drop` is the only
+//!   `munmap`.
 
 use core::ptr::NonNull;
 use std::io;

@@ -1,8 +1,9 @@
 //! One stretch of bytes after the other, without a plan: what a mover of blocks does.
 //!
-//! Whether a copy goes past the caches is the caller's to say, because one stretch does not tell: a mebibyte that comes back soon is
-//! best kept, the thousandth of as many pushes out what is needed. Measured on Zen 4, 1 MiB each in no order over 256 MiB, one thread:
-//! memcpy 12.7 GB/s, past the caches 19.5, with the checksum 22 (two cores reach no more in all: it is the memory's rate).
+//! Whether a copy goes past the caches is the caller's to say, because one stretch does not tell: a mebibyte
+//! that comes back soon is best kept, the thousandth of as many pushes out what is needed. Measured on Zen 4,
+//! 1 MiB each in no order over 256 MiB, one thread: memcpy 12.7 GB/s, past the caches 19.5, with the checksum
+//! 22 (two cores reach no more in all: it is the memory's rate).
 
 use super::{CopyError, HostCopy, path};
 

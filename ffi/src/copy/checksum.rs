@@ -1,7 +1,9 @@
-//! Copy and hash in one pass: a chunk is hashed, which brings it into the first-level cache, and stored from there.
+//! Copy and hash in one pass: a chunk is hashed, which brings it into the first-level cache, and stored from
+//! there.
 //!
-//! The order of the bytes is the hash's, so there is one piece under way, not four. Within it the hardware's prefetcher is left alone:
-//! asking for the next chunk's lines while this one is hashed halves the rate (1 MiB at a time, Zen 4: 9 GB/s with such hints, 22 without).
+//! The order of the bytes is the hash's, so there is one piece under way, not four. Within it the hardware's
+//! prefetcher is left alone: asking for the next chunk's lines while this one is hashed halves the rate (1
+//! MiB at a time, Zen 4: 9 GB/s with such hints, 22 without).
 
 use super::lanes::ends;
 use super::store::{LINE, Lines, ask_for, small};

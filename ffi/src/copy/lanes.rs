@@ -1,7 +1,7 @@
 //! Large pieces: several under way at once, past the caches.
 //!
-//! A core has few misses in flight by itself; what reads faster is the hardware's prefetcher, and that needs some pages of a piece to
-//! get going. With lanes, one piece starts while others run.
+//! A core has few misses in flight by itself; what reads faster is the hardware's prefetcher, and that needs
+//! some pages of a piece to get going. With lanes, one piece starts while others run.
 
 use super::store::{LINE, Lines, ask_for, small};
 use core::ptr;

@@ -1,7 +1,8 @@
 //! Copy plans, executed by the CPU between host regions.
 //!
-//! memcpy reads every line that it is about to overwrite, keeps what nobody will read again, and starts anew at each piece. A plan of
-//! gigabytes can do better on all three: stores that go past the caches, and several pieces under way at once.
+//! memcpy reads every line that it is about to overwrite, keeps what nobody will read again, and starts anew
+//! at each piece. A plan of gigabytes can do better on all three: stores that go past the caches, and several
+//! pieces under way at once.
 //!
 //! ```text
 //!   plan ─► pieces ─┬─ small plan ──► ordinary stores: the bytes stay in the caches       memcpy, or straight vector code
@@ -22,27 +23,32 @@
 //! | `bytes.rs` | one stretch of bytes, without a plan |
 //! | `threads.rs` | threads that the caller hands in |
 //!
-//! Why so, measured on Zen 4 by `benches/run --copies` (2 cores in a virtual machine, 2 MiB pages asked for; the table is in
-//! benches/README.md; what the constants beside the code were chosen by is said there):
+//! Why so, measured on Zen 4 by `benches/run --copies` (2 cores in a virtual machine, 2 MiB pages asked for;
+//! the table is in benches/README.md; what the constants beside the code were chosen by is said there):
 //!
-//! - An ordinary store reads its line first and pushes another out: memcpy moves 12 GB/s in pieces of 32 KiB, a plain loop of non-temporal
-//!   stores 13, and 22 over one stretch.
-//! - The rest is reading, which alone, with nothing written, reaches 31 GB/s over one stretch, 26 in stretches of 256 KiB in no order, 15
-//!   of 32 and 8 of 8: about a microsecond goes with the start of each. Four pieces at once, with hints for the second-level cache, copy
-//!   18.8: more than one after another can be read. That the microsecond is the hardware prefetcher's, which has to find a stretch out
-//!   first, is inferred from its being the same for all sizes but the smallest; the machine has no counters to show it.
-//! - So the destination's order matters little, the source's much: see [`HostCopy`] for what a plan's author can do.
-//! - A plan that fits the last-level cache (32 MiB here) together with its source is the other way round: up to 4 MiB ordinary stores
-//!   are half as fast again; counting that somebody reads the bytes afterwards, they are ahead up to 12 MiB.
+//! - An ordinary store reads its line first and pushes another out: memcpy moves 12 GB/s in pieces of 32 KiB,
+//!   a plain loop of non-temporal stores 13, and 22 over one stretch.
+//! - The rest is reading, which alone, with nothing written, reaches 31 GB/s over one stretch, 26 in
+//!   stretches of 256 KiB in no order, 15 of 32 and 8 of 8: about a microsecond goes with the start of each.
+//!   Four pieces at once, with hints for the second-level cache, copy 18.8: more than one after another can
+//!   be read. That the microsecond is the hardware prefetcher's, which has to find a stretch out first, is
+//!   inferred from its being the same for all sizes but the smallest; the machine has no counters to show it.
+//! - So the destination's order matters little, the source's much: see [`HostCopy`] for what a plan's author
+//!   can do.
+//! - A plan that fits the last-level cache (32 MiB here) together with its source is the other way round: up
+//!   to 4 MiB ordinary stores are half as fast again; counting that somebody reads the bytes afterwards, they
+//!   are ahead up to 12 MiB.
 //!
-//! Sources: Intel, *64 and IA-32 Architectures Optimization Reference Manual* (248966), on write combining, non-temporal stores and
-//! software prefetch: whole lines, few streams, a fence at the end. AMD, *Software Optimization Guide for the AMD Zen4 Microarchitecture*
-//! (57647), on write combining and data prefetchers.
+//! Sources: Intel, *64 and IA-32 Architectures Optimization Reference Manual* (248966), on write combining,
+//! non-temporal stores and software prefetch: whole lines, few streams, a fence at the end. AMD, *Software
+//! Optimization Guide for the AMD Zen4 Microarchitecture* (57647), on write combining and data prefetchers.
 //!
 //! Invariants
 //! - I1: a path is only made where the CPU has its instructions.
-//! - I2: exactly the bytes of the plan's pieces are written: a line is stored whole only where all of it belongs to one piece.
-//! - I3: when an executor returns, its stores are ordered before what the caller does next: each thread ends with a store fence.
+//! - I2: exactly the bytes of the plan's pieces are written: a line is stored whole only where all of it
+//!   belongs to one piece.
+//! - I3: when an executor returns, its stores are ordered before what the caller does next: each thread ends
+//!   with a store fence.
 
 mod bytes;
 mod checksum;

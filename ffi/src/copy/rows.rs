@@ -1,7 +1,9 @@
-//! Small pieces, such as the rows of a page whose tokens and heads change places; and all pieces of plans that the caches hold.
+//! Small pieces, such as the rows of a page whose tokens and heads change places; and all pieces of plans
+//! that the caches hold.
 //!
-//! Written in the plan's order, upwards at the destination: whole lines, one after the other. The source is then read in strides, which no
-//! prefetcher follows far; a second walk of the same plan runs ahead and asks for its lines.
+//! Written in the plan's order, upwards at the destination: whole lines, one after the other. The source is
+//! then read in strides, which no prefetcher follows far; a second walk of the same plan runs ahead and asks
+//! for its lines.
 
 use super::lanes::ends;
 use super::store::{LINE, Lines, ask_for, small};

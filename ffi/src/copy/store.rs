@@ -1,8 +1,8 @@
 //! Whole lines of 64 bytes, and the bytes before and behind them.
 //!
-//! A non-temporal store goes to a write-combining buffer of one line; a buffer that is full goes to memory as one burst, one that is
-//! not as several. So lines are stored whole and aligned here or not at all, all loads of a group before its stores, and what is less
-//! than a line goes through the caches.
+//! A non-temporal store goes to a write-combining buffer of one line; a buffer that is full goes to memory as
+//! one burst, one that is not as several. So lines are stored whole and aligned here or not at all, all loads
+//! of a group before its stores, and what is less than a line goes through the caches.
 
 #[cfg(target_arch = "x86_64")]
 use core::arch::x86_64 as arch;

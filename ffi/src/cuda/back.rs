@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariants
-//! - I1: a thing is in one place, and what it holds lives until the driver has taken it back: an arena stays mapped as long as it is
-//!   registered.
+//! - I1: a thing is in one place, and what it holds lives until the driver has taken it back: an arena stays
+//!   mapped as long as it is registered.
 //! - I2: the driver is called, and owners are dropped, under no lock.
 
 use super::sys::{Api, CUevent, CUmodule, CUstream, Code};

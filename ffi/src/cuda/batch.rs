@@ -1,7 +1,8 @@
 //! A batch: the memory that a transfer touches, and the pieces that it copies.
 //!
-//! It owns what it touches: guards of arena blocks, ranges of device memory. Submitted, it belongs to the transfer, and comes back
-//! when the device has answered, with all its vectors, so that the next one needs no allocation.
+//! It owns what it touches: guards of arena blocks, ranges of device memory. Submitted, it belongs to the
+//! transfer, and comes back when the device has answered, with all its vectors, so that the next one needs no
+//! allocation.
 //!
 //! ```text
 //!   held     [ device range ][ block guard ][ … ]         a region each, named by its RegionId
@@ -10,8 +11,10 @@
 //! ```
 //!
 //! Invariants
-//! - I1: a piece or row lies inside its regions, which the batch holds. Its target is device memory or a block borrowed for writing.
-//! - I2: pieces come in no particular order: targets that overlap are the caller's mistake, and give bytes of either source.
+//! - I1: a piece or row lies inside its regions, which the batch holds. Its target is device memory or a
+//!   block borrowed for writing.
+//! - I2: pieces come in no particular order: targets that overlap are the caller's mistake, and give bytes of
+//!   either source.
 
 use super::code::CudaCode;
 use super::context::CudaDevice;

@@ -1,12 +1,14 @@
 //! Graph capture: how our calls and an engine's `cudaGraph` leave each other alone.
 //!
-//! While any thread captures in the mode "global" (the default, torch's too), the driver refuses potentially unsafe calls (code 900) of
-//! every thread that is not in the mode "relaxed", and breaks the capture over them. Events asked for or waited for, memory
-//! allocated or freed, host memory registered or unregistered: all of them are such calls. None of ours has to do with what is captured,
-//! so that each is made in the mode "relaxed", and the thread finds its mode as it was.
+//! While any thread captures in the mode "global" (the default, torch's too), the driver refuses potentially
+//! unsafe calls (code 900) of every thread that is not in the mode "relaxed", and breaks the capture over
+//! them. Events asked for or waited for, memory allocated or freed, host memory registered or unregistered:
+//! all of them are such calls. None of ours has to do with what is captured, so that each is made in the mode
+//! "relaxed", and the thread finds its mode as it was.
 //!
-//! Relaxed calls are let through, and may still hold up the capturing thread: allocating, freeing and registering may wait for the
-//! device, or for a lock of the driver's. Pools and arenas are best made before an engine warms up, and dropped after.
+//! Relaxed calls are let through, and may still hold up the capturing thread: allocating, freeing and
+//! registering may wait for the device, or for a lock of the driver's. Pools and arenas are best made before
+//! an engine warms up, and dropped after.
 //!
 //! Invariants
 //! - I1: the mode is a thread's; the outermost [`Relaxed`] of a thread sets it and sets it back.

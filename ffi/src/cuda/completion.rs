@@ -1,8 +1,9 @@
 //! How a queue learns that the device has answered.
 //!
-//! One thread a queue waits for the queue's oldest transfer; transfers of one stream end in their order, so it never waits for the
-//! wrong one. It alone ends transfers: it wakes who waits, and drops what nobody waits for. No caller's thread blocks or
-//! polls, and nothing ticks, unless the driver refuses a wait (a graph's capture): then it asks again. What differs is only how the thread waits:
+//! One thread a queue waits for the queue's oldest transfer; transfers of one stream end in their order, so
+//! it never waits for the wrong one. It alone ends transfers: it wakes who waits, and drops what nobody waits
+//! for. No caller's thread blocks or polls, and nothing ticks, unless the driver refuses a wait (a graph's
+//! capture): then it asks again. What differs is only how the thread waits:
 //!
 //! | way | in the stream | the thread | sees an error |
 //! |---|---|---|---|
@@ -10,13 +11,14 @@
 //! | [`Way::HostFunction`] | and a function that rings | sleeps until it rings | when it looks: a function is not called after an error |
 //! | [`Way::Flag`] | and a value written to host memory | spins on the value for a while, then as `Event` | when it stops to spin |
 //!
-//! `Event` is the default, by reasoning and not by measurement: it puts nothing into the stream that the device has to wait for,
-//! where a host function holds up the work behind it until a thread of the driver's has run it; and it learns of errors by itself.
-//! What the other two win, if anything, `examples/cuda_completion.rs` measures on a device; the default follows its figures when there
-//! are some.
+//! `Event` is the default, by reasoning and not by measurement: it puts nothing into the stream that the
+//! device has to wait for, where a host function holds up the work behind it until a thread of the driver's
+//! has run it; and it learns of errors by itself. What the other two win, if anything,
+//! `examples/cuda_completion.rs` measures on a device; the default follows its figures when there are some.
 //!
 //! Invariants
-//! - I1: a host function calls nothing of the driver's, and frees at most plain memory: it adds to a counter and rings.
+//! - I1: a host function calls nothing of the driver's, and frees at most plain memory: it adds to a counter
+//!   and rings.
 //! - I2: whoever is left to call it has its own share of what it touches.
 
 use super::context::CudaDevice;

@@ -1,13 +1,15 @@
 //! One device and its primary context, which the engine's own CUDA calls use too.
 //!
 //! Invariants
-//! - I1: the context is retained from `open` to the drop of the [`CudaDevice`]; whatever is made in it holds the device.
-//! - I2: a call that needs the context is made with it on top of the calling thread's stack of contexts ([`bound`](CudaDevice::bound)),
-//!   and in the relaxed mode of capture (`capture.rs`); the thread finds its stack and its mode as they were afterwards: an engine's
-//!   threads have contexts of their own.
-//! - I3: from the first sticky error on the device is quarantined: no call of ours reaches the driver but those that give a
-//!   thread its stack and its mode back. Memory that the device may still write is neither freed nor unregistered nor unmapped, but leaked
-//!   and counted ([`leaked`](CudaDevice::leaked)), and the context is not released.
+//! - I1: the context is retained from `open` to the drop of the [`CudaDevice`]; whatever is made in it holds
+//!   the device.
+//! - I2: a call that needs the context is made with it on top of the calling thread's stack of contexts
+//!   ([`bound`](CudaDevice::bound)), and in the relaxed mode of capture (`capture.rs`); the thread finds its
+//!   stack and its mode as they were afterwards: an engine's threads have contexts of their own.
+//! - I3: from the first sticky error on the device is quarantined: no call of ours reaches the driver but
+//!   those that give a thread its stack and its mode back. Memory that the device may still write is neither
+//!   freed nor unregistered nor unmapped, but leaked and counted ([`leaked`](CudaDevice::leaked)), and the
+//!   context is not released.
 //! - I4: a process has one `CudaDevice` a context, so that all of it knows of the quarantine.
 
 use super::back::{Deferred, Return, Thing};

@@ -1,7 +1,8 @@
 //! CUDA's driver: found and initialised at run time, or the reason why not.
 //!
-//! Loading takes no device memory and makes no context: that is [`CudaDevice::open`](super::CudaDevice::open). Nothing is kept
-//! between loads but the library itself, so that a driver which was not ready can be asked again.
+//! Loading takes no device memory and makes no context: that is
+//! [`CudaDevice::open`](super::CudaDevice::open). Nothing is kept between loads but the library itself, so
+//! that a driver which was not ready can be asked again.
 
 use super::code::CudaCode;
 use super::description::{self, DeviceDescription};

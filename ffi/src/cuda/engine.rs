@@ -1,4 +1,5 @@
-//! The engine's own streams and events, and order between them and ours. Queued, and waited for by the device alone.
+//! The engine's own streams and events, and order between them and ours. Queued, and waited for by the device
+//! alone.
 //!
 //! ```text
 //!   engine's stream   ── kernels write KV ─●───────────────────────◄── kernels read KV ──
@@ -6,9 +7,9 @@
 //!   queue's stream    ─────────────────────►── copies ──────────────●─────────────────────
 //! ```
 //!
-//! One event of the queue's carries every mark: a stream that was told to wait waits for the mark that the event had then, and the
-//! event may be recorded anew. So nothing is made and nothing allocated after the first mark. Events of other processes (IPC) are not
-//! opened here.
+//! One event of the queue's carries every mark: a stream that was told to wait waits for the mark that the
+//! event had then, and the event may be recorded anew. So nothing is made and nothing allocated after the
+//! first mark. Events of other processes (IPC) are not opened here.
 //!
 //! Invariants
 //! - I1: a mark is recorded and waited for under its lock, so that nobody records another in between.

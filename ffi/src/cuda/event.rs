@@ -1,8 +1,8 @@
 //! Events, without timing, from a bounded pool: made once, used over and over.
 //!
 //! Invariants
-//! - I1: an event is in the pool only when nothing that it was recorded behind is under way: who takes one either sees it happen and
-//!   gives it back, or leaks it.
+//! - I1: an event is in the pool only when nothing that it was recorded behind is under way: who takes one
+//!   either sees it happen and gives it back, or leaks it.
 
 use super::back::Thing;
 use super::code::CudaCode;

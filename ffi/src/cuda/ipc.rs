@@ -5,12 +5,13 @@
 //!   DeviceStorage ─► IpcHandle ─ to_bytes ─► … ─► IpcHandle::from_bytes ─► DeviceStorage, closed when its last range is gone
 //! ```
 //!
-//! A handle names an allocation, not a range: the offset and the size travel beside it. It also says from which process and device
-//! it is, since the driver's own answer to a wrong one ("invalid context") does not.
+//! A handle names an allocation, not a range: the offset and the size travel beside it. It also says from
+//! which process and device it is, since the driver's own answer to a wrong one ("invalid context") does not.
 //!
 //! Invariants
 //! - I1: an allocation is open once in a process and device: a second import shares the first one's address.
-//! - I2: the exporter's memory must outlive the import. CUDA does not hold it; that is between the two processes.
+//! - I2: the exporter's memory must outlive the import. CUDA does not hold it; that is between the two
+//!   processes.
 
 use super::context::CudaDevice;
 use super::error::CudaError;

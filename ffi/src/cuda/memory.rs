@@ -8,9 +8,10 @@
 //!
 //! Invariants
 //! - I1: a range lies inside its storage.
-//! - I2: memory is given back when the last range of it is gone. A transfer holds ranges until the device has answered, so nothing
-//!   is in flight then; and on a quarantined device it is never given back. Freeing may wait for the device: by the thread that drops
-//!   the last range, which had better not be one that captures a graph or launches kernels.
+//! - I2: memory is given back when the last range of it is gone. A transfer holds ranges until the device has
+//!   answered, so nothing is in flight then; and on a quarantined device it is never given back. Freeing may
+//!   wait for the device: by the thread that drops the last range, which had better not be one that captures
+//!   a graph or launches kernels.
 
 use super::back::Thing;
 use super::code::CudaCode;

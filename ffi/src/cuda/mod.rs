@@ -1,7 +1,8 @@
 //! CUDA: device memory, streams and transfers, by the driver that is found at run time.
 //!
-//! One binary serves machines with and without a GPU: nothing of CUDA is needed to build, and an absent driver is an error that
-//! says what to do. A sticky error quarantines its device, and the rest of the process goes on.
+//! One binary serves machines with and without a GPU: nothing of CUDA is needed to build, and an absent
+//! driver is an error that says what to do. A sticky error quarantines its device, and the rest of the
+//! process goes on.
 //!
 //! ```text
 //!   CudaDriver ◄── CudaDevice ◄─┬─ DeviceStorage ◄─ DeviceRange ─┐
@@ -24,8 +25,8 @@
 //! | `queue.rs`, `slots.rs`, `work.rs`, `rejected.rs`, `completion.rs`, `transfer.rs` | submission, completion, ownership |
 //! | `plan/` | copy plans: by the copy engine or a kernel, whichever is cheaper |
 //!
-//! The tests (`ffi/tests/cuda/`) run all of it over a test double of libcuda (`ffi/double/`), which counts misuse; those that need a
-//! device are in `ffi/tests/cuda_device.rs`.
+//! The tests (`ffi/tests/cuda/`) run all of it over a test double of libcuda (`ffi/double/`), which counts
+//! misuse; those that need a device are in `ffi/tests/cuda_device.rs`.
 
 mod back;
 mod batch;

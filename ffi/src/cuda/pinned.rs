@@ -1,23 +1,24 @@
 //! Host memory that devices reach by themselves: an arena of ours, registered with the driver.
 //!
-//! Registering pins every page, under locks of the driver's, and one call above 512 GiB fails. So pages are made first
-//! (`populate.rs`), the arena is registered in chunks, by two threads, and says how far it is.
+//! Registering pins every page, under locks of the driver's, and one call above 512 GiB fails. So pages are
+//! made first (`populate.rs`), the arena is registered in chunks, by two threads, and says how far it is.
 //!
 //! ```text
 //!   arena   ├─ chunk 0 ─┼─ chunk 1 ─┼─ chunk 2 ─┼─ … ─┼─ rest ─┤      each thread takes the next chunk
 //!   blocks  ├──┬──┬──┬──┼──┬──┬──┬──┼──┬──┬──┬──┼─ … ─┼──┬──┤        none lies across two
 //! ```
 //!
-//! A copy's host memory must be of one registration: the driver answers INVALID_VALUE to one that is partly registered (JuliaGPU/CUDA.jl#258
-//! quotes the manual), and `cudaMemcpyBatchAsync` failed for a page across two (sgl-project/sglang#36798). Hence whole blocks.
+//! A copy's host memory must be of one registration: the driver answers INVALID_VALUE to one that is partly
+//! registered (JuliaGPU/CUDA.jl#258 quotes the manual), and `cudaMemcpyBatchAsync` failed for a page across
+//! two (sgl-project/sglang#36798). Hence whole blocks.
 //!
 //! Invariants
 //! - I1: a chunk in `chunks` is registered, and unregistered once, latest first: when one fails, or on drop.
-//! - I2: the arena outlives its registration. A transfer holds both until the device has answered; on a quarantined device neither is
-//!   given back, nor unmapped.
-//! - I3: from before the first chunk is registered until after the last one no longer is, child processes have nothing of the arena:
-//!   a fork would copy each pinned page at once (minutes, or ENOMEM), or, with older systems, leave the parent a copy that the device
-//!   does not see.
+//! - I2: the arena outlives its registration. A transfer holds both until the device has answered; on a
+//!   quarantined device neither is given back, nor unmapped.
+//! - I3: from before the first chunk is registered until after the last one no longer is, child processes
+//!   have nothing of the arena: a fork would copy each pinned page at once (minutes, or ENOMEM), or, with
+//!   older systems, leave the parent a copy that the device does not see.
 
 use super::back::Thing;
 use super::context::CudaDevice;

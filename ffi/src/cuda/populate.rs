@@ -1,8 +1,9 @@
 //! Pages of an arena, made before it is registered.
 //!
-//! The driver makes pages that are not there while it holds a lock that every process of the machine shares, one page after the other:
-//! gigabytes take minutes, and every other CUDA call of the machine waits (NVIDIA/TensorRT-LLM#15431). So threads of ours make them first,
-//! side by side, and the driver only pins. No byte changes.
+//! The driver makes pages that are not there while it holds a lock that every process of the machine shares,
+//! one page after the other: gigabytes take minutes, and every other CUDA call of the machine waits
+//! (NVIDIA/TensorRT-LLM#15431). So threads of ours make them first, side by side, and the driver only pins.
+//! No byte changes.
 //!
 //! ```text
 //!   arena   ├─ 64 MiB ─┼─ 64 MiB ─┼─ … ─┤      each thread takes the next piece

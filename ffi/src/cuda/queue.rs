@@ -7,13 +7,14 @@
 //! ```
 //!
 //! Invariants
-//! - I1: a batch of which anything was queued stays in its slot until the device has answered for it, whatever becomes of the
-//!   [`Transfer`]; and if the device never does, it stays for ever (leaked, counted). Nothing is freed or reused before.
+//! - I1: a batch of which anything was queued stays in its slot until the device has answered for it,
+//!   whatever becomes of the [`Transfer`]; and if the device never does, it stays for ever (leaked, counted).
+//!   Nothing is freed or reused before.
 //! - I2: the order of `fifo` is the order in the stream: both change under `turn`.
-//! - I3: each transfer in `fifo` gets an outcome: once the device is quarantined, every wait answers at once. A wait that is refused
-//!   otherwise is no answer, and is repeated.
-//! - I4: what may be anybody's code (wakers, owners' drops) runs under no lock, and its panic ends neither the thread nor the others'
-//!   transfers.
+//! - I3: each transfer in `fifo` gets an outcome: once the device is quarantined, every wait answers at once.
+//!   A wait that is refused otherwise is no answer, and is repeated.
+//! - I4: what may be anybody's code (wakers, owners' drops) runs under no lock, and its panic ends neither
+//!   the thread nor the others' transfers.
 
 use super::batch::Batch;
 use super::completion::Way;

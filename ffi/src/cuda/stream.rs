@@ -1,7 +1,8 @@
 //! Streams by purpose. Each is its own order of work; none waits for the legacy default stream.
 //!
-//! The priority is for kernels alone: of pending ones the greater goes first. Copies between host and device have none
-//! (`cuStreamCreateWithPriority`, notes): they go by the copy engines in the order in which they become ready.
+//! The priority is for kernels alone: of pending ones the greater goes first. Copies between host and device
+//! have none (`cuStreamCreateWithPriority`, notes): they go by the copy engines in the order in which they
+//! become ready.
 
 use super::back::Thing;
 use super::context::CudaDevice;

@@ -1,11 +1,14 @@
-//! CUDA's driver API as it is found at run time: one table of entries, each with the declaration that `cudarc` has of it.
+//! CUDA's driver API as it is found at run time: one table of entries, each with the declaration that
+//! `cudarc` has of it.
 //!
-//! `cudarc` declares every result as its enumeration of the codes of CUDA 13.0, and a newer driver may answer with a code that is not
-//! in there: undefined behaviour for a Rust enum. Its wrappers also panic where an entry is missing. So each entry is looked up
-//! here, with the same arguments and a plain number for the result; the compiler checks each row's arguments against cudarc's.
+//! `cudarc` declares every result as its enumeration of the codes of CUDA 13.0, and a newer driver may answer
+//! with a code that is not in there: undefined behaviour for a Rust enum. Its wrappers also panic where an
+//! entry is missing. So each entry is looked up here, with the same arguments and a plain number for the
+//! result; the compiler checks each row's arguments against cudarc's.
 //!
 //! Invariants
-//! - I1: each entry is a function of the declared signature (`own` rows: of `cuda.h`'s, which nobody checks for us), and stays loaded until the process ends: cudarc never unloads.
+//! - I1: each entry is a function of the declared signature (`own` rows: of `cuda.h`'s, which nobody checks
+//!   for us), and stays loaded until the process ends: cudarc never unloads.
 
 use super::error::CudaError;
 use crate::sys::library::Library;

@@ -1,4 +1,5 @@
-//! A submitted transfer: a future, or something to block on. What it touches belongs to its queue until the device has answered.
+//! A submitted transfer: a future, or something to block on. What it touches belongs to its queue until the
+//! device has answered.
 
 use super::batch::Batch;
 use super::error::CudaError;

@@ -1,6 +1,7 @@
 //! A transfer while it is being queued: its parts in their order, and what becomes of it when one is refused.
 //!
-//! Invariants: the queue's. What is queued belongs to the slot from the end of the [`Work`] on, however that comes about.
+//! Invariants: the queue's. What is queued belongs to the slot from the end of the [`Work`] on, however that
+//! comes about.
 
 use super::batch::{Batch, RegionId};
 use super::error::CudaError;

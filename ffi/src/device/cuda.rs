@@ -1,17 +1,20 @@
-//! A CUDA device's memory behind the device port: copies through a few pinned blocks, each awaited by its completion.
+//! A CUDA device's memory behind the device port: copies through a few pinned blocks, each awaited by its
+//! completion.
 //!
 //! ```text
 //!   caller's bytes ──► bounce block (pinned) ──► device block          copy_in, a bounce block at a time
 //!   caller's bytes ◄── bounce block (pinned) ◄── device block          copy_out
 //! ```
 //!
-//! The port's callers offer any host memory, which the device does not reach; whoever has registered memory uses a
-//! [`TransferQueue`](crate::cuda::TransferQueue) and copies once.
+//! The port's callers offer any host memory, which the device does not reach; whoever has registered memory
+//! uses a [`TransferQueue`](crate::cuda::TransferQueue) and copies once.
 //!
 //! Invariants
-//! - I1: a copy takes the device block's borrow word first: two that conflict give [`DeviceError::Busy`]. The transfer holds the word
-//!   too, so that a block whose copy was given up at its deadline stays busy until the device has answered.
-//! - I2: a bounce block is in `idle`, with a copy, or with a transfer that was given up; the arena's own borrow words see to it.
+//! - I1: a copy takes the device block's borrow word first: two that conflict give [`DeviceError::Busy`]. The
+//!   transfer holds the word too, so that a block whose copy was given up at its deadline stays busy until
+//!   the device has answered.
+//! - I2: a bounce block is in `idle`, with a copy, or with a transfer that was given up; the arena's own
+//!   borrow words see to it.
 
 use crate::arena::BorrowWords;
 use crate::cuda::{

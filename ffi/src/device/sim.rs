@@ -15,8 +15,9 @@
 //!
 //! Invariants
 //! - I1: no address of an arena leaves this file.
-//! - I2: a copy takes the borrow words of the block's layers that it touches before it moves a byte: two copies that conflict give
-//!   [`DeviceError::Busy`], and leave all bytes alone. Copies of different layers of one block do not conflict.
+//! - I2: a copy takes the borrow words of the block's layers that it touches before it moves a byte: two
+//!   copies that conflict give [`DeviceError::Busy`], and leave all bytes alone. Copies of different layers
+//!   of one block do not conflict.
 
 use crate::arena::{ArenaError, BlockWrite, BorrowError, HostArena};
 use crate::copy::HostCopy;

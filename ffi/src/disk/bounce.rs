@@ -1,5 +1,5 @@
-//! Where the payloads of an encrypted volume are encrypted on their way out: in copies, since the caller's bytes are shared
-//! and stay as they are.
+//! Where the payloads of an encrypted volume are encrypted on their way out: in copies, since the caller's
+//! bytes are shared and stay as they are.
 //!
 //! ```text
 //!   caller's thread   payload ─copy─► block ─seal, in place─► request ─► inbox ─► ring thread ─► device
@@ -7,15 +7,16 @@
 //!                                       └───────────── idle ◄───── ended ◄───────────┘
 //! ```
 //!
-//! The blocks are made once, with the volume. With none idle a caller waits, as it does for room in the queue; the ring
-//! thread gives blocks back without ever waiting for one.
+//! The blocks are made once, with the volume. With none idle a caller waits, as it does for room in the
+//! queue; the ring thread gives blocks back without ever waiting for one.
 //!
 //! Invariants
-//! - I1: a block is idle or lent to one [`SealedCopy`], which has its guard. It comes back when the copy is dropped, whoever
-//!   drops it: after the request's last completion, or when it never started.
-//! - I2: a caller that waits is woken by each block that comes back, and by the loss of one. A block that a lost ring may
-//!   still touch never comes back, and from then on nobody waits.
-//! - I3: what a device reads of a block is sealed: no request has a copy before that, and the padding is never written.
+//! - I1: a block is idle or lent to one [`SealedCopy`], which has its guard. It comes back when the copy is
+//!   dropped, whoever drops it: after the request's last completion, or when it never started.
+//! - I2: a caller that waits is woken by each block that comes back, and by the loss of one. A block that a
+//!   lost ring may still touch never comes back, and from then on nobody waits.
+//! - I3: what a device reads of a block is sealed: no request has a copy before that, and the padding is
+//!   never written.
 
 use super::cipher::{Binding, Cipher, Sealed};
 use super::error::FailureCause;

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Invariants
-//! - I1: a cell is given out only when nobody else has it: [`Arc::get_mut`] says so, and orders what they did before.
+//! - I1: a cell is given out only when nobody else has it: [`Arc::get_mut`] says so, and orders what they did
+//!   before.
 //! - I2: no more than [`MOST`] are kept, however many are under way.
 
 use super::error::IoFailure;

@@ -1,7 +1,7 @@
 //! Which ring serves a volume: the one that was asked for, or the best that works here.
 //!
-//! The thread that uses a ring makes it, when the file is whole; and to write a big file through takes minutes.
-//! So an opening that needs io_uring tries it before it touches the file (`ring/trial.rs`).
+//! The thread that uses a ring makes it, when the file is whole; and to write a big file through takes
+//! minutes. So an opening that needs io_uring tries it before it touches the file (`ring/trial.rs`).
 
 use super::backend::Backend;
 use super::description::Concern;

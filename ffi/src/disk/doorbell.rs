@@ -7,12 +7,12 @@
 //!   watched? → clear it, ring      anything of it there? → do not sleep
 //! ```
 //!
-//! Only one caller rings for each sleep: whoever clears the word. The others save the system call, and so does who
-//! publishes what the ring thread could not take anyway.
+//! Only one caller rings for each sleep: whoever clears the word. The others save the system call, and so
+//! does who publishes what the ring thread could not take anyway.
 //!
 //! Invariants
-//! - I1: when the ring thread sleeps, and something that it watches for has been published, somebody has cleared
-//!   the word and rings.
+//! - I1: when the ring thread sleeps, and something that it watches for has been published, somebody has
+//!   cleared the word and rings.
 //!
 //! # Orderings
 //! Dekker's pattern. The word is Relaxed, since it publishes nothing: what a request carries is published by

@@ -7,17 +7,18 @@
 //!                  └─ finish ◄─ verify, record ◄─ sum ◄──┘
 //! ```
 //!
-//! - A request is cut into pieces, so that a small one never waits behind one of 64 MiB; small ones whose slots lie
-//!   one behind the other are merged into one piece.
+//! - A request is cut into pieces, so that a small one never waits behind one of 64 MiB; small ones whose
+//!   slots lie one behind the other are merged into one piece.
 //! - A short transfer is resumed where it stopped, EINTR and EAGAIN are retried, the rest is reported.
-//! - Payloads are summed here, piece by piece while others are on their way: what is read when its piece has come,
-//!   what is written while it is in flight. New pieces are handed over before the next one is summed, so that the
-//!   device never waits for a sum. (XXH3 makes 25 to 50 GB/s, a fast NVMe drive moves 7 to 14.)
-//! - What is in device memory is summed there, by a piece that the ring gets when all of a payload has moved. What a caller has summed
-//!   already is not summed at all.
-//! - The payloads of an encrypted volume come sealed, and are opened here in place of being summed, each when it is whole.
-//! - Whoever waits for one of many is woken once for all that have ended: a thread that is woken for one block at a time sleeps
-//!   again before the next.
+//! - Payloads are summed here, piece by piece while others are on their way: what is read when its piece has
+//!   come, what is written while it is in flight. New pieces are handed over before the next one is summed,
+//!   so that the device never waits for a sum. (XXH3 makes 25 to 50 GB/s, a fast NVMe drive moves 7 to 14.)
+//! - What is in device memory is summed there, by a piece that the ring gets when all of a payload has moved.
+//!   What a caller has summed already is not summed at all.
+//! - The payloads of an encrypted volume come sealed, and are opened here in place of being summed, each when
+//!   it is whole.
+//! - Whoever waits for one of many is woken once for all that have ended: a thread that is woken for one
+//!   block at a time sleeps again before the next.
 //! - A device that has no room, or fails on and on, is left alone and asked again: see `health.rs`.
 //!
 //! Invariants
@@ -25,8 +26,9 @@
 //! - I2: a request leaves `active` with its owner only when its `in_flight` is 0; otherwise, when the ring
 //!   is lost, it is abandoned: its buffer is kept for good.
 //! - I3: at most `depth` pieces are with the ring.
-//! - I4: a read ends well only if the slot's record names the block that was asked for, and its seal is the sum of
-//!   the bytes that came, or opens them. A record is made only when all bytes of its payload have been written.
+//! - I4: a read ends well only if the slot's record names the block that was asked for, and its seal is the
+//!   sum of the bytes that came, or opens them. A record is made only when all bytes of its payload have been
+//!   written.
 //! - I5: nobody who waits for an outcome that is there is left asleep when the thread falls asleep, or ends.
 
 mod ended;

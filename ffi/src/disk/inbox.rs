@@ -7,8 +7,8 @@
 //!                                    full: the caller waits (counted), nothing is dropped, no list grows
 //! ```
 //!
-//! Several queues, so that a queue full of offloads never stands before an onboarding, nor one full of prefetches
-//! before a read that a sequence waits for.
+//! Several queues, so that a queue full of offloads never stands before an onboarding, nor one full of
+//! prefetches before a read that a sequence waits for.
 //!
 //! Invariants
 //! - I1: a request that was pushed is popped by the ring thread, or failed by whoever finds it after the
@@ -18,15 +18,15 @@
 //! - I3: a caller that waits for room is woken by the next pop from its queue.
 //!
 //! # Orderings
-//! I2 is the doorbell's. I3 is the same pattern, between `blocked` (raised by callers, under the lock) and the
-//! pop: a SeqCst fence between write and read on each side lets at least one see the other. Between a caller's
-//! look and its wait lies the lock, which `made_room` and `leave` take before they notify: the notice cannot
-//! fall between. `gone` is set before the last sweep of the queues, with a fence between; its partner between a
-//! push and the look at `gone` is the doorbell's: a push which the sweep misses sees `gone`. Under the lock
-//! `gone` needs no fence: who takes the lock after `leave` did, sees it, and who took it before is notified.
-//! `closing` is Release and Acquire: a ring thread that sees it, and ends, has seen all that was pushed before it.
-//! The other flags publish nothing and are Relaxed; what a request carries is published by the queue.
-//! Shown by the models in `tests.rs`.
+//! I2 is the doorbell's. I3 is the same pattern, between `blocked` (raised by callers, under the lock) and
+//! the pop: a SeqCst fence between write and read on each side lets at least one see the other. Between a
+//! caller's look and its wait lies the lock, which `made_room` and `leave` take before they notify: the
+//! notice cannot fall between. `gone` is set before the last sweep of the queues, with a fence between; its
+//! partner between a push and the look at `gone` is the doorbell's: a push which the sweep misses sees
+//! `gone`. Under the lock `gone` needs no fence: who takes the lock after `leave` did, sees it, and who took
+//! it before is notified. `closing` is Release and Acquire: a ring thread that sees it, and ends, has seen
+//! all that was pushed before it. The other flags publish nothing and are Relaxed; what a request carries is
+//! published by the queue. Shown by the models in `tests.rs`.
 
 #[cfg(all(test, loom))]
 mod tests;

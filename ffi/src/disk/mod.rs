@@ -6,8 +6,9 @@
 //!      └────────────── Pending: the guard back, verified ◄─────────────────────────────────┘
 //! ```
 //!
-//! It is a cache: losing a block is a miss, serving a wrong byte is a disaster. So correctness comes from checksums
-//! and never from the order in which bytes reach the device, and nothing waits for a flush (`docs/disk-format.md`).
+//! It is a cache: losing a block is a miss, serving a wrong byte is a disaster. So correctness comes from
+//! checksums and never from the order in which bytes reach the device, and nothing waits for a flush
+//! (`docs/disk-format.md`).
 //!
 //! A request owns its buffer until the kernel has answered: the guard moves into it, to the ring thread,
 //! and comes back through [`Pending`]. Dropping the [`Pending`] drops the interest, not the buffer.

@@ -5,8 +5,8 @@
 //! buffer goes back to its arena when they have.
 //!
 //! Invariants
-//! - I1: the outcome is put into the cell exactly once, after the last completion of the request; where nobody has a [`Pending`] of it any
-//!   more, it is dropped there and then.
+//! - I1: the outcome is put into the cell exactly once, after the last completion of the request; where
+//!   nobody has a [`Pending`] of it any more, it is dropped there and then.
 
 use super::error::IoFailure;
 use std::future::Future;

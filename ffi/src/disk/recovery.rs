@@ -1,5 +1,5 @@
-//! What blocks are called ([`Name`]; in a record, [`Label`]), what a volume holds when it is opened ([`Recovery`]), and why a read of it may
-//! be refused ([`Rejection`]).
+//! What blocks are called ([`Name`]; in a record, [`Label`]), what a volume holds when it is opened
+//! ([`Recovery`]), and why a read of it may be refused ([`Rejection`]).
 //!
 //! The tier is a cache: whatever is not certain is a miss, counted by cause, and its slot is free again.
 

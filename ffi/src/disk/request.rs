@@ -9,12 +9,14 @@
 //! Past 500 lines because all who may hold a buffer, and every way to let go of it, are to be seen at once.
 //!
 //! Invariants
-//! - I1: `owner`, or the sealed copy where there is one, is the guard of the very block that `address` points to, or the device
-//!   memory itself, and it is given up only when `in_flight` is 0: no device can still touch the memory.
+//! - I1: `owner`, or the sealed copy where there is one, is the guard of the very block that `address` points
+//!   to, or the device memory itself, and it is given up only when `in_flight` is 0: no device can still
+//!   touch the memory.
 //! - I2: `transfer_bytes` is at most the block's stride in its arena, so no piece leaves the block, and
 //!   `payload_bytes` is at most `transfer_bytes`.
-//! - I3: a stretch is summed only when no device writes it: for a read after its piece has ended, and any time
-//!   for a write, whose bytes nobody changes. It is opened, and summed on a device, only when no piece moves bytes.
+//! - I3: a stretch is summed only when no device writes it: for a read after its piece has ended, and any
+//!   time for a write, whose bytes nobody changes. It is opened, and summed on a device, only when no piece
+//!   moves bytes.
 
 use super::bounce::SealedCopy;
 use super::engine::Probe;

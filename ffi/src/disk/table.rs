@@ -7,10 +7,11 @@
 //!   take_extent: ├──── dirty, at most 7 clean, dirty ────┤ ──► one write
 //! ```
 //!
-//! In an encrypted volume the labels in these bytes are masked: the mask comes off where a record is asked for.
+//! In an encrypted volume the labels in these bytes are masked: the mask comes off where a record is asked
+//! for.
 //!
-//! One thread owns it. Writes to the file come later and in no order, since nothing depends on them: a record that
-//! is not there is a miss, one that is too old names a block whose payload no longer matches.
+//! One thread owns it. Writes to the file come later and in no order, since nothing depends on them: a record
+//! that is not there is a miss, one that is too old names a block whose payload no longer matches.
 //!
 //! Invariants
 //! - I1: a slot's bytes are 64 zeros, or a record that this process encoded or verified.

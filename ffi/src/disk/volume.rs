@@ -1,4 +1,5 @@
-//! A volume: slots in one file, and the thread that serves them. Past 500 lines because each call's doc is here, and what starts the thread.
+//! A volume: slots in one file, and the thread that serves them. Past 500 lines because each call's doc is
+//! here, and what starts the thread.
 //!
 //! | word | what it says |
 //! |---|---|

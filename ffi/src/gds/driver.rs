@@ -1,13 +1,15 @@
 //! cuFile's driver, and the CUDA device that transfers are to reach.
 //!
-//! cuFile is one per process and counts who has opened it (1.14 and 1.19). Its settings are those of whoever opened it first: another
-//! user in the same process (a storage library of the engine's, say) shares them.
+//! cuFile is one per process and counts who has opened it (1.14 and 1.19). Its settings are those of whoever
+//! opened it first: another user in the same process (a storage library of the engine's, say) shares them.
 //!
 //! Invariants
-//! - I1: each [`GdsDriver`] opens cuFile once and closes it once, unless cuFile says that it was open already.
-//! - I2: `cuFileDriverOpen` is called only where [`MODULES`] can be read, and after `cuInit` has succeeded. Where it cannot,
-//!   cuFile (1.14 and 1.19) reads it in a loop that has no end.
-//! - I3: registered files and buffers hold the driver, so that it outlives them; the device's context outlives both.
+//! - I1: each [`GdsDriver`] opens cuFile once and closes it once, unless cuFile says that it was open
+//!   already.
+//! - I2: `cuFileDriverOpen` is called only where [`MODULES`] can be read, and after `cuInit` has succeeded.
+//!   Where it cannot, cuFile (1.14 and 1.19) reads it in a loop that has no end.
+//! - I3: registered files and buffers hold the driver, so that it outlives them; the device's context
+//!   outlives both.
 
 use super::error::{CuFileCode, GdsError};
 use super::sys::{

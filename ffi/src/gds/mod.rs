@@ -1,4 +1,5 @@
-//! GPUDirect Storage: bytes between a drive and device memory with no copy in host memory, by NVIDIA's cuFile.
+//! GPUDirect Storage: bytes between a drive and device memory with no copy in host memory, by NVIDIA's
+//! cuFile.
 //!
 //! ```text
 //!   Volume::read_device / write_device ─► engine ─► GdsRing ─┬─► cuFileRead/Write ──► device memory (DeviceRange)
@@ -7,23 +8,25 @@
 //!   refused, with the reason ─► the caller:  drive ─► pinned host memory ─► device    (Volume::read, and a copy)
 //! ```
 //!
-//! A [volume](crate::disk) moves bytes so by the same table, order, caps and retries as those of host memory. What is here is cuFile
-//! itself: found at run time, so that a machine without it, without a device or without the nvidia-fs module gets a volume that
-//! says why it takes no device memory. `kvstrata doctor` says what is installed, `benches/gpu/gds` checks and measures it.
+//! A [volume](crate::disk) moves bytes so by the same table, order, caps and retries as those of host memory.
+//! What is here is cuFile itself: found at run time, so that a machine without it, without a device or
+//! without the nvidia-fs module gets a volume that says why it takes no device memory. `kvstrata doctor` says
+//! what is installed, `benches/gpu/gds` checks and measures it.
 //!
 //! # Verification
 //!
-//! A volume serves no byte that it has not compared with the payload's seal, a checksum over the payload. Bytes that go straight to
-//! the device never pass the CPU: they are summed on the device, by [`DeviceSums`], which
-//! [`CudaSums`](crate::cuda::CudaSums) is where the build has kernels. Without it nothing is written from device memory,
-//! and read to there only by volumes that skip verification, which the option's name calls unsafe. cuFile's own bounce, its
-//! compatibility mode, is off unless [`allow_compat`](GdsOptions::allow_compat).
+//! A volume serves no byte that it has not compared with the payload's seal, a checksum over the payload.
+//! Bytes that go straight to the device never pass the CPU: they are summed on the device, by [`DeviceSums`],
+//! which [`CudaSums`](crate::cuda::CudaSums) is where the build has kernels. Without it nothing is written
+//! from device memory, and read to there only by volumes that skip verification, which the option's name
+//! calls unsafe. cuFile's own bounce, its compatibility mode, is off unless
+//! [`allow_compat`](GdsOptions::allow_compat).
 //!
 //! # Limits
 //!
-//! Written against the headers and libraries of cuFile 1.14 and 1.19. Tested with a stand-in for cuFile, and (the calls of cuFile,
-//! before volumes made them) by hand with those two libraries in compatibility mode over a stand-in for CUDA's driver; not yet run
-//! on a device.
+//! Written against the headers and libraries of cuFile 1.14 and 1.19. Tested with a stand-in for cuFile, and
+//! (the calls of cuFile, before volumes made them) by hand with those two libraries in compatibility mode
+//! over a stand-in for CUDA's driver; not yet run on a device.
 //!
 //! | file | what |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! The threads that wait for cuFile, and for sums.
 //!
-//! `cuFileRead` and `cuFileWrite` return when the bytes have arrived, [`DeviceSums::sum`] when the device has summed them. So that a
-//! volume's ring thread waits for neither, a few threads make the calls:
+//! `cuFileRead` and `cuFileWrite` return when the bytes have arrived, [`DeviceSums::sum`] when the device has
+//! summed them. So that a volume's ring thread waits for neither, a few threads make the calls:
 //!
 //! ```text
 //!   ring thread ─ begin ─► todo ─► thread ─┐
@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Invariants
-//! - I1: a job shares in its device memory until its call has returned, and no longer: it has let go before its answer is there.
+//! - I1: a job shares in its device memory until its call has returned, and no longer: it has let go before
+//!   its answer is there.
 //! - I2: the file is deregistered after the last thread has ended.
 //! - I3: the bell rings after each answer has been left: who looks when it has rung finds it.
 

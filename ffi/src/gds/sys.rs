@@ -1,7 +1,7 @@
 //! cuFile's and CUDA's entries, found at run time: types and signatures as in `cufile.h` and `cuda.h`.
 //!
-//! The types are those of cuFile 1.14 and 1.19, whose headers agree on each field used here; their sizes and offsets
-//! are pinned by the tests below, with the figures that a C compiler gives for those headers.
+//! The types are those of cuFile 1.14 and 1.19, whose headers agree on each field used here; their sizes and
+//! offsets are pinned by the tests below, with the figures that a C compiler gives for those headers.
 //!
 //! Invariants
 //! - I1: a table is made by its `load`, or by a test from functions of its own: each entry is a function of

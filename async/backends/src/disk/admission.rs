@@ -1,4 +1,5 @@
-//! Which blocks are worth a write: flash wears out by writes, and most blocks that leave a host tier are never asked for again.
+//! Which blocks are worth a write: flash wears out by writes, and most blocks that leave a host tier are
+//! never asked for again.
 //!
 //! ```text
 //!   every use of a block ──► used(hash) ──► filter ◄── admits(hash)? ── a block on its way down
@@ -10,9 +11,10 @@
 //! | [`SecondUse`](AdmissionPolicy::SecondUse) | it was used at least twice within the window | 8 bytes |
 //! | [`TinyLfu`](AdmissionPolicy::TinyLfu) | the tier has room, or it was used more often than the last victim | 16 to 24 bytes |
 //!
-//! A *use* is a request that has the block, whether some tier had it or not. Uses are counted by estimate, in memory fixed at
-//! construction: a block used once passes for one used twice with a probability below 0.5 % (measured by the tests), a
-//! write more; one used twice within the window is never taken for less, but by a race.
+//! A *use* is a request that has the block, whether some tier had it or not. Uses are counted by estimate, in
+//! memory fixed at construction: a block used once passes for one used twice with a probability below 0.5 %
+//! (measured by the tests), a write more; one used twice within the window is never taken for less, but by a
+//! race.
 //!
 //! ```text
 //!   doorkeeper   two Bloom filters, each of the last N insertions or fewer;    hash ─► one cache line of 512 bits, 6 of them
@@ -21,12 +23,12 @@
 //!                all halved after 10 × blocks additions
 //! ```
 //!
-//! TinyLFU is that of Einziger, Friedman and Manes (2017): the doorkeeper takes first uses, so that blocks used once do not wear
-//! out the counters.
+//! TinyLFU is that of Einziger, Friedman and Manes (2017): the doorkeeper takes first uses, so that blocks
+//! used once do not wear out the counters.
 //!
 //! # Orderings
-//! Everything is Relaxed: the filters are estimates and publish nothing. A bit or a count that is lost while one thread clears or
-//! halves is a block taken for rarer than it is.
+//! Everything is Relaxed: the filters are estimates and publish nothing. A bit or a count that is lost while
+//! one thread clears or halves is a block taken for rarer than it is.
 
 use kvstrata_core::SequenceHash;
 use kvstrata_core::hash::Placement;

@@ -1,7 +1,7 @@
 //! A budget of writes: so many bytes a day, since that is how the makers of flash say what it endures.
 //!
-//! A token bucket that holds ten minutes' worth, and one block at least. It is kept as a time: when the bucket would be full again.
-//! The clock is the caller's, so that a test, or a replay, can pass another one.
+//! A token bucket that holds ten minutes' worth, and one block at least. It is kept as a time: when the
+//! bucket would be full again. The clock is the caller's, so that a test, or a replay, can pass another one.
 //!
 //! ```text
 //!   full_at:  each write moves it on by bytes ÷ rate; a write that would move it more than `burst` past now is refused

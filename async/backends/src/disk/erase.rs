@@ -1,16 +1,20 @@
-//! Erasing slots: what they held is found by nobody any more, not after a restart either; overwritten before, if asked for.
+//! Erasing slots: what they held is found by nobody any more, not after a restart either; overwritten before,
+//! if asked for.
 //!
-//! Overwriting is a write like any other, of zeros, under a name that no sequence has: so it takes its turn, is encrypted where the volume is, and
-//! has been answered by the device before the record is forgotten. A process that is killed between the two leaves a record of zeros.
+//! Overwriting is a write like any other, of zeros, under a name that no sequence has: so it takes its turn,
+//! is encrypted where the volume is, and has been answered by the device before the record is forgotten. A
+//! process that is killed between the two leaves a record of zeros.
 //!
-//! What a volume forgets is forgotten for good when it has written its table: one that is out of service, or cannot write, goes on having
-//! what it had. Nobody finds that while this tier is open; the next opening may, and so the slots are told.
+//! What a volume forgets is forgotten for good when it has written its table: one that is out of service, or
+//! cannot write, goes on having what it had. Nobody finds that while this tier is open; the next opening may,
+//! and so the slots are told.
 //!
 //! Invariants
 //! - I1: a slot here is the caller's, so no block of anybody's is registered in it.
 //! - I2: each volume does its part for itself, so that one that hangs keeps no other from it.
-//! - I3: of a volume one is under way at a time, and whoever asks meanwhile is served by the next, all of them at once: one thread, and one table that
-//!   is written, however many ask. What is asked for and not begun has one errand.
+//! - I3: of a volume one is under way at a time, and whoever asks meanwhile is served by the next, all of
+//!   them at once: one thread, and one table that is written, however many ask. What is asked for and not
+//!   begun has one errand.
 
 use super::errand::Errands;
 use super::tier::DiskTier;

@@ -5,11 +5,13 @@
 //!                                    └── no thread to be had: each is told so, where it was asked for, and does not wait
 //! ```
 //!
-//! A volume has two lines, each with a thread of its own: what waits for room in the volume's queue, and what waits for the device (`erase.rs`), which
-//! takes longer. So there are two threads a volume at the most, whoever asks for how much, and a volume that hangs holds up no other. A thread is started
-//! by the first errand of its line and over with the last, so that there is none while all goes well. Nobody joins it: a runtime, or whoever drops
-//! a mover, would wait as long as a device hangs. There is one errand at most for each request that is under way, one for the list
-//! (`unforgotten.rs`), and one for all that is to be erased next.
+//! A volume has two lines, each with a thread of its own: what waits for room in the volume's queue, and what
+//! waits for the device (`erase.rs`), which takes longer. So there are two threads a volume at the most,
+//! whoever asks for how much, and a volume that hangs holds up no other. A thread is started by the first
+//! errand of its line and over with the last, so that there is none while all goes well. Nobody joins it: a
+//! runtime, or whoever drops a mover, would wait as long as a device hangs. There is one errand at most for
+//! each request that is under way, one for the list (`unforgotten.rs`), and one for all that is to be erased
+//! next.
 //!
 //! Invariants
 //! - I1: each errand is done, once, or told that there is no thread.

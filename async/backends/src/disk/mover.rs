@@ -6,27 +6,33 @@
 //!                                    └── books of the tier ──► landing
 //! ```
 //!
-//! The caller leaves word at the request that the task be woken, so that what is asked for costs no waking, and what has ended costs
-//! one for all that end together. The task looks at all of its requests then: the manager bounds them, to some hundreds at the most.
+//! The caller leaves word at the request that the task be woken, so that what is asked for costs no waking,
+//! and what has ended costs one for all that end together. The task looks at all of its requests then: the
+//! manager bounds them, to some hundreds at the most.
 //!
-//! Nobody waits for room in a volume's queue, but threads of the tier's own (`errand.rs`): the manager asks for no more at once
-//! than has room, so that it takes many slots that are given back at once to fill a queue (a purge, a preemption, a shutdown), a device that fails,
-//! or a runtime that has gone, whose writes are given up while they are under way still. What slots held that were given back is forgotten by
-//! [`forget_released`](Lasts::forget_released), of which only the waiting is put off. Where no thread is to be had, what would have
-//! to wait is given up, as if it had not been asked for: [`Cause::Abandoned`](kvstrata_tiers::transfer::Cause::Abandoned).
+//! Nobody waits for room in a volume's queue, but threads of the tier's own (`errand.rs`): the manager asks
+//! for no more at once than has room, so that it takes many slots that are given back at once to fill a queue
+//! (a purge, a preemption, a shutdown), a device that fails, or a runtime that has gone, whose writes are
+//! given up while they are under way still. What slots held that were given back is forgotten by
+//! [`forget_released`](Lasts::forget_released), of which only the waiting is put off. Where no thread is to
+//! be had, what would have to wait is given up, as if it had not been asked for:
+//! [`Cause::Abandoned`](kvstrata_tiers::transfer::Cause::Abandoned).
 //!
-//! Dropped, the mover leaves its task to answer what is under way; the last answer closes the volumes, before it is given. A task
-//! that ends early, with its runtime, answers what the device has, and gives up the rest: [`Cause::Abandoned`](kvstrata_tiers::transfer::Cause::Abandoned). Their buffers stay with
-//! the requests until the device has answered, and the slots that were to be written are not used again.
+//! Dropped, the mover leaves its task to answer what is under way; the last answer closes the volumes, before
+//! it is given. A task that ends early, with its runtime, answers what the device has, and gives up the rest:
+//! [`Cause::Abandoned`](kvstrata_tiers::transfer::Cause::Abandoned). Their buffers stay with the requests
+//! until the device has answered, and the slots that were to be written are not used again.
 //!
 //! Invariants
-//! - I1: a request is at the desk, or with the task, or with a thread that waits for room, or answered; a request that is dropped is answered.
-//! - I2: who puts a request on the desk leaves word for the task under the desk's lock, and the task takes over what is there under it
-//!   before it looks: an outcome that comes meanwhile wakes it again, and it finds the request.
+//! - I1: a request is at the desk, or with the task, or with a thread that waits for room, or answered; a
+//!   request that is dropped is answered.
+//! - I2: who puts a request on the desk leaves word for the task under the desk's lock, and the task takes
+//!   over what is there under it before it looks: an outcome that comes meanwhile wakes it again, and it
+//!   finds the request.
 //! - I3: a landing is called without the desk's lock, so that it may ask for more.
 //! - I4: the task does not end while a thread has a request that it will bring to the desk.
-//! - I5: where writes end in order, each has a place, and is looked at when all before it have been answered; also one that a thread is
-//!   still to bring.
+//! - I5: where writes end in order, each has a place, and is looked at when all before it have been answered;
+//!   also one that a thread is still to bring.
 
 use super::errand::NoThread;
 use super::tier::DiskTier;

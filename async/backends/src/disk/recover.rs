@@ -6,13 +6,16 @@
 //!   released, oldest first     a₂   a₁   b₁   a₀   …        so that what was written first is evicted first
 //! ```
 //!
-//! A record names its parent by a key of 8 bytes; the hash is that of the record whose key it is. Where records of several hashes have it, it is the
-//! one that was written next, or none. A wrong one, once in 2⁶⁴ pairs unless somebody has made the hashes so, costs an event that names it.
+//! A record names its parent by a key of 8 bytes; the hash is that of the record whose key it is. Where
+//! records of several hashes have it, it is the one that was written next, or none. A wrong one, once in 2⁶⁴
+//! pairs unless somebody has made the hashes so, costs an event that names it.
 //!
 //! Invariants
-//! - I1: block `b` of the pool is slot `b` of the volumes, recovered or not; every block is registered or free afterwards.
-//! - I2: records are input, and may say anything: parents in a circle, a slot or a hash twice. Nothing here depends on them for
-//!   more than which block is found under which hash; the payload is compared with its record whenever it is read.
+//! - I1: block `b` of the pool is slot `b` of the volumes, recovered or not; every block is registered or
+//!   free afterwards.
+//! - I2: records are input, and may say anything: parents in a circle, a slot or a hash twice. Nothing here
+//!   depends on them for more than which block is found under which hash; the payload is compared with its
+//!   record whenever it is read.
 
 use kvstrata_core::{BlockId, BlockPool, ImmutableBlock, MutableBlock, Registered};
 use kvstrata_ffi::disk::{HashKey, OwnerId, Recovered};

@@ -2,8 +2,8 @@
 //! what was written, that it has no room, does not answer, serves again, is out of service, or that its
 //! file was removed; and what its opening has found.
 //!
-//! By whatever thread finds it out, none of which has a lock, and after the books are right: a subscriber is a caller's code. How often is in the
-//! figures.
+//! By whatever thread finds it out, none of which has a lock, and after the books are right: a subscriber is
+//! a caller's code. How often is in the figures.
 //!
 //! # Orderings
 //! Relaxed: only that one of those who find it out says it.

@@ -17,11 +17,13 @@
 //! their free slots set *aside* until they can be written.
 //!
 //! Invariants
-//! - I1: a slot is written, and its record ended, only by who owns or references its block; so no later write is undone.
+//! - I1: a slot is written, and its record ended, only by who owns or references its block; so no later write
+//!   is undone.
 //! - I2: a slot of a volume that is lost, away, or without room is not handed out by
 //!   [`take`](DiskTier::take), as far as that is known then.
-//! - I3: a slot that was taken and not written yet may have a victim's record still: it is `stale` then. Given back, it is not, but on its
-//!   volume's list until the record is forgotten. A process that is killed before finds the block again, whole.
+//! - I3: a slot that was taken and not written yet may have a victim's record still: it is `stale` then.
+//!   Given back, it is not, but on its volume's list until the record is forgotten. A process that is killed
+//!   before finds the block again, whole.
 //!
 //! # Orderings
 //! `lost` and `closed` are Relaxed: who reads them late asks a volume in vain, and is told so. `stale`,

@@ -6,13 +6,15 @@
 //!                                    └─────────────┘ who may wait comes back with all of them
 //! ```
 //!
-//! To put a slot here is a lock and no more, so that it can be done where nobody may wait. A list a volume: one that hangs, or is slow, keeps
-//! no slot of another.
+//! To put a slot here is a lock and no more, so that it can be done where nobody may wait. A list a volume:
+//! one that hangs, or is slow, keeps no slot of another.
 //!
 //! Invariants
-//! - I1: a slot is owned, by its number, until its forget is in the queue. Its next write stands behind that: no forget ends a later record.
+//! - I1: a slot is owned, by its number, until its forget is in the queue. Its next write stands behind that:
+//!   no forget ends a later record.
 //! - I2: one thread at a time empties a list, and leaves when it finds it empty, or its volume's queue full.
-//! - I3: who finds a queue full is told so once, and sees to it that somebody who may wait empties the list; or says that nobody does.
+//! - I3: who finds a queue full is told so once, and sees to it that somebody who may wait empties the list;
+//!   or says that nobody does.
 
 use super::tier::DiskTier;
 use kvstrata_core::{BlockId, MutableBlock};

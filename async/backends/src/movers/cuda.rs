@@ -6,16 +6,18 @@
 //!              ▲ threads of ours: submit, sum, answer          ▲ the queue's thread wakes the flight
 //! ```
 //!
-//! A list is one transfer for each range of layers that it has. Layers of the host's blocks lie one behind the other, in the order of
-//! [`HostMemory`]; where the device's lie is its layout's business. Sums are made on the CPU, of pinned memory: before onboarding, after
-//! offloading.
+//! A list is one transfer for each range of layers that it has. Layers of the host's blocks lie one behind
+//! the other, in the order of [`HostMemory`]; where the device's lie is its layout's business. Sums are made
+//! on the CPU, of pinned memory: before onboarding, after offloading.
 //!
 //! Invariants
-//! - I1: a guard is in its list, in a transfer's batch, or with a thread that sums its bytes. A batch whose device has not answered keeps
-//!   it; the answer says [`HostSide::Kept`](kvstrata_tiers::transfer::HostSide::Kept) then.
+//! - I1: a guard is in its list, in a transfer's batch, or with a thread that sums its bytes. A batch whose
+//!   device has not answered keeps it; the answer says
+//!   [`HostSide::Kept`](kvstrata_tiers::transfer::HostSide::Kept) then.
 //! - I2: a list is answered once: it is in one flight, and leaves it by being answered.
 //! - I3: no lock is held while a list is answered, and a panic of whoever is told ends no thread.
-//! - I4: nothing is allocated for a list after the first ones: flights, batches and prepared copies are used again.
+//! - I4: nothing is allocated for a list after the first ones: flights, batches and prepared copies are used
+//!   again.
 //!
 //! | file | what |
 //! |---|---|

@@ -7,11 +7,13 @@
 //! ```
 //!
 //! Invariants
-//! - I1: a list is in `running` from its start until its last copy has ended; then it leaves, to be answered outside the lock.
-//! - I2: a key is in `order` exactly while its list has untaken copies; of each copy that is handed out it is asked anew which direction goes
-//!   first (`turns.rs`).
+//! - I1: a list is in `running` from its start until its last copy has ended; then it leaves, to be answered
+//!   outside the lock.
+//! - I2: a key is in `order` exactly while its list has untaken copies; of each copy that is handed out it is
+//!   asked anew which direction goes first (`turns.rs`).
 //! - I3: a copy comes back to its place: a list is answered in the order in which it was given.
-//! - I4: when the lists are closed, no copy is handed out any more: untaken ones end as abandoned, those that are out as they will.
+//! - I4: when the lists are closed, no copy is handed out any more: untaken ones end as abandoned, those that
+//!   are out as they will.
 
 use super::turns::{Turns, brings_up};
 use kvstrata_tiers::transfer::{Cause, Copies, Copy, Failure};

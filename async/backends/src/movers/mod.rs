@@ -1,5 +1,5 @@
-//! Who moves bytes between tiers: backends of [`DeviceMover`](kvstrata_tiers::transfer::DeviceMover), one a file. All of them run the contract in
-//! `async/tests/movers/`.
+//! Who moves bytes between tiers: backends of [`DeviceMover`](kvstrata_tiers::transfer::DeviceMover), one a
+//! file. All of them run the contract in `async/tests/movers/`.
 //!
 //! | backend | copies | file |
 //! |---|---|---|
@@ -7,7 +7,8 @@
 //! | [`CudaMover`] | between a CUDA device's tensors and pinned host memory | `cuda.rs`, `cuda/` |
 //! | [`PortMover`] | through any device's own port, on threads of its own | `port.rs` |
 //!
-//! `pool.rs` and `lists.rs` are threads that carry out lists of copies, whatever a copy is; `turns.rs`, which direction goes first.
+//! `pool.rs` and `lists.rs` are threads that carry out lists of copies, whatever a copy is; `turns.rs`, which
+//! direction goes first.
 
 mod cuda;
 mod lists;

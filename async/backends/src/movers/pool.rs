@@ -5,14 +5,15 @@
 //!                          └───► thread 1: copy 1 ──┴──► who ends the last one of a list answers it, outside the lock
 //! ```
 //!
-//! The queue has no bound of its own: who starts copies bounds the bytes in flight (the manager's queue of the path), and what waits here
-//! holds no more than the list that it came in.
+//! The queue has no bound of its own: who starts copies bounds the bytes in flight (the manager's queue of
+//! the path), and what waits here holds no more than the list that it came in.
 //!
 //! Invariants
-//! - I1: a thread that panics over a copy puts it back, as abandoned; the list's other copies, and the thread, go on.
+//! - I1: a thread that panics over a copy puts it back, as abandoned; the list's other copies, and the
+//!   thread, go on.
 //! - I2: no lock is held while a copy is carried out or a landing is called, so a landing may start copies.
-//! - I3: when `drop` returns, all lists have been answered, and the threads have ended; but for the thread that itself drops the pool, from
-//!   a landing, which ends afterwards.
+//! - I3: when `drop` returns, all lists have been answered, and the threads have ended; but for the thread
+//!   that itself drops the pool, from a landing, which ends afterwards.
 
 use super::lists::{Lists, Place};
 use super::threads::ThreadsError;

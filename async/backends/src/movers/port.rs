@@ -1,9 +1,11 @@
-//! Copies through a device's own port ([`DevicePort`]), by threads ([`pool.rs`](super::pool)): for every device that has one, however it
-//! moves bytes. A device that can do better, by many blocks at once or with sums on the way, has a mover of its own.
+//! Copies through a device's own port ([`DevicePort`]), by threads ([`pool.rs`](super::pool)): for every
+//! device that has one, however it moves bytes. A device that can do better, by many blocks at once or with
+//! sums on the way, has a mover of its own.
 //!
 //! Invariants
-//! - I1: a copy that says Ok has moved the bytes of all its layers, in one call of the port; zeros in as many as it takes. Offload has sealed each; onboard, where it
-//!   verifies, has compared each before it gave the device any.
+//! - I1: a copy that says Ok has moved the bytes of all its layers, in one call of the port; zeros in as many
+//!   as it takes. Offload has sealed each; onboard, where it verifies, has compared each before it gave the
+//!   device any.
 
 use super::pool::{Pool, zero};
 use super::threads::ThreadsError;

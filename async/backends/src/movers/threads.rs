@@ -1,11 +1,13 @@
 //! Copies between host memory and a simulated device, by threads ([`pool.rs`](super::pool)), layer by layer.
 //!
-//! Blocks come one after the other, and seldom the same one twice: what is copied is spread over the whole of both memories. So it is
-//! their size that says whether copies go past the caches, not a block's or a list's: they do where a copy of the smaller one would
-//! ([`HostCopy::goes_past_caches`]: from half the last-level cache on).
+//! Blocks come one after the other, and seldom the same one twice: what is copied is spread over the whole of
+//! both memories. So it is their size that says whether copies go past the caches, not a block's or a list's:
+//! they do where a copy of the smaller one would ([`HostCopy::goes_past_caches`]: from half the last-level
+//! cache on).
 //!
 //! Invariants
-//! - I1: a copy that says Ok has moved the bytes of all its layers. Offload has sealed each; onboard, where it verifies, has compared each.
+//! - I1: a copy that says Ok has moved the bytes of all its layers. Offload has sealed each; onboard, where
+//!   it verifies, has compared each.
 
 use super::pool::{Pool, zero};
 use kvstrata_ffi::arena::HostArena;

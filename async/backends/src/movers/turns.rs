@@ -7,12 +7,14 @@
 //!   taken  ▓ ▓ ▓ ▓ ░ ▓ ▓ ░ ░
 //! ```
 //!
-//! What is started is bounded by bytes, a direction: without turns, a run that is asked for now would stand behind all that an offload has
-//! started. Copies of several lists are in no order (the port's contract), so that nobody sees but who waits. What is out stays out.
+//! What is started is bounded by bytes, a direction: without turns, a run that is asked for now would stand
+//! behind all that an offload has started. Copies of several lists are in no order (the port's contract), so
+//! that nobody sees but who waits. What is out stays out.
 //!
 //! Invariants
 //! - I1: what brings up goes before what takes down.
-//! - I2: nothing waits for ever: where both wait, one of each five that are taken goes down. Somebody may wait for the room.
+//! - I2: nothing waits for ever: where both wait, one of each five that are taken goes down. Somebody may
+//!   wait for the room.
 //! - I3: within a direction, the oldest goes first.
 
 use kvstrata_tiers::transfer::{Copies, HostSide};

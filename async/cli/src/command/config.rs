@@ -1,4 +1,5 @@
-//! `kvstrata config`: the settings of a manager, what a file of them comes to, and whether this machine has that.
+//! `kvstrata config`: the settings of a manager, what a file of them comes to, and whether this machine has
+//! that.
 
 use super::{EXIT_OK, doctor, here};
 use clap::Args;

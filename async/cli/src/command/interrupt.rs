@@ -1,12 +1,14 @@
 //! SIGINT and SIGTERM while a replay is at work: the first ends it in order, the second at once.
 //!
 //! Invariants
-//! - I1: whatever hangs, a signal behind the first one ends the process as if nobody had listened, so that who sent it sees that.
-//! - I2: the first one is said at once, not when a request has ended: by a thread that its handler wakes through a pipe.
+//! - I1: whatever hangs, a signal behind the first one ends the process as if nobody had listened, so that
+//!   who sent it sees that.
+//! - I2: the first one is said at once, not when a request has ended: by a thread that its handler wakes
+//!   through a pipe.
 //!
 //! # Orderings
-//! A handler notes the number before it sets `stop`, which the replay reads with Acquire: who has seen that it stopped sees why, so that Relaxed
-//! will do here. `filling` is Relaxed too: it publishes nothing.
+//! A handler notes the number before it sets `stop`, which the replay reads with Acquire: who has seen that
+//! it stopped sees why, so that Relaxed will do here. `filling` is Relaxed too: it publishes nothing.
 
 use super::progress::Bar;
 use signal_hook::consts::{SIGINT, SIGTERM};

@@ -1,4 +1,5 @@
-//! What the command logs, and where to: standard error, and with the feature `otel` a collector of spans (`otel.rs`).
+//! What the command logs, and where to: standard error, and with the feature `otel` a collector of spans
+//! (`otel.rs`).
 
 #[cfg(feature = "otel")]
 use kvstrata::otel::Exporting;
@@ -56,7 +57,7 @@ pub(super) fn begin(option: Option<&str>, has_manager: bool) -> Result<Logging, 
     let targets = filter_of(filter).map_err(|error| {
         format!(
             "{origin} {filter}: {error}; give a level (off, error, warn, info, debug, trace), or levels by module, as \
-             info,kvstrata::disk=debug"
+             info,kvstrata_backends::disk=debug"
         )
     })?;
     // Whoever asks for it has what the exporter of spans says, of each batch; the rest is told once (`otel.rs`).
@@ -118,7 +119,7 @@ mod tests {
             "INFO",
             "off",
             "3",
-            "info,kvstrata::disk=debug",
+            "info,kvstrata_backends::disk=debug",
             "kvstrata",
             "warn,hyper=info",
             " warn , kvstrata::manager",

@@ -1,7 +1,8 @@
 //! The `kvstrata` command.
 //!
-//! Exit codes: 0 all well; 1 a wrong byte was found; 2 what was asked for is impossible, with a message that names the
-//! option, the line or the path, its value and what to do; 130 and 143 a replay that SIGINT or SIGTERM has ended early, in order.
+//! Exit codes: 0 all well; 1 a wrong byte was found; 2 what was asked for is impossible, with a message that
+//! names the option, the line or the path, its value and what to do; 130 and 143 a replay that SIGINT or
+//! SIGTERM has ended early, in order.
 
 mod choice;
 mod config;
@@ -70,7 +71,7 @@ Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impos
 pub struct Cli {
     /// What to log to standard error: off, error, warn, info, debug, trace, or by module [default: KVSTRATA_LOG, or warn]
     ///
-    /// By module: info,kvstrata::disk=debug. At debug there is a line for each allocation, onboarding and copy down that a request asks for; at info there is none for a request or a block.
+    /// By module: info,kvstrata_backends::disk=debug. At debug there is a line for each allocation, onboarding and copy down that a request asks for; at info there is none for a request or a block.
     #[arg(long, global = true, value_name = "FILTER")]
     log: Option<String>,
     #[command(subcommand)]

@@ -5,7 +5,8 @@
 //!   HTTP         text         samples                       a moment       over time    now, data   lines       keys, screen
 //! ```
 //!
-//! From the text to the lines there is no clock, no socket and no terminal: tests run there ([`Watch`], [`View`]).
+//! From the text to the lines there is no clock, no socket and no terminal: tests run there ([`Watch`],
+//! [`View`]).
 
 mod buckets;
 mod draw;

@@ -1,4 +1,5 @@
-//! The trace that `replay` and `policies` take, and what its numbers are: the same options, and the same refusals.
+//! The trace that `replay` and `policies` take, and what its numbers are: the same options, and the same
+//! refusals.
 
 use crate::trace::{TimeUnit, TraceError, TraceOptions, TraceReader, TraceSource};
 use clap::{Args, ValueEnum};

@@ -1,13 +1,14 @@
-//! `policies`: what each eviction policy would hit on a trace, by the number of blocks, beside what could be hit at most.
+//! `policies`: what each eviction policy would hit on a trace, by the number of blocks, beside what could be
+//! hit at most.
 //!
 //! ```text
 //!   trace ─► prompts ─┬─► a pool of the core for each policy and capacity     one tier, one request at a time, no bytes
 //!                     └─► the offline optimum                                 which knows what comes
 //! ```
 //!
-//! A prompt is served as by [`replay`](crate::replay) over its device alone: the leading run that is there is its hit; the rest is
-//! made room for, registered behind it, and all is released tail first. So the hits of a policy are those of `replay --host-blocks 0
-//! --disk-blocks 0`.
+//! A prompt is served as by [`replay`](crate::replay) over its device alone: the leading run that is there is
+//! its hit; the rest is made room for, registered behind it, and all is released tail first. So the hits of a
+//! policy are those of `replay --host-blocks 0 --disk-blocks 0`.
 //!
 //! | file | what |
 //! |---|---|

@@ -1,7 +1,8 @@
 //! The offline optimum: Belady's choice with bypass, the deepest block of a prompt first.
 //!
-//! After each prompt, of all blocks that were seen so far those are kept that are needed again soonest; of those that the same prompt needs
-//! again, the ones nearer to its beginning, since a hit is part of a leading run. A block that never comes again is not kept at all.
+//! After each prompt, of all blocks that were seen so far those are kept that are needed again soonest; of
+//! those that the same prompt needs again, the ones nearer to its beginning, since a hit is part of a leading
+//! run. A block that never comes again is not kept at all.
 //!
 //! I1. A prompt's hits are counted before it changes anything, as a pool does.
 

@@ -1,7 +1,9 @@
-//! A trace's prompts as policies are run over them: blocks renumbered, so that what is kept of each lies in arrays.
+//! A trace's prompts as policies are run over them: blocks renumbered, so that what is kept of each lies in
+//! arrays.
 //!
-//! I1. Numbers are below `distinct`, in order of their first occurrence. No prompt has one twice: the reader refuses such a line.
-//! I2. The prompts are a tree: a block has the same block before it wherever it occurs, or none. That is what an id means that stands
+//! I1. Numbers are below `distinct`, in order of their first occurrence. No prompt has one twice: the reader
+//! refuses such a line. I2. The prompts are a tree: a block has the same block before it wherever it occurs,
+//! or none. That is what an id means that stands
 //!     for a block *and all before it*, and what makes a leading run the only thing that can be hit.
 
 use crate::replay::hash_of;

@@ -1,4 +1,5 @@
-//! The disk tier in the trace's time: a write budget is by the day of the trace, so that the counts are the same in every run.
+//! The disk tier in the trace's time: a write budget is by the day of the trace, so that the counts are the
+//! same in every run.
 //!
 //! Invariants
 //! - I1: whoever waits for the tier's end hears of it when nothing has the volumes any more.

@@ -1,4 +1,5 @@
-//! The device of a replay: its port, by which requests fill and read blocks, and the mover between it and host memory.
+//! The device of a replay: its port, by which requests fill and read blocks, and the mover between it and
+//! host memory.
 
 use super::error::ReplayError;
 use super::settings::Settings;

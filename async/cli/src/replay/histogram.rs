@@ -5,8 +5,8 @@
 //!   bucket width    1           2            4            8             128 buckets a power of two
 //! ```
 //!
-//! A quantile is thus at most 1/128 too high, and never too low: the upper end of its bucket is reported, or the
-//! highest value seen where that is less. 57 KiB each; recording is a shift and an add.
+//! A quantile is thus at most 1/128 too high, and never too low: the upper end of its bucket is reported, or
+//! the highest value seen where that is less. 57 KiB each; recording is a shift and an add.
 
 /// Buckets a power of two.
 const SUB_BUCKETS: usize = 128;

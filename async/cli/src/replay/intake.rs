@@ -1,10 +1,12 @@
-//! Requests as they are read, a few ahead of need, by a thread of its own: a pipe may keep whoever reads it waiting for ever, and a replay is
-//! to be stopped all the same.
+//! Requests as they are read, a few ahead of need, by a thread of its own: a pipe may keep whoever reads it
+//! waiting for ever, and a replay is to be stopped all the same.
 //!
-//! The thread ends with the last request that is asked for, or where nobody takes them any more. Nobody waits for it: a read cannot be given up.
+//! The thread ends with the last request that is asked for, or where nobody takes them any more. Nobody waits
+//! for it: a read cannot be given up.
 //!
 //! Invariants
-//! - I1: requests come in the order of the trace, and an error behind all before it; no more is read than is asked for.
+//! - I1: requests come in the order of the trace, and an error behind all before it; no more is read than is
+//!   asked for.
 //! - I2: a reader that panics is no end of the trace.
 
 use crate::trace::{Request, TraceError, TraceReader};

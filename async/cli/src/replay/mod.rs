@@ -11,24 +11,27 @@
 //!
 //! The tiers are a [`KvBlockManager`](kvstrata::manager::KvBlockManager)'s. How it is set, and what follows:
 //!
-//! - **Going down** is a block's eviction, and nothing else is. It is copied to the next tier, unless that has it already: then its
-//!   recency there is refreshed. So a tier never holds a hash twice, and never writes what it has.
-//! - **The disk tier** is a [`DiskTier`](kvstrata::disk::DiskTier): what it holds is there at the next start, and an admission filter or a
-//!   write budget may refuse blocks.
-//! - **Coming up** is a copy: a block that was brought up stays below until it is evicted there. Disk hits come up
-//!   through staging buffers and enter the host tier when the device evicts them.
-//! - A tier of 0 blocks is left out. With no host tier, device victims go to disk through the staging buffers.
-//! - The run of a hit may change tiers from block to block; it ends at the first id that no tier has. A block that is on its way to the
-//!   device for another request is a hit of the device.
+//! - **Going down** is a block's eviction, and nothing else is. It is copied to the next tier, unless that
+//!   has it already: then its recency there is refreshed. So a tier never holds a hash twice, and never
+//!   writes what it has.
+//! - **The disk tier** is a [`DiskTier`](kvstrata::disk::DiskTier): what it holds is there at the next start,
+//!   and an admission filter or a write budget may refuse blocks.
+//! - **Coming up** is a copy: a block that was brought up stays below until it is evicted there. Disk hits
+//!   come up through staging buffers and enter the host tier when the device evicts them.
+//! - A tier of 0 blocks is left out. With no host tier, device victims go to disk through the staging
+//!   buffers.
+//! - The run of a hit may change tiers from block to block; it ends at the first id that no tier has. A block
+//!   that is on its way to the device for another request is a hit of the device.
 //!
 //! Invariants
 //! - I1: a block is matched in at most one tier, the highest that has it.
-//! - I2: with one request at a time everything that is counted is a function of trace and settings; but for what is dropped where requests wait for
-//!   the disk no longer than they are told (`--patience`).
+//! - I2: with one request at a time everything that is counted is a function of trace and settings; but for
+//!   what is dropped where requests wait for the disk no longer than they are told (`--patience`).
 //! - I3: a failed transfer is counted by cause and is a miss, and so is the rest of its request's run.
 //!
-//! A request with more blocks than the device has is served in its first `--device-blocks` blocks, which is also what a
-//! cache ordered by last release, tail first, would keep of it; the rest is counted as `uncached_blocks`.
+//! A request with more blocks than the device has is served in its first `--device-blocks` blocks, which is
+//! also what a cache ordered by last release, tail first, would keep of it; the rest is counted as
+//! `uncached_blocks`.
 //!
 //! | file | what |
 //! |---|---|

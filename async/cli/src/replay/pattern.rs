@@ -1,16 +1,19 @@
-//! What a block's bytes must be: a function of the seed, the block's id and the position, and of nothing else.
+//! What a block's bytes must be: a function of the seed, the block's id and the position, and of nothing
+//! else.
 //!
 //! ```text
 //!   word i of block id (8 bytes, little endian) = scramble(key(seed, id) + i × ODD)      key, scramble: bijections
 //! ```
 //!
-//! So a block that lies in another's place, a piece shifted within its block, a stale copy from another seed, a torn
-//! transfer or a flipped bit are all seen, and nothing needs to be remembered to see them. A length that is no multiple
-//! of 8 ends with the low bytes of its last word.
+//! So a block that lies in another's place, a piece shifted within its block, a stale copy from another seed,
+//! a torn transfer or a flipped bit are all seen, and nothing needs to be remembered to see them. A length
+//! that is no multiple of 8 ends with the low bytes of its last word.
 //!
 //! Invariants
-//! - I1: within a block all words differ, since the counter steps by an odd number and `scramble` is a bijection.
-//! - I2: for one seed, equal keys mean equal ids. Two blocks share a word at given places with probability 2⁻⁶⁴.
+//! - I1: within a block all words differ, since the counter steps by an odd number and `scramble` is a
+//!   bijection.
+//! - I2: for one seed, equal keys mean equal ids. Two blocks share a word at given places with probability
+//!   2⁻⁶⁴.
 
 /// 2⁶⁴ / φ, made odd: consecutive counters differ in many bits.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -5,17 +5,21 @@
 //!            (--concurrency)     (--speed)            (admission)
 //! ```
 //!
-//! Requests share one device. If each took blocks as it went, two half-served ones could fill it and wait for each other until a deadline.
-//! So a request is admitted when as many blocks as it can come to hold are not spoken for: an engine's scheduler does the same.
+//! Requests share one device. If each took blocks as it went, two half-served ones could fill it and wait for
+//! each other until a deadline. So a request is admitted when as many blocks as it can come to hold are not
+//! spoken for: an engine's scheduler does the same.
 //!
 //! Invariants
-//! - I1: what has been admitted holds no more blocks than the device has, shared ones counted for each holder: whatever a request may still
-//!   ask for is free, or evictable, or about to be given back by something that waits for nothing.
+//! - I1: what has been admitted holds no more blocks than the device has, shared ones counted for each
+//!   holder: whatever a request may still ask for is free, or evictable, or about to be given back by
+//!   something that waits for nothing.
 //! - I2: who waits for admission holds no block. Requests are admitted in the order of the trace.
-//! - I3: where it is to stop, no request begins, whatever is waited for, and those that have begun end as ever.
+//! - I3: where it is to stop, no request begins, whatever is waited for, and those that have begun end as
+//!   ever.
 //!
 //! # Orderings
-//! `stop` is read with Acquire: what was noted before it was set, why for one, is seen behind the replay. Pairs with whoever sets it.
+//! `stop` is read with Acquire: what was noted before it was set, why for one, is seen behind the replay.
+//! Pairs with whoever sets it.
 
 use super::device::Device;
 use super::error::ReplayError;

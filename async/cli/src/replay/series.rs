@@ -1,6 +1,7 @@
 //! A replay over time: what had been counted when requests had been served, for who draws it.
 //!
-//! I1. Samples are in the order in which requests ended, about as many as [`MOST`] at most: when there are more, every second is left out
+//! I1. Samples are in the order in which requests ended, about as many as [`MOST`] at most: when there are
+//! more, every second is left out
 //!     and they come half as often from then on. So memory does not grow with the trace.
 
 use super::report::{ByPath, ByTier};

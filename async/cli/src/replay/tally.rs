@@ -1,4 +1,5 @@
-//! What one worker counts of its requests; the manager counts transfers. Nobody else writes it; at the end all are added up.
+//! What one worker counts of its requests; the manager counts transfers. Nobody else writes it; at the end
+//! all are added up.
 
 use super::histogram::Histogram;
 use super::pattern::Mismatch;

@@ -7,9 +7,9 @@
 //!   G3  slot b of the volumes               in the trace's time
 //! ```
 //!
-//! As the manager is set here, a block goes down when its room is needed and for no other reason, so that what one request at a time
-//! leaves where is a function of the trace: write-back, no watermarks, no idleness, no headroom, nothing fetched ahead; one thread that
-//! copies, and writes that end in order.
+//! As the manager is set here, a block goes down when its room is needed and for no other reason, so that
+//! what one request at a time leaves where is a function of the trace: write-back, no watermarks, no
+//! idleness, no headroom, nothing fetched ahead; one thread that copies, and writes that end in order.
 
 use super::clock::{TimedDisk, TraceClock};
 use super::device::Device;

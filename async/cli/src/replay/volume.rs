@@ -1,8 +1,9 @@
 //! The disk tier's volumes: where they go, and that they are what was asked for.
 //!
-//! With `--disk` they are files that stay, and are used again by the next run; without, one that has no name and goes with the
-//! process. O_DIRECT is a must unless `--disk-backend` says otherwise: through the page cache a "disk" hit would be one of memory.
-//! io_uring is not: where a container forbids it, pread and pwrite by a few threads take its place, and the report says so.
+//! With `--disk` they are files that stay, and are used again by the next run; without, one that has no name
+//! and goes with the process. O_DIRECT is a must unless `--disk-backend` says otherwise: through the page
+//! cache a "disk" hit would be one of memory. io_uring is not: where a container forbids it, pread and pwrite
+//! by a few threads take its place, and the report says so.
 
 use super::error::ReplayError;
 use super::pattern::Pattern;

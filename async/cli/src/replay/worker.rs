@@ -6,11 +6,12 @@
 //!             └── run ──┘ └ the rest: looked up in the device, and held; blocks for the others
 //! ```
 //!
-//! Blocks for the rest are asked for when the run has got into line for its own, so that both are made room for together, and before what
-//! the run is read from is released.
+//! Blocks for the rest are asked for when the run has got into line for its own, so that both are made room
+//! for together, and before what the run is read from is released.
 //!
 //! Invariants
-//! - I1: `held` is the device's blocks of the request's first ids, registered and referenced until the release.
+//! - I1: `held` is the device's blocks of the request's first ids, registered and referenced until the
+//!   release.
 //! - I2: between two requests a worker holds nothing.
 
 use super::pattern::Pattern;

@@ -1,10 +1,13 @@
-//! What of a trace contradicts what was taken for granted of it: the unit of its times, the tokens of a block, the order of its lines.
+//! What of a trace contradicts what was taken for granted of it: the unit of its times, the tokens of a
+//! block, the order of its lines.
 //!
-//! A file says nothing of the three. Where somebody has said what they are ([`TraceOptions`]), a line that contradicts it is refused. Where
-//! nobody has, the usual is taken, the first line that contradicts it is logged at once, and the whole trace's doubts are in the report.
+//! A file says nothing of the three. Where somebody has said what they are ([`TraceOptions`]), a line that
+//! contradicts it is refused. Where nobody has, the usual is taken, the first line that contradicts it is
+//! logged at once, and the whole trace's doubts are in the report.
 //!
 //! Invariants
-//! - I1: of each kind there is one doubt at most, of the first line that raised it, with the number of such lines.
+//! - I1: of each kind there is one doubt at most, of the first line that raised it, with the number of such
+//!   lines.
 
 use super::{BLOCK_TOKENS, LineFault, Request, TraceOptions};
 use core::fmt;

@@ -6,9 +6,10 @@
 //! {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, 48, 2353]}
 //! ```
 //!
-//! A block is 512 tokens, and times are milliseconds, unless [`TraceOptions`] say otherwise: files say nothing of it. What contradicts that is
-//! said by line ([`TraceWarnings`]). An id stands for a block and all before it. Input is plain, gzip, xz or zstd, told apart by its
-//! first bytes, and is streamed: memory does not grow with the trace.
+//! A block is 512 tokens, and times are milliseconds, unless [`TraceOptions`] say otherwise: files say
+//! nothing of it. What contradicts that is said by line ([`TraceWarnings`]). An id stands for a block and all
+//! before it. Input is plain, gzip, xz or zstd, told apart by its first bytes, and is streamed: memory does
+//! not grow with the trace.
 //!
 //! | file | what |
 //! |---|---|

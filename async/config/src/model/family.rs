@@ -1,4 +1,5 @@
-//! The families of models: by `model_type`, what their layers keep, and what their classes in `transformers` take for a missing field.
+//! The families of models: by `model_type`, what their layers keep, and what their classes in `transformers`
+//! take for a missing field.
 
 use super::json::{MOST_BYTES, MOST_ELEMENTS, MOST_HEADS, MOST_LAYERS, Object, shown};
 use super::layers::{Windows, kinds, named};

@@ -1,7 +1,7 @@
 //! A JSON object's fields: their types, their bounds, and messages that name them.
 //!
-//! `null` is as if the field were not there, as `transformers` has it. Nothing from the file is printed raw: values are shown as JSON, which
-//! escapes control characters, and cut.
+//! `null` is as if the field were not there, as `transformers` has it. Nothing from the file is printed raw:
+//! values are shown as JSON, which escapes control characters, and cut.
 
 use super::ModelError;
 use kvstrata_core::layout::DType;

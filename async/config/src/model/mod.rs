@@ -7,13 +7,14 @@
 //!                             └► ModelGeometry: groups of layers, each with one geometry
 //! ```
 //!
-//! The names of fields are those of `transformers`. Where a field is missing and its class there has a default, that default counts; where
-//! there is none, and for an architecture or a field that is not known, the file is refused by the name of the field: a cache of the wrong
-//! size helps no one.
+//! The names of fields are those of `transformers`. Where a field is missing and its class there has a
+//! default, that default counts; where there is none, and for an architecture or a field that is not known,
+//! the file is refused by the name of the field: a cache of the wrong size helps no one.
 //!
 //! Invariants:
 //!
-//! - **I1** Each of the model's layers is in one group, but for those of an indexer, which are counted behind all others (`layers + i`).
+//! - **I1** Each of the model's layers is in one group, but for those of an indexer, which are counted behind
+//!   all others (`layers + i`).
 //! - **I2** No number of a file makes a sum overflow, or takes memory that the file itself has not.
 
 mod error;

@@ -1,4 +1,5 @@
-//! Puts a configuration together: files, then variables, then calls; the stronger wins, whatever the order of the calls.
+//! Puts a configuration together: files, then variables, then calls; the stronger wins, whatever the order of
+//! the calls.
 //!
 //! ```text
 //!   default ◄ file ◄ variable ◄ call of the builder        a value is replaced by one of the same or a stronger origin

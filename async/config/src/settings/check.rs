@@ -1,7 +1,7 @@
 //! What must go together: numbers follow from one another, and what does not fit is refused with both.
 //!
-//! Order: the geometry; bytes and blocks of each tier; defaults that follow from what was given, so that nobody is refused for a number that
-//! he did not give; then what is left to be refused, all of it.
+//! Order: the geometry; bytes and blocks of each tier; defaults that follow from what was given, so that
+//! nobody is refused for a number that he did not give; then what is left to be refused, all of it.
 
 use super::ManagerConfig;
 use super::block::Shape;

@@ -6,9 +6,11 @@
 //!   a tier of n blocks takes  n × b0 + ⌈n / 4⌉ × b1    each block rounded up as `block.rs` says
 //! ```
 //!
-//! A model without groups is one group of all its layers; one of which every other layer attends to a window is two, `full` and `window`.
+//! A model without groups is one group of all its layers; one of which every other layer attends to a window
+//! is two, `full` and `window`.
 //!
-//! I1. Each layer of the model is in one group (checked by the core's `LayerGroups`), and each group's layout is valid.
+//! I1. Each layer of the model is in one group (checked by the core's `LayerGroups`), and each group's layout
+//! is valid.
 
 use super::block::share_out;
 use super::draft::{Draft, Origins};

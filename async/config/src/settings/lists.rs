@@ -1,4 +1,5 @@
-//! Settings that come in lists: `[[group]]` and `[[tenant]]`. In files and by the builder only: variables have no lists.
+//! Settings that come in lists: `[[group]]` and `[[tenant]]`. In files and by the builder only: variables
+//! have no lists.
 
 use super::kind::{Fraction, Kind, LayerList, Maybe, Number, Text, Word};
 use super::table::{Row, kind_of, row, unit_of};

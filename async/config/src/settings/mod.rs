@@ -1,4 +1,5 @@
-//! What a manager is to be: settings from files, variables and calls, one table of them, and errors that say which, where and why.
+//! What a manager is to be: settings from files, variables and calls, one table of them, and errors that say
+//! which, where and why.
 //!
 //! ```text
 //!   table.rs ──► Settings, defaults ─┐
@@ -23,7 +24,8 @@
 //! | `print.rs`, `reference.rs` | a configuration as a table and as TOML; the reference |
 //!
 //! Invariants
-//! - I1: a [`ManagerConfig`] has passed every check: it is made by the builder only, and nothing of it can be changed.
+//! - I1: a [`ManagerConfig`] has passed every check: it is made by the builder only, and nothing of it can be
+//!   changed.
 //! - I2: a configuration written as TOML ([`ManagerConfig::to_toml`]) is read as the same.
 
 mod block;

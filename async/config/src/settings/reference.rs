@@ -1,4 +1,5 @@
-//! The reference: every setting with its key, variable, type, default, allowed values and words; as text, Markdown, or data.
+//! The reference: every setting with its key, variable, type, default, allowed values and words; as text,
+//! Markdown, or data.
 
 use super::file::LISTS;
 use super::lists::{GroupSettings, TenantSettings, group_rows, tenant_rows};
@@ -122,7 +123,7 @@ pub fn text(wanted: &[String]) -> String {
 #[must_use]
 pub fn markdown() -> String {
     let mut text = format!(
-        "# Settings\n\nMade by `kvstrata config --markdown` from the table in `async/src/config/table.rs`; a test compares them.\n\n\
+        "# Settings\n\nMade by `kvstrata config --markdown` from the table in `async/config/src/settings/table.rs`; a test compares them.\n\n\
          A setting comes from a TOML file, from the environment, or from a call of `ManagerConfig::builder()`: each is stronger than the one \
          before it. `{CONFIG_VARIABLE}` names the file. `kvstrata config --toml` prints one with all defaults, `kvstrata config --check FILE` \
          says what a file and the environment come to, in settings and in bytes and tokens of each tier; `--here` also says whether \

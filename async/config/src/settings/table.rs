@@ -1,4 +1,5 @@
-//! The table of settings: the one place where each is named. Structs, defaults, builder calls, files, variables and the reference come of it.
+//! The table of settings: the one place where each is named. Structs, defaults, builder calls, files,
+//! variables and the reference come of it.
 //!
 //! ```text
 //!   device_blocks => blocks: u32 = 2048, Number { … };     in the section `device`

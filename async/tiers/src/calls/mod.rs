@@ -2,21 +2,24 @@
 //! ([`crate::operations`]).
 //!
 //! ```text
-//!   engine ─ match_prefix ─► what is there ─ onboard ─► Blocks                     (held: nobody changes or evicts them)
+//!   engine ─ match_prefix ─► what is there ─ onboard ─► Blocks          (held: neither changed nor evicted)
 //!          ─ allocate ─────► BlocksMut ─ fill, register ─► Blocks ─ drop ─► inactive, tail first
 //! ```
 //!
 //! | file | what |
 //! |---|---|
-//! | `tiers.rs`, `group.rs`, `groups.rs`, `acquire.rs` | the calls of all groups and of one; a prefix over all groups; all blocks of a sequence |
+//! | `tiers.rs`, `group.rs` | the calls of all groups, and of one |
+//! | `groups.rs`, `acquire.rs` | a prefix over all groups; all blocks of a sequence |
 //! | `blocks.rs`, `ahead.rs` | owned lists of blocks; lists that are registered before they are written |
 //! | `matching.rs`, `onboard.rs`, `allocate.rs`, `offload.rs` | look up, bring up, allocate, copy down |
 //! | `preempt.rs`, `prefetch.rs` | a request gives its blocks up and has them again; hints |
 //! | `iterations.rs` | how far the model is |
 //! | `options.rs` | how calls are made |
 //! | `tenants.rs`, `purge.rs`, `erase.rs` | tenants; the task of a purge; blocks overwritten |
-//! | `parts.rs`, `shutdown.rs`, `attendant.rs`, `moment.rs` | the beginning, the end; deadlines answered; a moment awaited |
-//! | `metrics.rs`, `watcher.rs`, `census.rs`, `describe.rs` | figures; where every block is; text for people |
+//! | `parts.rs`, `shutdown.rs` | the beginning, the end |
+//! | `attendant.rs`, `moment.rs` | deadlines answered; a moment awaited |
+//! | `metrics.rs`, `watcher.rs` | figures |
+//! | `census.rs`, `describe.rs` | where every block is; text for people |
 
 pub(crate) mod acquire;
 pub(crate) mod ahead;

@@ -4,10 +4,11 @@
 //! | file | what |
 //! |---|---|
 //! | `inner.rs` | the lock, and how changes are made |
-//! | `group_tiers.rs`, `lower.rs`, `needs.rs`, `found.rs` | the tiers of a group of layers; one of those below host memory; the blocks that it needs; a block that was found |
+//! | `group_tiers.rs`, `lower.rs` | the tiers of a group of layers; one of those below host memory |
+//! | `needs.rs`, `found.rs` | the blocks that a group needs; a block that was found |
 //! | `rules.rs` | settings |
-//! | `tenants.rs`, `names.rs`, `naming.rs` | tenants and quotas; their names and numbers; names of blocks that are not full |
-//! | `tier_names.rs` | names of tiers and paths |
+//! | `tenants.rs`, `names.rs` | tenants and quotas; their names and numbers |
+//! | `naming.rs`, `tier_names.rs` | names of blocks that are not full; of tiers and paths |
 //! | `counts.rs`, `busy.rs`, `watch.rs` | counters; how long paths were busy; lookups and latencies |
 //! | `notices.rs`, `request_span.rs` | what an operator can act on, said once; spans of calls |
 //! | `checked.rs` | writes to the disk, compared with their sums |

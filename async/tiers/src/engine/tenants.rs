@@ -9,11 +9,11 @@
 //! | file | what |
 //! |---|---|
 //! | `names.rs` | names and numbers, in this process and over restarts |
-//! | `unused.rs` | of which tenants nothing is left |
-//! | `quota.rs` | at its quota a tenant gives up its own blocks first, and waits for its own only |
-//! | `waiting_for_quota.rs` | who waits for that, and is in no line; why nobody waits in a circle |
-//! | `shares.rs` | what of a run each tenant has |
-//! | `purge.rs`, `purge/`, `erase.rs` | all of a tenant's blocks leave, with proof; their bytes overwritten |
+//! | `operations/unused.rs` | of which tenants nothing is left |
+//! | `operations/quota.rs` | at its quota a tenant gives up its own blocks first, and waits for its own only |
+//! | `operations/waiting_for_quota.rs` | who waits for that, and is in no line; why nobody waits in a circle |
+//! | `state/shares.rs` | what of a run each tenant has |
+//! | `operations/purge.rs`, `operations/sweep.rs`, `calls/purge.rs`, `calls/erase.rs` | all of a tenant's blocks leave, with proof; their bytes overwritten |
 //!
 //! Tags and credits of a tier are the core's [`Owners`].
 //!

@@ -12,8 +12,9 @@
 //! Invariants
 //! - I1: whatever is counted is counted in one place, and read from there.
 //! - I2: a metric is in the table or nowhere: text and reference are written from it.
-//! - I3: counting makes no thread wait for another, and neither does reading what is counted. How much waits and is under way is not counted but
-//!   looked up, under the engine's lock, as a call takes it: numbers that are there, and a look through who waits.
+//! - I3: counting makes no thread wait for another, and neither does reading what is counted. How much waits
+//!   and is under way is not counted but looked up, under the engine's lock, as a call takes it: numbers that
+//!   are there, and a look through who waits.
 
 mod histogram;
 mod reference;

@@ -51,7 +51,7 @@ pub fn markdown() -> String {
     let [first, .., last] = BOUNDS;
     let [least, .., most] = SIZES.map(|bytes| binary(bytes as f64));
     let mut text = format!(
-        "# Metrics\n\nMade by `kvstrata metrics --markdown` from the table in `async/src/metrics/table.rs`; a test compares them.\n\n\
+        "# Metrics\n\nMade by `kvstrata metrics --markdown` from the table in `async/tiers/src/metrics/table.rs`; a test compares them.\n\n\
          `KvBlockManager::metrics()` gives the figures as a struct, `Metrics::to_prometheus()` as Prometheus text (0.0.4). With \
          `metrics.listen` the manager serves that at `/metrics` until its shutdown is over, and at `/healthz` whether it is in service; `kvstrata replay --metrics \
          ADDRESS` does the same while it runs. A dashboard for Grafana is in [grafana/](grafana/).\n\n\

@@ -4,19 +4,25 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `advance.rs`, `landing.rs`, `effects.rs` | all that follows from a change; answers of movers; effects carried out when the lock is given back |
+//! | `advance.rs`, `landing.rs` | all that follows from a change; answers of movers |
+//! | `effects.rs` | effects carried out after the lock is given back |
 //! | `up.rs`, `down.rs`, `ended.rs`, `turn_back.rs` | transfers up and down, and their ends |
-//! | `room.rs`, `waiting_for_host.rs`, `waiting_for_queue.rs` | the room that they need below and in queues; transfers that wait for it |
+//! | `room.rs` | room below: blocks of host memory, slots of a lower tier |
+//! | `waiting_for_host.rs`, `waiting_for_queue.rs` | transfers that wait for host memory, or for a queue |
 //! | `gather.rs`, `wait_queue.rs`, `deadlines.rs` | blocks for a caller; the queue for blocks; what is late |
-//! | `quota.rs`, `waiting_for_quota.rs`, `unused.rs` | a tenant at its quota; requests that wait for that; tenants of which nothing is left |
+//! | `quota.rs`, `waiting_for_quota.rs` | a tenant at its quota; requests that wait for its credits |
+//! | `unused.rs` | tenants that have nothing left |
 //! | `onboard.rs`, `onboarding.rs` | a run begins to come up; what a request waits for |
-//! | `offload.rs`, `gates.rs`, `steps.rs`, `unwritten.rs` | copies down on request; behind gates; by layers; blocks registered before they are written |
-//! | `ahead.rs`, `ready.rs`, `prefetch.rs` | copies ahead of need; victims that leave first; blocks brought up before they are asked for |
+//! | `offload.rs`, `gates.rs`, `steps.rs` | copies down on request; behind gates; by layers |
+//! | `unwritten.rs` | blocks that are registered before they are written |
+//! | `ahead.rs`, `ready.rs` | copies ahead of need; victims that leave first |
+//! | `prefetch.rs` | blocks brought up before they are asked for |
 //! | `slow.rs` | a tier below that takes its time |
-//! | `purge.rs`, `sweep.rs`, `forget.rs`, `quarantine.rs` | all of a tenant's blocks leave; names that leave; blocks that are never used again |
+//! | `purge.rs`, `sweep.rs` | all of a tenant's blocks leave |
+//! | `forget.rs`, `quarantine.rs` | names that leave; blocks that are never used again |
 //! | `close.rs` | the end |
 //!
-//! Invariants, each shown by the simulation (`async/tests/simulation/`)
+//! Invariants, each shown by the simulation (`async/tiers/tests/simulation/`)
 //! - I1: conservation: of each pool, free + inactive + held by handles + in transfers + gathered by the wait
 //!   queues + quarantined = capacity.
 //! - I2: what is in flight is held by its transfer, both ends, until the mover has answered.

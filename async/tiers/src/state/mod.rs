@@ -3,16 +3,24 @@
 //! | file | what |
 //! |---|---|
 //! | `traffic.rs`, `scratch.rs` | all of it; memory that is used again |
-//! | `ids.rs`, `transfers.rs`, `up.rs`, `down.rs`, `steps.rs` | keys; transfers by key and by block; to the device; to a lower tier; by layers |
+//! | `ids.rs`, `transfers.rs` | keys; transfers by key and by block |
+//! | `up.rs`, `down.rs`, `steps.rs` | a transfer to the device; to a lower tier; by layers |
 //! | `queues.rs`, `pace.rs` | the queues of the paths, and an iteration's bytes; how fast paths are |
-//! | `groups.rs`, `wait_queue.rs`, `granted.rs` | what each group has; its queue for blocks; blocks on their way to a caller |
-//! | `on_their_way.rs`, `staging.rs`, `waits_below.rs`, `room.rs` | of a group: blocks that transfers will free; staging; waits for writes below; outcomes of a search |
-//! | `waiting_for_host.rs`, `waiting_for_queue.rs`, `waiting_for_parent.rs`, `waiting_for_quota.rs` | transfers and requests that wait for something else |
+//! | `groups.rs`, `wait_queue.rs` | what each group has; its queue for blocks |
+//! | `granted.rs` | blocks on their way to a caller |
+//! | `on_their_way.rs`, `staging.rs` | of a group: blocks that transfers will free; staging |
+//! | `waits_below.rs`, `room.rs` | of a group: waits for writes below; outcomes of a search for room |
+//! | `waiting_for_host.rs`, `waiting_for_queue.rs` | transfers that wait for host memory, or for a queue |
+//! | `waiting_for_parent.rs` | transfers that wait for their parents' |
+//! | `waiting_for_quota.rs` | requests that wait for credits |
 //! | `onboarding.rs`, `offloading.rs`, `shares.rs` | requests for blocks up and down |
-//! | `guesses.rs`, `ahead.rs`, `ready.rs` | hints and hot blocks; deferred copies, and copies ahead of need; victims that leave first |
-//! | `iterations.rs`, `gates.rs`, `unwritten.rs` | how far the model is; what waits for it; blocks that are registered before they are written |
+//! | `guesses.rs` | hints and hot blocks |
+//! | `ahead.rs`, `ready.rs` | deferred copies, and copies ahead of need; victims that leave first |
+//! | `iterations.rs`, `gates.rs` | how far the model is; copies that wait for it |
+//! | `unwritten.rs` | blocks that are registered before they are written |
 //! | `deadlines.rs`, `since.rs`, `phase.rs` | deadlines; times; whether more begins |
-//! | `purges.rs`, `purged.rs`, `quarantine.rs`, `own_looks.rs` | purges; blocks that are never used again; looks for a tenant's victims |
+//! | `purges.rs`, `purged.rs` | purges, and their answers |
+//! | `quarantine.rs`, `own_looks.rs` | blocks that are never used again; looks for a tenant's victims |
 //! | `effects.rs` | effects of a change, carried out when the lock is given back |
 //!
 //! A field has few users outside of its file: `testing/tests/house.rs` counts them.

@@ -1,13 +1,14 @@
 //! Transfers between tiers: who moves bytes, in which order, and how it is told.
 //!
 //! ```text
-//!   manager ── queue a path ── Copies ──► DeviceMover (device ↔ host memory) ──┐
+//!   engine ─── queue a path ── Copies ──► DeviceMover (device ↔ host memory) ──┐
 //!      ▲                    └─ TierRead, TierWrite ──► TierPort (host ↔ tier) ─┤
 //!      └─────────────── Landing: each is answered, once, whatever happens ◄────┘
 //! ```
 //!
-//! A transfer owns both of its ends: the books' handles are with the manager until it lands, and the guards of host memory travel with
-//! the bytes. Nothing that is under way waits for anything else that is, so a queue always drains.
+//! A transfer owns both of its ends: the pool's handles are with the engine until it lands, and the guards
+//! of host memory travel with the bytes. Nothing that is under way waits for anything else that is, so a
+//! queue always drains.
 //!
 //! | file | what |
 //! |---|---|
@@ -15,8 +16,9 @@
 //! | `failure.rs` | why bytes did not arrive |
 //! | `memory.rs` | host memory in blocks, with a sum for each layer |
 //! | `copies.rs`, `landing.rs` | what a mover is given, and how it answers |
-//! | `queue.rs` | the queue of a path: classes, turns of requests, bytes in flight; the bytes that an iteration allows |
-//! | `patience.rs`, `breaker.rs` | how long requests wait for writes below; when a path takes too long for more |
+//! | `queue.rs` | the queue of a path: classes, turns, bytes in flight; the bytes that an iteration allows |
+//! | `patience.rs` | how long requests wait for writes below |
+//! | `breaker.rs` | when a path takes too long for more |
 //! | `port.rs`, `tier_port.rs` | the ports: a device, a tier below host memory |
 
 mod breaker;

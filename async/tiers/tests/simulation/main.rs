@@ -27,7 +27,7 @@
 //! | `content.rs`, `patience.rs` | bytes that say whose they are; futures that are given up |
 //! | `drops.rs` | every await point, given up at every point |
 //!
-//! What is checked, by the invariants of `async/tiers/src/engine/mod.rs`
+//! What is checked, by the invariants of `async/tiers/src/operations/mod.rs`
 //! - I1: capacity = free + inactive + active + owned; owned = what engines and flights have; active = what is held; staging too.
 //! - I2, I3: every block that is said to be there has its bytes, in the device, when it is said and until it is released; layer by
 //!   layer where layers are said to be there. Nobody's blocks are written by somebody else, and no block has two owners.

@@ -5,10 +5,10 @@
 //!   links of blocks 0 … 3       h(0)       h(1)       h(2)       h(3)       serial: 10 rounds of 3 or 4 cycles each
 //! ```
 //!
-//! The serial links are the limit: 40 cycles a block where `aesenc` takes 4. To keep everything else off that path, a
-//! state waits with the next key addition in it already (`state ⊕ k0`), and the last round of a link adds the state of the
-//! next block as if it were part of the round key. So a link's output is the next link's input, and the hash itself comes
-//! by an xor beside the path.
+//! The serial links are the limit: 40 cycles a block where `aesenc` takes 4. To keep everything else off that
+//! path, a state waits with the next key addition in it already (`state ⊕ k0`), and the last round of a link
+//! adds the state of the next block as if it were part of the round key. So a link's output is the next
+//! link's input, and the hash itself comes by an xor beside the path.
 
 use super::{A_WORD, word};
 use crate::hash::SequenceHash;

@@ -9,8 +9,8 @@
 //!   20           each group:  4 layers (L)   4 × L each layer   4 bytes of the description (B)   B the description of its layout
 //! ```
 //!
-//! All integers are little-endian; nothing follows. Each description has a fingerprint of its own; the rest is little enough to be checked
-//! by its rules.
+//! All integers are little-endian; nothing follows. Each description has a fingerprint of its own; the rest
+//! is little enough to be checked by its rules.
 
 use super::{GroupsError, LayerGroup, LayerGroups};
 use crate::layout::Layout;

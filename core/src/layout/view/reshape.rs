@@ -1,7 +1,8 @@
 //! Strides for another shape of the same elements.
 //!
-//! Neighbouring dimensions that lie like one (the outer's stride is the inner's stride × size) are merged; a new shape has strides exactly
-//! where its dimensions cut each merged one into whole pieces (torch's rule for `view`).
+//! Neighbouring dimensions that lie like one (the outer's stride is the inner's stride × size) are merged; a
+//! new shape has strides exactly where its dimensions cut each merged one into whole pieces (torch's rule for
+//! `view`).
 
 /// Strides of a row-major tensor, in elements. A size of 0 counts as 1, as in torch. What does not fit is 0: no view has as many elements,
 /// and one with none uses no stride.

@@ -1,11 +1,12 @@
-//! What was learned: hits and time at risk by class and age, and from them the index of each class at each age.
+//! What was learned: hits and time at risk by class and age, and from them the index of each class at each
+//! age.
 //!
 //! ```text
 //!   hits, time at risk [class][age bucket] ─► shared rate × the class's multiplier ─► the class's own rate ─► index (Gittins)
 //! ```
 //!
-//! The index of a block is the most hits for time of residence that any horizon from its age on promises. Rates are shrunk to priors
-//! that order as LRU does, so that nothing is believed before it was seen.
+//! The index of a block is the most hits for time of residence that any horizon from its age on promises.
+//! Rates are shrunk to priors that order as LRU does, so that nothing is believed before it was seen.
 
 use super::SAMPLE_SHIFT;
 use super::ages::{Ages, BUCKETS, half_life};

@@ -1,17 +1,21 @@
-//! The search for victims: the heads of all lists, and the one of least index taken, until another list's is less.
+//! The search for victims: the heads of all lists, and the one of least index taken, until another list's is
+//! less.
 //!
 //! ```text
 //!   heads of the lists, youngest segments ─► choice ─► a run of blocks of one list, each compared with the best of the others alone ─► choice …
 //! ```
 //!
-//! I1. A head is a block that could be taken when it was looked at: what is in use is passed by, and what has children waits for them.
-//! I2. What is chosen is a hint; `Scan::claim` decides.
-//! I3. Who takes few looks at no head that was looked at a moment ago (`Sight`), and so may pass by what is new, or back in its old place, since: for no
+//! I1. A head is a block that could be taken when it was looked at: what is in use is passed by, and what has
+//! children waits for them. I2. What is chosen is a hint; `Scan::claim` decides. I3. Who takes few looks at
+//! no head that was looked at a moment ago (`Sight`), and so may pass by what is new, or back in its old
+//! place, since: for no
 //!     more victims and releases together than a sight stands.
-//! I4. A youngest segment begins at `young`, and has what was released since the block of that place: what compaction has moved there is older.
-//! I5. One look at a list lets no more than `PASSED` parents wait, however many are before its first that can be taken; it is without a head then, and goes on
+//! I4. A youngest segment begins at `young`, and has what was released since the block of that place: what
+//! compaction has moved there is older. I5. One look at a list lets no more than `PASSED` parents wait,
+//! however many are before its first that can be taken; it is without a head then, and goes on
 //!     with the next look, at once if no list has a head: no eviction pays for all that was released since the last, and nothing evictable is missed.
-//! I6. Where as many were taken as were wanted, the next search goes on with the same list, and compares its next block with what the last was compared
+//! I6. Where as many were taken as were wanted, the next search goes on with the same list, and compares its
+//! next block with what the last was compared
 //!     with: one look at a block, whether it is taken with others or by itself. Others' heads are as they were (I3), and whether LRU has
 //!     them is as it was then: it loses blocks only, so what the guard holds back is held back for a few victims more.
 

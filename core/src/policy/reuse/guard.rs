@@ -4,14 +4,17 @@
 //!   a try begins (stake) ─► deviates while ghosts < 8 × stake + 5 × lead ─► bank spent ─► rests in LRU's order until ghosts are settled ─► next
 //! ```
 //!
-//! The bank is what may be lost since the best moment of the try: the stake, which is little where little was released so far, and a quarter of what was won until then, so that most of it is kept. Ghosts are
-//! blocks that LRU has and we have not: so many are allowed for each hit of the stake that is left, and of the lead, as if all but one of them were never
-//! asked for. The next try has half the first stake, or an eighth of the lead.
+//! The bank is what may be lost since the best moment of the try: the stake, which is little where little was
+//! released so far, and a quarter of what was won until then, so that most of it is kept. Ghosts are blocks
+//! that LRU has and we have not: so many are allowed for each hit of the stake that is left, and of the lead,
+//! as if all but one of them were never asked for. The next try has half the first stake, or an eighth of the
+//! lead.
 //!
-//! I1. A try ends when its losses have reached its bank: what follows is what the ghosts that are left can cost, which is no more than LRU holds. The stake
+//! I1. A try ends when its losses have reached its bank: what follows is what the ghosts that are left can
+//! cost, which is no more than LRU holds. The stake
 //!     grows with the releases of a try, by 3 of 10,000.
-//! I2. The lead fades as evidence does, and is no more than was ever won: another load finds little of it to be spent.
-//! I3. Once a try has failed, a bank that allows less than a ghost allows none.
+//! I2. The lead fades as evidence does, and is no more than was ever won: another load finds little of it to
+//! be spent. I3. Once a try has failed, a bank that allows less than a ghost allows none.
 
 use super::ages::half_life;
 use super::shadow::Shadow;

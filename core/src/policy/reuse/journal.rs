@@ -1,8 +1,11 @@
-//! What has happened and was not learned yet: records, that all threads write to a ring (`ring.rs`) and whoever learns reads.
+//! What has happened and was not learned yet: records, that all threads write to a ring (`ring.rs`) and
+//! whoever learns reads.
 //!
-//! I1. What finds no room is lost, and what the guard should have heard of it counted, to be learned as worse for us than is usual (`shadow.rs`). So who
+//! I1. What finds no room is lost, and what the guard should have heard of it counted, to be learned as worse
+//! for us than is usual (`shadow.rs`). So who
 //!     finds the ring half full has the learner hear it.
-//! I2. What waits here is counted along with what is told of it, lost or not. What comes is counted before it is told, and what goes after: so
+//! I2. What waits here is counted along with what is told of it, lost or not. What comes is counted before it
+//! is told, and what goes after: so
 //!     a count that is taken after a record was heard is too high, if it is wrong (`waiting`).
 
 use super::lock::TryLock;

@@ -1,22 +1,26 @@
 //! A look at the next victims: what a search would take, in its order, and nothing is taken.
 //!
-//! As a search goes from head to head, so does a look, behind what it has shown. What LRU has is counted off what the guard allows, as its
-//! eviction would be; and youngest segments are shown where a search would take them.
+//! As a search goes from head to head, so does a look, behind what it has shown. What LRU has is counted off
+//! what the guard allows, as its eviction would be; and youngest segments are shown where a search would take
+//! them.
 //!
 //! ```text
 //!   timeline, as a path was let go of     leaf │ its parent │ the next one up │ …       each in the list of its class
 //!   a block with one child                that was shown: shown where it stands. That was not: passed, and shown behind the child
 //! ```
 //!
-//! As in a search a parent waits for its child, then: which is where it was let go of before the parent, one place further on the old side. One
-//! with several children is passed: some of them will be here when the others are gone.
+//! As in a search a parent waits for its child, then: which is where it was let go of before the parent, one
+//! place further on the old side. One with several children is passed: some of them will be here when the
+//! others are gone.
 //!
-//! I1. Nothing changes but cursors, which move over words that are empty, as a search moves them.
-//! I2. What was shown is not shown again by a look that goes on from it: each list goes on at its place, and passes what was shown of its
+//! I1. Nothing changes but cursors, which move over words that are empty, as a search moves them. I2. What
+//! was shown is not shown again by a look that goes on from it: each list goes on at its place, and passes
+//! what was shown of its
 //!     youngest segment. A parent is shown behind its child if the list has passed it by then, or it waits in no list, and where it stands if not. A look
 //!     remembers one of each list that waits for its child, and one whose child was shown: where more do, and where blocks are evicted or held between its
 //!     parts, one may be left out, or shown twice. What is shown is a hint, to be checked before anything is done with it.
-//! I3. Behind a block of a list a look walks `FAR` places to the next, and then does without the list until the others have no more: so it
+//! I3. Behind a block of a list a look walks `FAR` places to the next, and then does without the list until
+//! the others have no more: so it
 //!     costs in proportion to what it shows and to parents that it passes, each once; and a list that is empty costs a look at its cursor.
 
 use super::Reuse;

@@ -1,4 +1,5 @@
-//! Reuse: evicts the block of least expected hits for time of residence, as learned online; never far behind LRU.
+//! Reuse: evicts the block of least expected hits for time of residence, as learned online; never far behind
+//! LRU.
 //!
 //! ```text
 //!   use       flags and notes of the block; what LRU had, and a sampled one, is told      no lock; the block's line, its notes', and the journal's, once a call
@@ -25,11 +26,12 @@
 //! | `standing.rs` | what it is beside LRU, for who watches |
 //! | `gone.rs` | conversations that were evicted wholly |
 //!
-//! The clock counts releases, modulo 2³²: it is where the timeline's young end is. A class other than `Normal` has one list, in LRU's order.
-//! See `docs/decisions/015-reuse-prediction.md`.
+//! The clock counts releases, modulo 2³²: it is where the timeline's young end is. A class other than
+//! `Normal` has one list, in LRU's order. See `docs/decisions/015-reuse-prediction.md`.
 //!
-//! I1. No thread waits: one that learns has the journal by a try-lock, all others go on with what was published; so has an evictor of few the heads.
-//! I2. Flags change by exchange, so what the shadow counts at a block's stamp is taken out once: by its next use, its eviction, a new place, or
+//! I1. No thread waits: one that learns has the journal by a try-lock, all others go on with what was
+//! published; so has an evictor of few the heads. I2. Flags change by exchange, so what the shadow counts at
+//! a block's stamp is taken out once: by its next use, its eviction, a new place, or
 //!     the end of its registration. So what is in use is in neither of two counts, of what LRU has and of what it has room for.
 //! I3. A hold that is no use leaves everything as it is: place, class, stamp, flags.
 //! I4. Nothing is allocated after construction.

@@ -1,4 +1,5 @@
-//! The flags of a block, and what the shadow makes of them, while others use, release and evict it (`mod.rs`, I2).
+//! The flags of a block, and what the shadow makes of them, while others use, release and evict it (`mod.rs`,
+//! I2).
 
 use crate::policy::AnyPolicy;
 use crate::sync::{Arc, model_within, spawn};

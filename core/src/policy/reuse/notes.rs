@@ -5,8 +5,8 @@
 //!   heat    known 1 | waiting 1 | won 1 | touched 1
 //! ```
 //!
-//! I1. A field never overflows into its neighbour: `set` saturates.
-//! I2. Notes are estimates: written by holders of the block, a change may be lost to another beside it. Who registers a block writes all of
+//! I1. A field never overflows into its neighbour: `set` saturates. I2. Notes are estimates: written by
+//! holders of the block, a change may be lost to another beside it. Who registers a block writes all of
 //!     them before it can be found, so none is the last block's. The flags are exact: see `mod.rs`, I2.
 
 /// A bit field: shift, width.

@@ -1,11 +1,12 @@
-//! What was learned, for all to read: the index of each class at each age, LRU's horizon, and how many ghosts are allowed.
+//! What was learned, for all to read: the index of each class at each age, LRU's horizon, and how many ghosts
+//! are allowed.
 //!
 //! ```text
 //!   heads of the lists, by class ─► index at their age ─► the least, among those that the guard allows
 //! ```
 //!
-//! Relaxed throughout: each word stands for itself and publishes nothing, and one that is read late, or two that are not of the same
-//! moment, are a choice that was right a moment ago.
+//! Relaxed throughout: each word stands for itself and publishes nothing, and one that is read late, or two
+//! that are not of the same moment, are a choice that was right a moment ago.
 
 use super::ages::{Ages, BUCKETS, not_before};
 use super::classes::{CLASSES, YOUNG_LISTS};

@@ -1,11 +1,13 @@
-//! Sampled keys, resident or evicted: what waits, since when and as what, so that hits and time at risk are counted without bias.
+//! Sampled keys, resident or evicted: what waits, since when and as what, so that hits and time at risk are
+//! counted without bias.
 //!
 //! ```text
 //!   set of 8:  tag 32 (22 of them differ) | stamp 32 | seen 32 | class 8          13 bytes an entry, 3/8 of the capacity
 //! ```
 //!
-//! I1. An entry is of a block that waits: a use ends it, the next release begins another. So no time in use is time at risk.
-//! I2. What is exposed is what has passed since `seen`. An entry older than 2³¹ releases is forgotten, before its age goes round.
+//! I1. An entry is of a block that waits: a use ends it, the next release begins another. So no time in use
+//! is time at risk. I2. What is exposed is what has passed since `seen`. An entry older than 2³¹ releases is
+//! forgotten, before its age goes round.
 
 use super::curve::Curve;
 use super::journal::Key;

@@ -1,8 +1,9 @@
 //! A release, block by block, tail first: which class each is of, and what the learner is told.
 //!
-//! A request's blocks come in one batch or in many, or each alone. What makes them one path is the chain itself: a block whose child was
-//! released just before, by a thread of the same lane, goes on where that was. So a path is a path also where its blocks are let go of one
-//! by one, and what is released alone, without its neighbours, is a path of one block.
+//! A request's blocks come in one batch or in many, or each alone. What makes them one path is the chain
+//! itself: a block whose child was released just before, by a thread of the same lane, goes on where that
+//! was. So a path is a path also where its blocks are let go of one by one, and what is released alone,
+//! without its neighbours, is a path of one block.
 //!
 //! ```text
 //!   lane's path   next: the parent of the block released last │ at 8, much 1, length 2, trunk 1, lists 16

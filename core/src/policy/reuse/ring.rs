@@ -4,14 +4,16 @@
 //!   head ─► │ word │ word │ 0 │ word │ … ◄─ tail        0: empty, or reserved and not written yet
 //! ```
 //!
-//! One ring and not one a thread: what a thread does to a block is heard behind what another has done to it before, so that a use is hardly ever
-//! heard as one of what began to wait later (a release is told when its batch ends: who uses one of it before that is heard first, and what is then heard to
-//! wait is in use, until its next release); and what is done by one thread at a time, whichever it is, is learned as if it were always the same. What it costs
-//! is an exchange a page, as a release has one on the timeline.
+//! One ring and not one a thread: what a thread does to a block is heard behind what another has done to it
+//! before, so that a use is hardly ever heard as one of what began to wait later (a release is told when its
+//! batch ends: who uses one of it before that is heard first, and what is then heard to wait is in use, until
+//! its next release); and what is done by one thread at a time, whichever it is, is learned as if it were
+//! always the same. What it costs is an exchange a page, as a release has one on the timeline.
 //!
-//! I1. A word stands for itself, and publishes nothing: so it is written and read Relaxed.
-//! I2. A place before the head is 0 when a writer may reserve it again: the reader empties it before it moves the head.
-//! I3. Words are read in the order in which their places were reserved, a page's one behind the other. One that is reserved and not written yet
+//! I1. A word stands for itself, and publishes nothing: so it is written and read Relaxed. I2. A place before
+//! the head is 0 when a writer may reserve it again: the reader empties it before it moves the head. I3.
+//! Words are read in the order in which their places were reserved, a page's one behind the other. One that
+//! is reserved and not written yet
 //!     holds up those behind it.
 
 use super::journal::Record;

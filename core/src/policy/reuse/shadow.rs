@@ -6,16 +6,21 @@
 //!   table    two sets of 8 for a key: (tag, stamp) of what was evicted here with a stamp behind the horizon
 //! ```
 //!
-//! It hears late, by threads in turns, and loses records where they come too fast. So errors are LRU's gain, or are weighed as more than is usual:
+//! It hears late, by threads in turns, and loses records where they come too fast. So errors are LRU's gain,
+//! or are weighed as more than is usual:
 //!
 //! I1. `total` blocks are LRU's at any time: at least as many as wait here or could, once so many were seen.
-//! I2. `total` and `ghosts` are the sums over the chunks, in whatever order records come: one that comes before the release that it follows
+//! I2. `total` and `ghosts` are the sums over the chunks, in whatever order records come: one that comes
+//! before the release that it follows
 //!     leaves its chunk short, below 0 even, and the release, in this chunk or a later one, makes up for it.
-//! I3. A block of which a record was lost counts as LRU's hit to a part: twice that of the ghosts that were hit lately, among misses or among ghosts,
+//! I3. A block of which a record was lost counts as LRU's hit to a part: twice that of the ghosts that were
+//! hit lately, among misses or among ghosts,
 //!     whichever is more, and a 64th at least.
-//! I4. The horizon is less than 2³¹ releases old, and no ghost stays in the table until the horizon has gone round to it: some are looked at with each
+//! I4. The horizon is less than 2³¹ releases old, and no ghost stays in the table until the horizon has gone
+//! round to it: some are looked at with each
 //!     release. What LRU has lost for its age alone it would have still: as long as there would be room for it, to use it is no win.
-//! I5. LRU loses no more than comes to it, but for two chunks: what it has room for is counted while others change that, and one count that was
+//! I5. LRU loses no more than comes to it, but for two chunks: what it has room for is counted while others
+//! change that, and one count that was
 //!     too low must not cost it what it has.
 
 use super::ages::not_before;

@@ -1,6 +1,7 @@
 //! How the policy stands beside LRU, for who watches: written by who learns, a line of its own.
 //!
-//! Relaxed throughout: figures, and nothing depends on them; two may be of different moments. So models leave their orders out.
+//! Relaxed throughout: figures, and nothing depends on them; two may be of different moments. So models leave
+//! their orders out.
 
 use super::guard::Guard;
 use super::shadow::Shadow;

@@ -1,8 +1,9 @@
-//! Device memory for what kernels look up: the bases of prepared plans. One allocation, since freeing one makes a device wait for all its
-//! streams.
+//! Device memory for what kernels look up: the bases of prepared plans. One allocation, since freeing one
+//! makes a device wait for all its streams.
 //!
 //! Invariants
-//! - I1: a part belongs to one [`Bases`], from `place` to its drop, and that lives in each batch whose kernels read it.
+//! - I1: a part belongs to one [`Bases`], from `place` to its drop, and that lives in each batch whose
+//!   kernels read it.
 
 use super::super::batch::{Batch, Held};
 use super::super::context::CudaDevice;

@@ -8,10 +8,11 @@
 //!                 └ CTAs: as many as the kernel had
 //! ```
 //!
-//! What it takes for granted: a plan's pieces are about of one size, the mean; nothing else uses the link; the device's addresses do
-//! not matter; both directions at once are as each alone; a kernel has the CTAs that it was measured with. `plan/tune.rs` measures it on a
-//! device; what is shipped is [reasoned](CostSource::Reasoned), from data sheets and the formulas in `reasoned.rs`, and not
-//! measured. [Decision 011](../../../../docs/decisions/011-costs-of-copies.md) has the reasons.
+//! What it takes for granted: a plan's pieces are about of one size, the mean; nothing else uses the link;
+//! the device's addresses do not matter; both directions at once are as each alone; a kernel has the CTAs
+//! that it was measured with. `plan/tune.rs` measures it on a device; what is shipped is
+//! [reasoned](CostSource::Reasoned), from data sheets and the formulas in `reasoned.rs`, and not measured.
+//! [Decision 011](../../../../docs/decisions/011-costs-of-copies.md) has the reasons.
 //!
 //! Invariants
 //! - I1: times are finite, whatever the fragments.

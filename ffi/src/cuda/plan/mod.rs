@@ -1,4 +1,5 @@
-//! Copy plans on a device: prepared once for a pair of layouts, submitted for one list of blocks after the other.
+//! Copy plans on a device: prepared once for a pair of layouts, submitted for one list of blocks after the
+//! other.
 //!
 //! ```text
 //!   CopyPlan, places ──► CudaCopy::prepare ──► PreparedCopy      checked: all bytes of all blocks lie in their places

@@ -6,16 +6,17 @@
 //!   seat      ├ 8 bytes ┼ 8 bytes ┼ … ┤                a pinned block, that the kernel writes: added up here, they are the seal
 //! ```
 //!
-//! A payload that the kernel does not take ([`CannotSum`](kvstrata_kernels::CannotSum): its address is no multiple of 16, or its last chunk
-//! has no more than 240 bytes), or whose sums the device could not write to host memory, comes down through the same block, part by
-//! part, and is hashed by the CPU: the same sum, later.
+//! A payload that the kernel does not take ([`CannotSum`](kvstrata_kernels::CannotSum): its address is no
+//! multiple of 16, or its last chunk has no more than 240 bytes), or whose sums the device could not write to
+//! host memory, comes down through the same block, part by part, and is hashed by the CPU: the same sum,
+//! later.
 //!
-//! Calls come from several threads. Each has a seat, and waits for one if there is none; their kernels are in one stream, and each
-//! waits for its own alone.
+//! Calls come from several threads. Each has a seat, and waits for one if there is none; their kernels are in
+//! one stream, and each waits for its own alone.
 //!
 //! Invariants
-//! - I1: a seat's block is borrowed by one call, from the call to the device's answer. A call that gives up leaves it to the device, which
-//!   keeps it and the payload's owner until it has answered.
+//! - I1: a seat's block is borrowed by one call, from the call to the device's answer. A call that gives up
+//!   leaves it to the device, which keeps it and the payload's owner until it has answered.
 
 use super::super::batch::{Batch, Held};
 use super::super::code::CudaCode;

@@ -7,9 +7,10 @@
 //!   cells    each size and count: all routes in turns, each once to warm up; the median
 //! ```
 //!
-//! Times are from submission to completion by the queue that production has, its thread's wake-up with them. Cells come from few bytes to
-//! many, sizes that are four times each other before those between, all directions at each: where the time limit cuts them off, what is
-//! missing lies between measured ones or above them, and is filled in.
+//! Times are from submission to completion by the queue that production has, its thread's wake-up with them.
+//! Cells come from few bytes to many, sizes that are four times each other before those between, all
+//! directions at each: where the time limit cuts them off, what is missing lies between measured ones or
+//! above them, and is filled in.
 //!
 //! | file | what |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! What stands in the cipher's place where the feature `encryption` is off: the same names, and no value of any of them, so
-//! that nothing else of the volume needs to know.
+//! What stands in the cipher's place where the feature `encryption` is off: the same names, and no value of
+//! any of them, so that nothing else of the volume needs to know.
 
 use super::format::Salts;
 use super::recovery::Label;

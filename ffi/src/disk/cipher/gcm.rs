@@ -1,8 +1,10 @@
-//! AES-256-GCM as the rest of the cipher sees it: bytes in place, a tag, and nothing left of what was refused.
+//! AES-256-GCM as the rest of the cipher sees it: bytes in place, a tag, and nothing left of what was
+//! refused.
 //!
-//! By `ring`: 8 GB/s and more a core in both directions, measured on a processor with VAES, where AES-GCM over RustCrypto's
-//! crates reached 3. It is built with a C compiler alone, and works on processors that lack AES. Faster by a fifth, and not
-//! taken: `aws-lc-rs`, for a far larger C library; `graviola`, in one direction, since it needs AVX2 on x86-64.
+//! By `ring`: 8 GB/s and more a core in both directions, measured on a processor with VAES, where AES-GCM
+//! over RustCrypto's crates reached 3. It is built with a C compiler alone, and works on processors that lack
+//! AES. Faster by a fifth, and not taken: `aws-lc-rs`, for a far larger C library; `graviola`, in one
+//! direction, since it needs AVX2 on x86-64.
 
 use ring::aead::{Aad, LessSafeKey, Nonce, Tag, UnboundKey};
 

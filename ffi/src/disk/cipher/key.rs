@@ -1,8 +1,8 @@
 //! The secret that volumes are encrypted with, and where it comes from.
 //!
 //! Invariants
-//! - I1: a key's bytes lie in one place in memory, which is wiped when the last clone is dropped; so is each buffer through
-//!   which they came. No message holds any part of them.
+//! - I1: a key's bytes lie in one place in memory, which is wiped when the last clone is dropped; so is each
+//!   buffer through which they came. No message holds any part of them.
 
 use crate::shown::{shown, shown_path};
 use core::cmp::Ordering;

@@ -1,10 +1,11 @@
-//! Encryption at rest: who reads the device, a copy of the file or an old snapshot of it learns nothing of the payloads
-//! and of the hashes that name them, nor of whose they are.
+//! Encryption at rest: who reads the device, a copy of the file or an old snapshot of it learns nothing of
+//! the payloads and of the hashes that name them, nor of whose they are.
 //!
-//! AES-256-GCM is safe only as long as no nonce comes twice under one key, with the same disk as the only memory: records
-//! are lost in a crash, files are rolled back to a snapshot and copied to other machines, and the sequence numbers that
-//! follow from what is found there come again. So no counter that is kept on the disk makes a nonce unique. Each opening of
-//! a volume, an *epoch*, draws a random salt and has keys of its own; the counter only has to be right within one.
+//! AES-256-GCM is safe only as long as no nonce comes twice under one key, with the same disk as the only
+//! memory: records are lost in a crash, files are rolled back to a snapshot and copied to other machines, and
+//! the sequence numbers that follow from what is found there come again. So no counter that is kept on the
+//! disk makes a nonce unique. Each opening of a volume, an *epoch*, draws a random salt and has keys of its
+//! own; the counter only has to be right within one.
 //!
 //! ```text
 //!   Key (32 B) ─HKDF-SHA256, salt: volume id─► volume's secret ─┬─"key check"───────────► superblock: key_check
@@ -19,28 +20,32 @@
 //! ```
 //!
 //! Invariants
-//! - I1: no nonce is used twice under one key. Each [`Cipher`] draws its epoch's salt at random, so that its keys are its
-//!   alone: 2⁻⁶⁴ is the chance that among 2³² openings, of this volume, its copies and its past states, two share
-//!   one. Within it, the count is taken atomically, once a seal, and ends at 2⁴⁰; volumes of a set share one counter,
-//!   which never goes back. This asks nothing of the disk: a record
-//!   or a superblock may be lost, torn, rolled back or forged, before or after the payload. The same holds
-//!   of the masks of names. A reinitialised volume has a new id too, hence another secret.
-//! - I2: only the epoch that this cipher drew is sealed under; the salts that the disk gave are for opening. So nobody who
-//!   writes to the disk chooses a key that is sealed under.
-//! - I3: a payload is opened only as what it was sealed as: the volume, epoch and sequence number by key and nonce; hash,
-//!   parent, owner and slot as bound data; the length by GCM itself. Of what is refused, no byte is left in the buffer.
-//! - I4: epochs ascend with time, for each is one more than the newest that any record names; so sequence numbers do too,
-//!   which is what recovery orders by, over all volumes of a set. An epoch whose number is greater than the superblock's
-//!   `writes`, which no opening began, is not counted: one forged record would spend them all. An epoch of which no record
-//!   is left is numbered again, with another salt: what it wrote is refused.
+//! - I1: no nonce is used twice under one key. Each [`Cipher`] draws its epoch's salt at random, so that its
+//!   keys are its alone: 2⁻⁶⁴ is the chance that among 2³² openings, of this volume, its copies and its past
+//!   states, two share one. Within it, the count is taken atomically, once a seal, and ends at 2⁴⁰; volumes
+//!   of a set share one counter, which never goes back. This asks nothing of the disk: a record or a
+//!   superblock may be lost, torn, rolled back or forged, before or after the payload. The same holds of the
+//!   masks of names. A reinitialised volume has a new id too, hence another secret.
+//! - I2: only the epoch that this cipher drew is sealed under; the salts that the disk gave are for opening.
+//!   So nobody who writes to the disk chooses a key that is sealed under.
+//! - I3: a payload is opened only as what it was sealed as: the volume, epoch and sequence number by key and
+//!   nonce; hash, parent, owner and slot as bound data; the length by GCM itself. Of what is refused, no byte
+//!   is left in the buffer.
+//! - I4: epochs ascend with time, for each is one more than the newest that any record names; so sequence
+//!   numbers do too, which is what recovery orders by, over all volumes of a set. An epoch whose number is
+//!   greater than the superblock's `writes`, which no opening began, is not counted: one forged record would
+//!   spend them all. An epoch of which no record is left is numbered again, with another salt: what it wrote
+//!   is refused.
 //!
-//! A salt is needed as long as a record names its epoch; those older than 127 openings *that wrote* are lost, and
-//! their blocks are misses. So are all blocks of an epoch whose superblock never came to the disk: a loss, never a leak.
+//! A salt is needed as long as a record names its epoch; those older than 127 openings *that wrote* are lost,
+//! and their blocks are misses. So are all blocks of an epoch whose superblock never came to the disk: a
+//! loss, never a leak.
 //!
-//! Not hidden: how many blocks there are, how long they are, in which order they were written, and whether two snapshots
-//! differ in a slot. Not covered: a virtual machine that is cloned while it runs, since both go on with one epoch in memory.
-//! Not wiped when a volume is closed: the keys derived from [`Key`], for which the library has no way. Who can write to the
-//! file can make blocks misses, and undo what was written since a copy of it; neither serves a wrong byte.
+//! Not hidden: how many blocks there are, how long they are, in which order they were written, and whether
+//! two snapshots differ in a slot. Not covered: a virtual machine that is cloned while it runs, since both go
+//! on with one epoch in memory. Not wiped when a volume is closed: the keys derived from [`Key`], for which
+//! the library has no way. Who can write to the file can make blocks misses, and undo what was written since
+//! a copy of it; neither serves a wrong byte.
 //!
 //! | file | what |
 //! |---|---|

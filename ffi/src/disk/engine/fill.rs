@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariants
-//! - I1: zeros are written only to slots that hold no block, that no caller has written, and that none is writing: who comes to write a
-//!   slot of the stretch in flight waits for it.
+//! - I1: zeros are written only to slots that hold no block, that no caller has written, and that none is
+//!   writing: who comes to write a slot of the stretch in flight waits for it.
 
 use super::super::format::Shape;
 use super::super::request::{Request, Task};

@@ -1,12 +1,13 @@
 //! Whose turn it is: the order in which requests are cut into pieces.
 //!
-//! - The volume's own requests first (they are few), then urgent reads, reads, writes. After [`READS_A_WRITE`] read
-//!   pieces a waiting write gets its turn all the same.
-//! - What is in flight is capped in bytes: what comes next queues in the device behind it, so a cap is a waiting time.
-//!   Reads and writes alone are capped far above what keeps a device busy (bandwidth × latency: 14 GB/s × 200 µs are
-//!   3 MB), so that batches are large; urgent reads are capped near it, so that the first is usable soon. While reads
-//!   come and go writes are capped more tightly, still more where urgent ones do, and most while one waits. A cap
-//!   that held only while a read is there would come too late: it holds for [`MEMORY`] after the last one.
+//! - The volume's own requests first (they are few), then urgent reads, reads, writes. After
+//!   [`READS_A_WRITE`] read pieces a waiting write gets its turn all the same.
+//! - What is in flight is capped in bytes: what comes next queues in the device behind it, so a cap is a
+//!   waiting time. Reads and writes alone are capped far above what keeps a device busy (bandwidth × latency:
+//!   14 GB/s × 200 µs are 3 MB), so that batches are large; urgent reads are capped near it, so that the
+//!   first is usable soon. While reads come and go writes are capped more tightly, still more where urgent
+//!   ones do, and most while one waits. A cap that held only while a read is there would come too late: it
+//!   holds for [`MEMORY`] after the last one.
 
 use super::super::request::Class;
 use super::super::ring::Action;

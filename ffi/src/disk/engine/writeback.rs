@@ -6,8 +6,8 @@
 //!   end:    all that is dirty ─► sync ─► superblock A, clean ─► sync ─► superblock B, clean ─► sync
 //! ```
 //!
-//! Nothing waits for this but [`Volume::flush`](super::super::Volume::flush) and the volume's end. What a crash
-//! keeps from the device is a miss later on; what it leaves half-written, checksums find.
+//! Nothing waits for this but [`Volume::flush`](super::super::Volume::flush) and the volume's end. What a
+//! crash keeps from the device is a miss later on; what it leaves half-written, checksums find.
 //!
 //! Invariants
 //! - I1: the bytes of a write in flight are copies that nobody changes.

@@ -1,7 +1,8 @@
-//! The end of an opening: what a file holds is taken in, an encrypted volume begins its epoch, the superblocks are written.
+//! The end of an opening: what a file holds is taken in, an encrypted volume begins its epoch, the
+//! superblocks are written.
 //!
-//! It comes when all files of a set are prepared: the sequence numbers and the epoch of each go on from the largest number
-//! that any of them has, so that their records have one order.
+//! It comes when all files of a set are prepared: the sequence numbers and the epoch of each go on from the
+//! largest number that any of them has, so that their records have one order.
 
 use super::super::backend::Backend;
 use super::super::cipher::{Cipher, CipherError};

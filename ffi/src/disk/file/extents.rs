@@ -1,4 +1,5 @@
-//! Which parts of a file were never written: they have blocks of the file system, or not even these, and read as zeros.
+//! Which parts of a file were never written: they have blocks of the file system, or not even these, and read
+//! as zeros.
 //!
 //! ```text
 //!   file      0          4                9        12            length
@@ -6,9 +7,9 @@
 //!   answer               ├────────────────┴────────┤                   what is between extents is a hole
 //! ```
 //!
-//! It is FIEMAP that is asked, not SEEK_HOLE: that one takes for data whatever lies in the page cache, pages that were only read
-//! included, and answers "all of it is data" where a file system does not know. ext4, xfs, btrfs and f2fs know FIEMAP; tmpfs, NFS and
-//! FUSE refuse it.
+//! It is FIEMAP that is asked, not SEEK_HOLE: that one takes for data whatever lies in the page cache, pages
+//! that were only read included, and answers "all of it is data" where a file system does not know. ext4,
+//! xfs, btrfs and f2fs know FIEMAP; tmpfs, NFS and FUSE refuse it.
 
 use std::fs::File;
 use std::io;

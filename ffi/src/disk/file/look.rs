@@ -6,8 +6,8 @@
 //!   file 2   damaged       ┘   (then a new set)   └ started over, of set x
 //! ```
 //!
-//! A file that is gone or damaged costs its own blocks: the set is that of those which are whole, wherever they are in it.
-//! Where they are of two sets, somebody has mixed them up, and nothing is done to any.
+//! A file that is gone or damaged costs its own blocks: the set is that of those which are whole, wherever
+//! they are in it. Where they are of two sets, somebody has mixed them up, and nothing is done to any.
 
 use super::super::backend::Backend;
 use super::super::cipher;

@@ -9,13 +9,13 @@
 //!
 //! Where io_uring is asked for by name, it is tried before all that.
 //!
-//! Each step can fail, and a file that was made here is gone again when one does. A file that was found stays as it
-//! is until it is known to be a volume, and the one that is wanted.
+//! Each step can fail, and a file that was made here is gone again when one does. A file that was found stays
+//! as it is until it is known to be a volume, and the one that is wanted.
 //!
 //! Invariants
 //! - I1: a file that was made here has a name only while [`Named`] holds its path, or if it is to stay.
-//! - I2: nothing is written to a file that was found, nor its mode changed, before all files of its set are locked, known to be
-//!   what their paths name, and known to be ours and of one set.
+//! - I2: nothing is written to a file that was found, nor its mode changed, before all files of its set are
+//!   locked, known to be what their paths name, and known to be ours and of one set.
 
 mod begin;
 mod extents;

@@ -6,12 +6,13 @@
 //!         └────────────────────────┘ a few times
 //! ```
 //!
-//! Between opening and locking, whoever had the lock may have failed and removed the file, and somebody else may have made
-//! another: a lock on a file without a name keeps nobody off the volume, and what is written there is gone with the
-//! process.
+//! Between opening and locking, whoever had the lock may have failed and removed the file, and somebody else
+//! may have made another: a lock on a file without a name keeps nobody off the volume, and what is written
+//! there is gone with the process.
 //!
 //! Invariants
-//! - I1: a name is removed only while the file that it names is locked, and only if that is the file that was made here.
+//! - I1: a name is removed only while the file that it names is locked, and only if that is the file that was
+//!   made here.
 
 use super::super::error::VolumeError;
 use super::super::options::VolumeOptions;

@@ -1,5 +1,5 @@
-//! What an opening does to the bytes of a file, step by step: a simulation hears of it, and repeats a part of the steps
-//! where the process or the machine is to die between two of them.
+//! What an opening does to the bytes of a file, step by step: a simulation hears of it, and repeats a part of
+//! the steps where the process or the machine is to die between two of them.
 
 use std::fs::File;
 use std::io;

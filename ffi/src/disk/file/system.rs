@@ -1,5 +1,5 @@
-//! What the system says of a volume's file, and what it is asked to do with it. [`System`] is the part of it that tests
-//! answer in its place.
+//! What the system says of a volume's file, and what it is asked to do with it. [`System`] is the part of it
+//! that tests answer in its place.
 
 use super::super::error::VolumeError;
 use super::super::ring::trial::try_uring;

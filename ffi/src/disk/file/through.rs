@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Invariants
-//! - I1: of a file that was found, zeros are written at once only where zeros are read, so that what it holds stays as it is,
-//!   whatever the file system says of it. In the background slots that hold a block are left alone.
+//! - I1: of a file that was found, zeros are written at once only where zeros are read, so that what it holds
+//!   stays as it is, whatever the file system says of it. In the background slots that hold a block are left
+//!   alone.
 //! - I2: a file that was found is opened even where it cannot be written through: a note says why.
 
 use super::super::error::VolumeError;

@@ -6,8 +6,8 @@
 //!   │     A      │ 64 B a slot      │   │◄── stride ──►│              │   │     B      │
 //! ```
 //!
-//! `docs/disk-format.md` has every byte and the rules; `tests/document.rs` compares it with this code. Here are
-//! bytes in, values out: no I/O, and no panic whatever the bytes.
+//! `docs/disk-format.md` has every byte and the rules; `tests/document.rs` compares it with this code. Here
+//! are bytes in, values out: no I/O, and no panic whatever the bytes.
 //!
 //! Invariants
 //! - I1: numbers are little-endian on every architecture.

@@ -8,7 +8,8 @@
 //!
 //! Invariants
 //! - I1: 64 zeros are an empty slot; every other value that does not hold its own checksum is none at all.
-//! - I2: the checksum is seeded with the volume and the slot: a record that was written elsewhere is none here.
+//! - I2: the checksum is seeded with the volume and the slot: a record that was written elsewhere is none
+//!   here.
 
 use super::seal::SEAL_BYTES;
 use super::{RECORD_BYTES, RECORDS_A_PAGE};

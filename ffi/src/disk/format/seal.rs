@@ -5,8 +5,8 @@
 //!   seal  =      XXH3(·, seed 0) +  XXH3(·, seed 1) + … +  XXH3(·, seed n)          mod 2⁶⁴
 //! ```
 //!
-//! A sum has no order, so pieces are added as they arrive from the device or leave for it, while they are warm. The
-//! seed is the chunk's place: chunks that changed places do not match.
+//! A sum has no order, so pieces are added as they arrive from the device or leave for it, while they are
+//! warm. The seed is the chunk's place: chunks that changed places do not match.
 
 use super::super::recovery::Rejection;
 use twox_hash::XxHash3_64;

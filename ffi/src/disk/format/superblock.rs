@@ -1,13 +1,13 @@
 //! The superblock: where everything lies in the file, and whose blocks they are.
 //!
-//! There are two copies, at the file's start and end, so that one torn write or one bad block leaves the other.
-//! Both are written at creation, at each opening and at each shutdown; each time `writes` is one more, so
-//! the copy with more is the newer. A volume that is initialized again goes on counting, so that no copy of what was
-//! before wins.
+//! There are two copies, at the file's start and end, so that one torn write or one bad block leaves the
+//! other. Both are written at creation, at each opening and at each shutdown; each time `writes` is one more,
+//! so the copy with more is the newer. A volume that is initialized again goes on counting, so that no copy
+//! of what was before wins.
 //!
 //! Invariants
-//! - I1: a superblock of another version is refused and never guessed at, whatever the other copy says: its place
-//!   for magic, version and checksum is the same in all versions.
+//! - I1: a superblock of another version is refused and never guessed at, whatever the other copy says: its
+//!   place for magic, version and checksum is the same in all versions.
 //! - I2: what is read has been checked as [`Shape::check`] says, so its offsets can be computed with.
 
 use super::seal::SealKind;

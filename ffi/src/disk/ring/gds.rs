@@ -6,16 +6,17 @@
 //!               turn ─┴─ device memory, its sums ─► pool: cuFileRead / cuFileWrite / DeviceSums ─► ended
 //! ```
 //!
-//! Both kinds are pieces of one engine, cut, ordered, capped, resumed and retried alike; a piece is of one kind. The ring sleeps in
-//! the inner ring alone, whose bell the pool rings for each of its answers.
+//! Both kinds are pieces of one engine, cut, ordered, capped, resumed and retried alike; a piece is of one
+//! kind. The ring sleeps in the inner ring alone, whose bell the pool rings for each of its answers.
 //!
 //! Invariants
-//! - I1: a piece of device memory has a share in it from `push` until cuFile has answered; dropping the ring waits for the calls
-//!   under way, before the file is deregistered.
-//! - I2: an answer that comes while the ring sleeps, or is about to, ends that sleep: it is left before the bell rings, a bell is
-//!   kept until the inner ring's `turn` has come back for it, and after that answers are looked for.
-//! - I3: with pieces of device memory under way the ring never waits for several: a bell stands for one completion, and a batch
-//!   of them would wait for its patience to end.
+//! - I1: a piece of device memory has a share in it from `push` until cuFile has answered; dropping the ring
+//!   waits for the calls under way, before the file is deregistered.
+//! - I2: an answer that comes while the ring sleeps, or is about to, ends that sleep: it is left before the
+//!   bell rings, a bell is kept until the inner ring's `turn` has come back for it, and after that answers
+//!   are looked for.
+//! - I3: with pieces of device memory under way the ring never waits for several: a bell stands for one
+//!   completion, and a batch of them would wait for its patience to end.
 
 use super::super::error::FailureCause;
 use super::super::format::Sum;

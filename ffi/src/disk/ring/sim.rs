@@ -7,8 +7,8 @@
 //!            disk (`sim/disk.rs`)              log of what went wrong, where, for the oracle
 //! ```
 //!
-//! What the engine owes a ring is checked here: at most `depth` pieces, no token twice, lists that fit, bytes of
-//! writes that stay as they are, few writes beside reads. A broken promise is a panic.
+//! What the engine owes a ring is checked here: at most `depth` pieces, no token twice, lists that fit, bytes
+//! of writes that stay as they are, few writes beside reads. A broken promise is a panic.
 //!
 //! Past 500 lines because a fate, what it does, and what is checked of the engine belong together.
 //!

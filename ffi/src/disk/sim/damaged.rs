@@ -1,13 +1,13 @@
-//! A volume's file after arbitrary damage: opened and read to the last slot, nothing may be served that is not what
-//! the file says it is.
+//! A volume's file after arbitrary damage: opened and read to the last slot, nothing may be served that is
+//! not what the file says it is.
 //!
-//! The file is written as the format has it, block by block; then it is edited. Some edits are accidents, and some are
-//! forged with checksums that hold, since a reader must survive those too: a forged block is served as what it says,
-//! and nothing else is.
+//! The file is written as the format has it, block by block; then it is edited. Some edits are accidents, and
+//! some are forged with checksums that hold, since a reader must survive those too: a forged block is served
+//! as what it says, and nothing else is.
 //!
-//! - I1: what is read well has the seal that its record has in the file; where neither was forged, it has the bytes of
-//!   the block that was asked for. In an encrypted volume it always has: nobody forges a seal without the key, and the
-//!   seals that are there serve no other slot, number or name.
+//! - I1: what is read well has the seal that its record has in the file; where neither was forged, it has the
+//!   bytes of the block that was asked for. In an encrypted volume it always has: nobody forges a seal
+//!   without the key, and the seals that are there serve no other slot, number or name.
 //! - I2: nothing panics or hangs, and a file that is refused stays as it was.
 //! - I3: no file grows past the length that its options ask for.
 

@@ -1,5 +1,5 @@
-//! The disk under a simulation: a real file, so that opening a volume runs the code that ships, and beside it what a
-//! device knows and a file does not show.
+//! The disk under a simulation: a real file, so that opening a volume runs the code that ships, and beside it
+//! what a device knows and a file does not show.
 //!
 //! ```text
 //!   sector   0    1    2    3    4    5    6 …     512 bytes each: what arrives as a whole or not at all
@@ -10,8 +10,8 @@
 //!
 //! Invariants
 //! - I1: a sector that is not in `tainted` holds what the last write to it that was reported as done had.
-//! - I2: `before` has each sector written since the last sync that was true, with the bytes from before its first
-//!   write.
+//! - I2: `before` has each sector written since the last sync that was true, with the bytes from before its
+//!   first write.
 
 use super::random::Random;
 use std::collections::{BTreeMap, BTreeSet};

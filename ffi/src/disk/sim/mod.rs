@@ -1,4 +1,5 @@
-//! A whole volume in one thread, over a device that fails as a seed says: for tests and for fuzzing, and hidden.
+//! A whole volume in one thread, over a device that fails as a seed says: for tests and for fuzzing, and
+//! hidden.
 //!
 //! ```text
 //!   seed ─► plan ─► operations ─► harness ─► inbox ─► engine.round() ─► SimRing ─► disk (a file, and what was synced)
@@ -7,17 +8,18 @@
 //!                                 oracle: what may be served, what must be found
 //! ```
 //!
-//! Engine, table, write-back, inbox and opening are the code that ships; the ring, its clock and its threads are not
-//! there. So a seed gives the same run again, and a failure is a number.
+//! Engine, table, write-back, inbox and opening are the code that ships; the ring, its clock and its threads
+//! are not there. So a seed gives the same run again, and a failure is a number.
 //!
 //! What is held against the oracle:
 //! - I1: a read that ends well has the bytes of the block that was asked for. Always.
 //! - I2: without a reason in the log a block that was written is readable, and nothing fails.
-//! - I3: after an orderly end, a flush, or time enough, the file has what is known of each slot; opening finds
-//!   exactly what the file has.
+//! - I3: after an orderly end, a flush, or time enough, the file has what is known of each slot; opening
+//!   finds exactly what the file has.
 //! - I4: everything is answered within a bounded number of rounds, and no ring thread sleeps while it is not.
 //! - I5: all buffers come back, but those that a lost device may still touch.
-//! - I6: no payload of an encrypted volume is sealed with a key stream that another one had; another key is refused.
+//! - I6: no payload of an encrypted volume is sealed with a key stream that another one had; another key is
+//!   refused.
 //! - I7: whatever moment of an opening or of an end the power fails at, the next opening finds the volume.
 //! - I8: the ring is given at most `depth` pieces, few writes beside reads, and bytes that stay as they are.
 //!

@@ -1,8 +1,9 @@
-//! From one life to the next: an opening finds what the file has, and one that comes to nothing costs nothing.
+//! From one life to the next: an opening finds what the file has, and one that comes to nothing costs
+//! nothing.
 //!
 //! Invariants
-//! - I1: at any moment one copy of the superblock is whole on the device: a loss of power alone never starts a volume
-//!   over, and never costs a salt that a record needs.
+//! - I1: at any moment one copy of the superblock is whole on the device: a loss of power alone never starts
+//!   a volume over, and never costs a salt that a record needs.
 //! - I2: another key, or one where there is none, is refused by name, and the file stays as it was.
 
 use super::super::error::VolumeError;

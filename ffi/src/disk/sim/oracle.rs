@@ -9,12 +9,12 @@
 //!                                                    Empty
 //! ```
 //!
-//! Bytes are a function of the hash alone: whatever is served as a block has that block's bytes, or the simulation
-//! has failed, whatever the oracle knows. What it knows says when *not* to serve is a failure too.
+//! Bytes are a function of the hash alone: whatever is served as a block has that block's bytes, or the
+//! simulation has failed, whatever the oracle knows. What it knows says when *not* to serve is a failure too.
 //!
 //! Invariants
-//! - I1: `Holds` and `Empty` are what the engine must say of a slot, unless the slot is in doubt: then it may say that
-//!   it holds nothing, or that the payload is damaged.
+//! - I1: `Holds` and `Empty` are what the engine must say of a slot, unless the slot is in doubt: then it may
+//!   say that it holds nothing, or that the payload is damaged.
 
 use super::super::error::{FailureCause, IoFailure};
 use super::super::recovery::{Name, OwnerId, Rejection};

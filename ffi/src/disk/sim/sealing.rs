@@ -1,7 +1,7 @@
 //! The sealed payloads of a volume with a key, and the key streams that they show.
 //!
-//! The oracle knows each payload and sees each sealed copy, so it has the key stream between them. That a nonce is never
-//! used twice under one key shows there, whatever made the nonce and the key.
+//! The oracle knows each payload and sees each sealed copy, so it has the key stream between them. That a
+//! nonce is never used twice under one key shows there, whatever made the nonce and the key.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,11 +1,12 @@
 //! Requests whose buffer is device memory: what a volume must be for them, and their way in.
 //!
-//! They are requests like those of host memory: the same table, order, caps and retries. Two things differ. Bytes go by cuFile, which
-//! wants the file to be one that it serves; and payloads are summed on the device, by what the options name for that.
+//! They are requests like those of host memory: the same table, order, caps and retries. Two things differ.
+//! Bytes go by cuFile, which wants the file to be one that it serves; and payloads are summed on the device,
+//! by what the options name for that.
 //!
 //! Invariants
-//! - I1: a request of device memory reaches the engine only where its ring is a [`GdsRing`], no part of the request is padding, and
-//!   what the engine will ask to be summed has somebody to sum it.
+//! - I1: a request of device memory reaches the engine only where its ring is a [`GdsRing`], no part of the
+//!   request is padding, and what the engine will ask to be summed has somebody to sum it.
 
 use super::super::error::{DeviceRefusal, Direction, FailureCause, IoFailure};
 use super::super::format::Shape;

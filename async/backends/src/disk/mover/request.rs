@@ -9,7 +9,8 @@
 //!
 //! Invariants
 //! - I1: it is answered once: by a look, by an errand, or by being dropped.
-//! - I2: buffer and slot are its own until the device has answered, or has never been asked; what is abandoned keeps both.
+//! - I2: buffer and slot are its own until the device has answered, or has never been asked; what is
+//!   abandoned keeps both.
 
 use super::super::errand::NoThread;
 use super::super::tier::{DiskTier, ReadOutcome};

@@ -1,4 +1,5 @@
-//! Single blocks of the device for whoever waits for them, by a pinned block of its own: for tests, and for engines without CUDA code.
+//! Single blocks of the device for whoever waits for them, by a pinned block of its own: for tests, and for
+//! engines without CUDA code.
 
 use super::CudaMoverError;
 use super::ends::Ends;

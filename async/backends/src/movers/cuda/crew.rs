@@ -6,8 +6,9 @@
 //!              └── waker, of the queue's thread ◄────────┘
 //! ```
 //!
-//! Lists in `ready` are bounded by nobody here: whoever starts them bounds the bytes in flight. Those that bring up go first
-//! ([`turns.rs`](crate::movers::turns)); one that takes down gives way also between the sums of a step.
+//! Lists in `ready` are bounded by nobody here: whoever starts them bounds the bytes in flight. Those that
+//! bring up go first ([`turns.rs`](crate::movers::turns)); one that takes down gives way also between the
+//! sums of a step.
 //!
 //! Invariants
 //! - I1: `under_way` counts the flights that have a list. Threads end when the crew closes, and none has one.

@@ -4,12 +4,12 @@
 //!   New ──► Before: sums of what is read ──► Away: the device copies ──► After: sums of what was written ──► answered, Idle
 //! ```
 //!
-//! Sums are made by several threads at a time, each of which takes a block's guard out of the list, and puts it back. Whoever puts the
-//! last one back goes on with the rest.
+//! Sums are made by several threads at a time, each of which takes a block's guard out of the list, and puts
+//! it back. Whoever puts the last one back goes on with the rest.
 //!
 //! Invariants
-//! - I1: the stage changes under the flight's lock alone. A thread that comes for nothing, or too late, finds another stage, and nothing
-//!   to do.
+//! - I1: the stage changes under the flight's lock alone. A thread that comes for nothing, or too late, finds
+//!   another stage, and nothing to do.
 //! - I2: a copy without a `fate` is still on its way; it has one when it is answered with anything else than
 //!   [`Cause::Abandoned`](kvstrata_tiers::transfer::Cause::Abandoned).
 

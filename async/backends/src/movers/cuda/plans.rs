@@ -1,6 +1,7 @@
 //! Prepared copies: of all layers when the mover is made, of some when they are first asked for.
 //!
-//! What is prepared is kept: at most one for each range of layers and direction, which is what a manager has of ranges.
+//! What is prepared is kept: at most one for each range of layers and direction, which is what a manager has
+//! of ranges.
 
 use super::CudaMoverError;
 use kvstrata_core::layout::Layout;

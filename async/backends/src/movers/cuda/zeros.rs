@@ -1,5 +1,6 @@
-//! A pinned block of zeros, of the mover's own: to overwrite blocks of the device is to copy it to them. So it has the routes, the order and
-//! the owners of any other copy, whatever the layout of the engine's tensors is, and nothing here fills memory by address.
+//! A pinned block of zeros, of the mover's own: to overwrite blocks of the device is to copy it to them. So
+//! it has the routes, the order and the owners of any other copy, whatever the layout of the engine's tensors
+//! is, and nothing here fills memory by address.
 //!
 //! It costs the link's rate and not the device's, for blocks that nobody waits for.
 

@@ -5,8 +5,8 @@
 //!             │ last region │ …  │ region 1     │ region 0     │
 //! ```
 //!
-//! Nobody's memory is there, so regions get addresses that tell region and offset. They go down, since layers that are evenly spaced
-//! upwards would be taken for one region's.
+//! Nobody's memory is there, so regions get addresses that tell region and offset. They go down, since layers
+//! that are evenly spaced upwards would be taken for one region's.
 
 use super::subject::Drawn;
 use kvstrata_core::layout::{Arrangement, DType, Dim, HeadOrder, Layout, LayoutError, Model, Region};

@@ -1,4 +1,5 @@
-//! What is drawn: a model, from a preset, from its `config.json` or from options; one of its groups of layers; one stage of a pipeline.
+//! What is drawn: a model, from a preset, from its `config.json` or from options; one of its groups of
+//! layers; one stage of a pipeline.
 //!
 //! ```text
 //!   model      0 1 2 3 │ 4 5 6 7          --pp 2: two stages, --stage says which

@@ -1,11 +1,13 @@
 //! A replay over time: how full each tier was, what it hit, and what moved.
 //!
-//! Fill and hits are over the trace's time: they are a function of the trace, and the same however fast a run is. Bandwidth is the
-//! machine's, and over the run's own time. A trace without times has its requests' numbers instead.
+//! Fill and hits are over the trace's time: they are a function of the trace, and the same however fast a run
+//! is. Bandwidth is the machine's, and over the run's own time. A trace without times has its requests'
+//! numbers instead.
 //!
-//! Where no request has ended in a window of the trace there is no part of its blocks that was hit, and the line has a gap, which the panel's title
-//! says. A rate there is always: between the ends of two requests bytes are counted as if they had moved evenly, so where nobody asked for anything, or
-//! the run stood still, it is low, or 0, and what all windows have together is what was moved.
+//! Where no request has ended in a window of the trace there is no part of its blocks that was hit, and the
+//! line has a gap, which the panel's title says. A rate there is always: between the ends of two requests
+//! bytes are counted as if they had moved evenly, so where nobody asked for anything, or the run stood still,
+//! it is low, or 0, and what all windows have together is what was moved.
 
 use super::Drawing;
 use super::panel::{Axis, Line, Look, Panel};

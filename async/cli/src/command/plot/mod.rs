@@ -7,8 +7,9 @@
 //!   ├──────────────────────────┼──────────┤
 //! ```
 //!
-//! Colours are those of Okabe and Ito, which colour-blind people tell apart, and lines differ in their strokes and marks too. Text in a
-//! PNG is set in a font that comes along (`async/cli/data/`), so nothing is asked of the system.
+//! Colours are those of Okabe and Ito, which colour-blind people tell apart, and lines differ in their
+//! strokes and marks too. Text in a PNG is set in a font that comes along (`async/cli/data/`), so nothing is
+//! asked of the system.
 //!
 //! | file | what |
 //! |---|---|

@@ -1,6 +1,7 @@
 //! A panel: two axes, lines over them, and a legend beside them.
 //!
-//! I1. The points through which a line is drawn are at least as far apart, across, as it is wide: what is closer is one point, at its mean.
+//! I1. The points through which a line is drawn are at least as far apart, across, as it is wide: what is
+//! closer is one point, at its mean.
 //!     So nothing is drawn beyond what is known. A corner's inner edge is `width / 2 / tan(half its angle)` from it, and where two
 //!     strokes turn back that is no more than the shorter one's length, as neither is steeper than its length over the width. Through
 //!     points that are closer a renderer that does not cut joins off draws spikes many times as long as the strokes.

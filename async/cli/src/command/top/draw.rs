@@ -1,4 +1,5 @@
-//! A [`View`] as lines of a terminal, or of a text: nothing but what it says, and how many rows and columns there are.
+//! A [`View`] as lines of a terminal, or of a text: nothing but what it says, and how many rows and columns
+//! there are.
 //!
 //! ```text
 //!   who, and for how long                     3 rows, 4 with tenants

@@ -1,4 +1,5 @@
-//! The samples of an exposition text, and what is asked of them: sums, the values of a label, histograms. The reader is `parse.rs`.
+//! The samples of an exposition text, and what is asked of them: sums, the values of a label, histograms. The
+//! reader is `parse.rs`.
 
 use super::buckets::Buckets;
 use super::reading::MOST;

@@ -1,8 +1,8 @@
 //! `GET /metrics`, as much of HTTP as that takes.
 //!
 //! Invariants
-//! - I1: an answer, or none, is there by [`PATIENCE`] from the connection on, whatever the other side does; resolving a name is the system's, and
-//!   its time limit too.
+//! - I1: an answer, or none, is there by [`PATIENCE`] from the connection on, whatever the other side does;
+//!   resolving a name is the system's, and its time limit too.
 //! - I2: no more than [`MOST_HEAD`] and [`MOST_BYTES`] are read.
 
 use super::parse::MOST_BYTES;

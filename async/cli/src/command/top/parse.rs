@@ -1,10 +1,12 @@
 //! The exposition text, read: what `GET /metrics` answers, from whoever it comes.
 //!
-//! The format: <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>. Comments, types and help among them, say nothing that
-//! is needed here; what is not kvstrata's (an engine may serve figures of its own beside it) is read and left out.
+//! The format: <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>. Comments,
+//! types and help among them, say nothing that is needed here; what is not kvstrata's (an engine may serve
+//! figures of its own beside it) is read and left out.
 //!
 //! Invariants
-//! - I1: a text that is not of the format is refused whole, with the number of its line. Nothing in it makes a reader panic.
+//! - I1: a text that is not of the format is refused whole, with the number of its line. Nothing in it makes
+//!   a reader panic.
 //! - I2: no more is kept than [`MOST_SAMPLES`], nor read than [`MOST_BYTES`].
 
 use super::exposition::{Exposition, Labels};

@@ -1,7 +1,7 @@
 //! A moment's figures of a manager, as what is shown needs them.
 //!
-//! Names of tiers, paths, groups, causes and tenants are the text's, so that those of a later version are shown too; before they come near a terminal
-//! they are made harmless ([`shown`]).
+//! Names of tiers, paths, groups, causes and tenants are the text's, so that those of a later version are
+//! shown too; before they come near a terminal they are made harmless ([`shown`]).
 
 use super::buckets::Buckets;
 use super::exposition::{Exposition, value_of};

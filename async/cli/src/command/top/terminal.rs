@@ -1,8 +1,9 @@
 //! The live view: one thread asks, this one draws and listens to keys.
 //!
 //! Invariants
-//! - I1: the terminal is as it was behind [`live`], its cursor too, however that ends: by a panic too (ratatui's hook), and by a signal that would end
-//!   the process, which it then does, so that who sent it sees that. Of a terminal that has gone reads never come back: then another thread ends it.
+//! - I1: the terminal is as it was behind [`live`], its cursor too, however that ends: by a panic too
+//!   (ratatui's hook), and by a signal that would end the process, which it then does, so that who sent it
+//!   sees that. Of a terminal that has gone reads never come back: then another thread ends it.
 //! - I2: nothing that the other side does keeps a key waiting: it is another thread that waits for it.
 //!
 //! # Orderings

@@ -1,11 +1,13 @@
-//! What has been seen of a manager so far, and what of it is shown now: figures come in, a [`View`] comes out. No clock, no socket, no terminal.
+//! What has been seen of a manager so far, and what of it is shown now: figures come in, a [`View`] comes
+//! out. No clock, no socket, no terminal.
 //!
 //! Invariants
-//! - I1: a rate is over two readings of the same process. Where a manager has begun anew in between, there is none until the next reading: what it
-//!   counts began at 0, at a moment that nobody saw.
+//! - I1: a rate is over two readings of the same process. Where a manager has begun anew in between, there is
+//!   none until the next reading: what it counts began at 0, at a moment that nobody saw.
 //! - I2: nothing shown is negative or infinite.
-//! - I3: an interval is as long as the manager's uptime says, as far as that can be: an answer that comes late may have been made when it was asked for.
-//!   No shorter than from an answer to the next question, no longer than from the question before to the answer.
+//! - I3: an interval is as long as the manager's uptime says, as far as that can be: an answer that comes
+//!   late may have been made when it was asked for. No shorter than from an answer to the next question, no
+//!   longer than from the question before to the answer.
 
 use super::buckets::Buckets;
 use super::exposition::Exposition;

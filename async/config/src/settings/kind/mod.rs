@@ -1,4 +1,5 @@
-//! What settings take: how a value is read, which are allowed, how it is written so that the same is read again.
+//! What settings take: how a value is read, which are allowed, how it is written so that the same is read
+//! again.
 //!
 //! | kind | value | as people write it |
 //! |---|---|---|

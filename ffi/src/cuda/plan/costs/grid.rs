@@ -10,16 +10,18 @@
 //!                   512 B       64 KiB    2 MiB
 //! ```
 //!
-//! The points lie evenly in logarithms; between them times go linearly, in size and in count. A route takes about
-//! `latency + count × (cost of a piece + size / rate)`, which is met exactly so; linearly in logarithms it would be missed by up to 7 %,
-//! where latency or a piece's cost gives way to bytes, and that is where routes meet. What is left are kinks, where one of two things that
-//! go on side by side becomes the slower one: a sharp one would be missed by up to 17 % between two sizes, by 33 % between two counts.
-//! That is why sizes are twice each other; along counts there is no kink but a kernel's, from latency to rate.
+//! The points lie evenly in logarithms; between them times go linearly, in size and in count. A route takes
+//! about `latency + count × (cost of a piece + size / rate)`, which is met exactly so; linearly in logarithms
+//! it would be missed by up to 7 %, where latency or a piece's cost gives way to bytes, and that is where
+//! routes meet. What is left are kinks, where one of two things that go on side by side becomes the slower
+//! one: a sharp one would be missed by up to 17 % between two sizes, by 33 % between two counts. That is why
+//! sizes are twice each other; along counts there is no kink but a kernel's, from latency to rate.
 //!
 //! Invariants
 //! - I1: every time is finite and above 0.
-//! - I2: what is filled in for a point is no less than what there is at a smaller size or count, and no more than what was measured at
-//!   a larger one, so that a grid whose measured times grow with both grows with both.
+//! - I2: what is filled in for a point is no less than what there is at a smaller size or count, and no more
+//!   than what was measured at a larger one, so that a grid whose measured times grow with both grows with
+//!   both.
 
 /// Bytes a piece.
 pub(super) const SIZES: [u64; 13] = {

@@ -1,5 +1,6 @@
-//! Costs for devices that nobody has measured: **reasoned, not measured**. From data sheets, and from what is publicly known of drivers and
-//! engines of these years; each number is meant to be replaced by `kvstrata tune`.
+//! Costs for devices that nobody has measured: **reasoned, not measured**. From data sheets, and from what is
+//! publicly known of drivers and engines of these years; each number is meant to be replaced by
+//! `kvstrata tune`.
 //!
 //! ```text
 //!   single   latency + count × max(the host's call, the engine's piece + size / link)

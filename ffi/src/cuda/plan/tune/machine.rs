@@ -6,8 +6,8 @@
 //!   dense    ├ layer 0 ┼ layer 1 ┼ layer 2 ┼ layer 3 ┤               host, or device: one block, its bytes in one stretch
 //! ```
 //!
-//! It is what offloading part of the heads of an engine's tensors to a tier is. One arena of one block and two allocations serve all
-//! sizes and counts, so that pinning them, which is slow, is done once.
+//! It is what offloading part of the heads of an engine's tensors to a tier is. One arena of one block and
+//! two allocations serve all sizes and counts, so that pinning them, which is slow, is done once.
 
 use super::super::super::batch::{Batch, Held};
 use super::super::super::context::CudaDevice;
