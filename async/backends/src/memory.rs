@@ -185,7 +185,7 @@ impl Shared {
         let owned = self.pool.adopt_mutable(slot).map_err(|_| Cause::Busy)?;
         let mut target = self.arena.write(slot.index()).map_err(|_| Cause::Busy)?;
         if target.len() != bytes.len() {
-            return Err(Cause::Disk);
+            return Err(Cause::Tier);
         }
         target.copy_from_slice(bytes);
         // Of the bytes as they are in the slot: what rots from now on is found out.

@@ -9,7 +9,7 @@ pub async fn a_failed_write_is_not_found_and_its_slot_comes_back(mut ground: Gro
     for number in 10..20 {
         let slot = ground.take(1).pop().expect("a slot");
         ground.write_to(slot, number, short.read(0).expect("idle"));
-        assert_eq!(ground.written().await.map(drop), Err(Failure::of(Cause::Disk)));
+        assert_eq!(ground.written().await.map(drop), Err(Failure::of(Cause::Tier)));
         assert!(short.write(0).is_ok(), "the buffer is back with the answer");
         assert!(ground.port.find(hash(number), true).is_none());
     }
@@ -39,8 +39,8 @@ pub async fn a_failed_read_is_a_miss_and_the_others_stay(mut ground: Ground) {
     let causes =
         [ground.came().await, ground.came().await].map(|came| came.map(drop).expect_err("it failed").cause);
     // The first one to fail empties the slot.
-    assert_eq!(causes[0], Cause::Disk);
-    assert!(matches!(causes[1], Cause::Disk | Cause::Rejected), "{causes:?}");
+    assert_eq!(causes[0], Cause::Tier);
+    assert!(matches!(causes[1], Cause::Tier | Cause::Rejected), "{causes:?}");
     ground.faults.fail_reads(false);
     for held in [held, other] {
         ground.release(held);

@@ -208,7 +208,7 @@ fn a_read_that_has_failed_is_answered_once_its_record_is_about_to_end_and_keeps_
             }
         }
     });
-    assert_eq!(failures, [Err(Failure::of(Cause::Disk))]);
+    assert_eq!(failures, [Err(Failure::of(Cause::Tier))]);
     ground.release(held);
     ground.port.forget(held);
     let tier = full.reopened();

@@ -223,7 +223,7 @@ fn what_is_asked_for_wakes_nobody_and_what_ends_together_wakes_the_task_once() {
     ground.write_to(slot, 9, short.read(0).expect("idle"));
     assert_eq!(waking(), 1, "nobody else would, for what has failed already");
     runtime.block_on(async {
-        assert_eq!(ground.written().await.map(drop), Err(Failure::of(Cause::Disk)));
+        assert_eq!(ground.written().await.map(drop), Err(Failure::of(Cause::Tier)));
     });
     assert_eq!(waking(), 0);
     drop(stalled);
@@ -314,7 +314,7 @@ fn a_read_that_brings_nothing_is_counted_and_its_record_ended() {
         assert_eq!(ground.fetch(1).await, Some(Err(Failure::of(Cause::Rejected))));
         assert_eq!(tier.stats().rejected.payload, 1);
         ground.faults.fail_reads(true);
-        assert_eq!(ground.fetch(2).await, Some(Err(Failure::of(Cause::Disk))));
+        assert_eq!(ground.fetch(2).await, Some(Err(Failure::of(Cause::Tier))));
         ground.faults.fail_reads(false);
         let (tier, faults) = (tier, std::mem::replace(&mut ground.faults, Box::new(Nothing)));
         assert!(ground.close().await.is_empty());

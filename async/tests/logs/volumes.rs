@@ -99,7 +99,7 @@ async fn a_subscriber_that_panics_takes_nothing_along() {
 #[tokio::test]
 async fn what_another_disk_fails_at_the_manager_says() {
     for (cause, level, words) in [
-        (Cause::Disk, Level::WARN, "failed a transfer"),
+        (Cause::Tier, Level::WARN, "failed a transfer"),
         (Cause::Rejected, Level::ERROR, "something else than what was written"),
         (Cause::Lost, Level::ERROR, "out of service"),
     ] {
@@ -110,7 +110,7 @@ async fn what_another_disk_fails_at_the_manager_says() {
         fill(&ground, 5).await;
         assert!(ears.complaints().is_empty(), "{:?}", ears.complaints());
         disk.change(|plan| match cause {
-            Cause::Disk => plan.fail = ALWAYS,
+            Cause::Tier => plan.fail = ALWAYS,
             Cause::Rejected => plan.damage = ALWAYS,
             _ => plan.lose = ALWAYS,
         });

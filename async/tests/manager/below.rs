@@ -162,7 +162,7 @@ async fn a_store_that_is_away_costs_its_own_blocks_alone() {
         TierParts::new("disk", quick_disk(8)),
         TierParts::new("remote", Arc::<Remote>::clone(&remote)),
     ]);
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::advance(Duration::from_secs(2)).await;
     let group = manager.group(0).expect("the first");
     for sequence in 1..=4 {
         let of = hashes(sequence, 4);

@@ -221,7 +221,7 @@ async fn a_write_that_fails_leaves_bytes_which_a_purge_that_overwrites_counts() 
         let Written { _ground, a, persisted, .. } = write_one(&disk).await;
         disk.change(|plan| plan.fail = 0);
         let purged = a.purge(ZERO.zero(zero)).await.expect("open");
-        assert_eq!(persisted.await.expect("no panic").cause, Some(Cause::Disk), "it was under way");
+        assert_eq!(persisted.await.expect("no panic").cause, Some(Cause::Tier), "it was under way");
         assert_eq!((purged.complete, purged.in_flight, purged.failed), (true, 1, left), "{purged:?}");
     }
 }

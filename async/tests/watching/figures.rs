@@ -214,7 +214,7 @@ async fn tenants_worker_and_disk_are_there() {
     assert_eq!((of(Tier::Device).blocks, of(Tier::Device).quota), (2, Some(4)));
     assert_eq!((of(Tier::Host).blocks, of(Tier::Host).quota), (0, None));
     assert!(metrics.tenants.iter().all(|of| of.tenant == "ac\"me\\"), "one has figures, the first");
-    let disk = &metrics.disks[0].stats;
+    let disk = &metrics.lower[0].stats;
     assert_eq!(disk.written * BYTES as u64, metrics.stats.path(Path::HOST_TO_DISK).bytes);
     assert!(disk.written > 0 && disk.offered >= disk.written);
     assert!(metrics.verification_failures.iter().all(|of| of.count == 0));

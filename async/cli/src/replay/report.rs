@@ -380,9 +380,9 @@ impl Failures {
         };
         let device = [Cause::Device, Cause::Abandoned];
         Failures {
-            disk_read: of(Path::DISK_TO_DEVICE, &[Cause::Disk, Cause::Lost, Cause::Away, Cause::Abandoned]),
+            disk_read: of(Path::DISK_TO_DEVICE, &[Cause::Tier, Cause::Lost, Cause::Away, Cause::Abandoned]),
             // One to a volume that is lost goes to another.
-            disk_write: of(Path::HOST_TO_DISK, &[Cause::Disk, Cause::Away, Cause::Abandoned]),
+            disk_write: of(Path::HOST_TO_DISK, &[Cause::Tier, Cause::Away, Cause::Abandoned]),
             device_read: of(Path::DeviceToHost, &device) + tally.unread,
             device_write: of(Path::HostToDevice, &device) + tally.unwritten,
             host_busy: Path::OF_SETTINGS.iter().map(|path| of(*path, &[Cause::Busy])).sum(),

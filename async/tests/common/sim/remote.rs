@@ -150,7 +150,7 @@ impl Store {
                 return Err(Cause::Away);
             }
         }
-        if state.random.below(1000) < self.weather.fails { Err(Cause::Disk) } else { Ok(()) }
+        if state.random.below(1000) < self.weather.fails { Err(Cause::Tier) } else { Ok(()) }
     }
 
     fn bring(&self, read: &mut TierRead) -> Result<(), Cause> {
@@ -173,13 +173,13 @@ impl Store {
         let (slot, hash) = (write.slot, write.name.hash);
         let Ok(owned) = self.pool.adopt_mutable(slot) else {
             state.violations.push(format!("remote: {slot} is written, and was not reserved"));
-            return Err(Cause::Disk);
+            return Err(Cause::Tier);
         };
         // A slot whose write fails is free when `owned` is dropped.
         state.blocks.remove(&slot.0);
         self.answers(state)?;
         if write.bytes.len() != self.block_bytes {
-            return Err(Cause::Disk);
+            return Err(Cause::Tier);
         }
         if self.pool.lookup(hash).is_some() {
             return Ok(());

@@ -3,7 +3,7 @@
 use crate::engine::inner::Inner;
 use crate::engine::needs::Needs;
 use crate::metrics::{
-    Call, CallMetrics, DiskMetrics, Found, GroupMetrics, ManagerStats, Metrics, PathMetrics, TenantMetrics,
+    Call, CallMetrics, Found, GroupMetrics, LowerMetrics, ManagerStats, Metrics, PathMetrics, TenantMetrics,
     TierMetrics, VerificationFailures, Waiting, WorkerMetrics,
 };
 use crate::state::{Entry, Waiter};
@@ -27,11 +27,11 @@ pub(crate) fn metrics(inner: &Inner) -> Metrics {
     let [blocks, available_blocks, inflight_blocks] =
         [|of: &TierMetrics| of.blocks, |of: &TierMetrics| of.available, TierMetrics::inflight].map(of_device);
     let lower = inner.groups.iter().flat_map(|group| group.lower.iter().map(move |lower| (group, lower)));
-    let disks = lower.filter(|_| !inner.is_inherited()).filter_map(|(group, lower)| {
+    let lower = lower.filter(|_| !inner.is_inherited()).filter_map(|(group, lower)| {
         let stats = lower.port.stats()?;
-        Some(DiskMetrics { tier: lower.name.clone(), group: group.name.clone(), stats })
+        Some(LowerMetrics { tier: lower.name.clone(), group: group.name.clone(), stats })
     });
-    let disks: Vec<DiskMetrics> = disks.collect();
+    let lower: Vec<LowerMetrics> = lower.collect();
     let groups: Vec<GroupMetrics> = (inner.groups.iter().enumerate())
         .map(|(index, group)| GroupMetrics { group: group.name.clone(), lookups: inner.watch.lookups(index) })
         .collect();
@@ -43,11 +43,11 @@ pub(crate) fn metrics(inner: &Inner) -> Metrics {
         inflight_blocks,
         utilisation,
         tier_names: inner.tier_names.all().to_vec(),
-        verification_failures: verification_failures(inner, &stats, &disks),
+        verification_failures: verification_failures(inner, &stats, &lower),
         stats,
         paths,
         calls: calls(inner),
-        disks,
+        lower,
         waiting,
         tenants: tenants(inner),
         worker: worker(inner, waiting.requests, &tiers, &groups),
@@ -144,7 +144,7 @@ fn calls(inner: &Inner) -> Option<[CallMetrics; Call::ALL.len()]> {
 fn verification_failures(
     inner: &Inner,
     stats: &ManagerStats,
-    disks: &[DiskMetrics],
+    lower: &[LowerMetrics],
 ) -> Vec<VerificationFailures> {
     let by_path = |tier, cause: Cause| {
         let paths = Path::all(inner.tier_names.below()).filter(|path| path.from() == tier);
@@ -153,14 +153,14 @@ fn verification_failures(
     let of =
         |tier, cause: Cause| VerificationFailures { tier, cause: cause.name(), count: by_path(tier, cause) };
     let mut all: Vec<_> = inner.tiers().map(|tier| of(tier, Cause::Mismatch)).collect();
-    for tier in inner.tiers().skip(Tier::DISK.index()) {
-        let of_tier = || disks.iter().filter(|disk| disk.tier == inner.tier_names.tier(tier));
+    for tier in inner.tiers().skip(Tier::Below(0).index()) {
+        let of_tier = || lower.iter().filter(|of| of.tier == inner.tier_names.tier(tier));
         if of_tier().next().is_none() {
             all.push(of(tier, Cause::Rejected));
             continue;
         }
         for (index, (cause, _)) in RejectedReads::default().causes().into_iter().enumerate() {
-            let count = of_tier().map(|disk| disk.stats.rejected_reads.causes()[index].1).sum();
+            let count = of_tier().map(|of| of.stats.rejected_reads.causes()[index].1).sum();
             all.push(VerificationFailures { tier, cause, count });
         }
     }

@@ -151,7 +151,7 @@ async fn bring_down(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash])
         let failed = left - refused;
         let further = failed.saturating_sub(first.failed);
         (0..further)
-            .for_each(|_| inner.counts.failed(Path::HOST_TO_DISK, Cause::Deadline, About::of_group(group)));
+            .for_each(|_| inner.counts.failed(Path::ToBelow(0), Cause::Deadline, About::of_group(group)));
         inner.say();
         return Offloaded { copied: 0, there, refused, failed, cause: first.cause.filter(|_| failed > 0) };
     }

@@ -42,7 +42,7 @@ impl Inner {
         if !idle || self.tenants.purging() {
             return false;
         }
-        let closed = self.close_disks_by(deadline).await;
+        let closed = self.close_lower_by(deadline).await;
         if closed {
             self.runtime.closed();
         }
@@ -80,7 +80,7 @@ impl Inner {
         self.groups.iter().flat_map(|group| &group.lower).filter_map(|lower| lower.port.close()).collect()
     }
 
-    async fn close_disks_by(self: &Arc<Inner>, deadline: Duration) -> bool {
+    async fn close_lower_by(self: &Arc<Inner>, deadline: Duration) -> bool {
         let closings = self.closings();
         if closings.is_empty() {
             return true;
@@ -98,7 +98,7 @@ impl Inner {
 
     /// The same where there is nobody left: on a thread of its own, since who drops the last handle may be a
     /// task, which is not to wait for a device that hangs.
-    pub(crate) fn close_disks(&self) {
+    pub(crate) fn close_lower(&self) {
         let closings = self.closings();
         if closings.is_empty() {
             return;

@@ -370,7 +370,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // Whoever looks after deadlines finds that the engine is gone.
         self.runtime.wake_at(Duration::ZERO);
-        self.close_disks();
+        self.close_lower();
     }
 }
 

@@ -195,21 +195,21 @@ impl Names {
     /// where.
     pub(crate) fn recovered(
         &self,
-        disks: &[Vec<(BlockId, OwnerId)>],
+        tiers: &[Vec<(BlockId, OwnerId)>],
         mut tell: impl FnMut(usize, BlockId, TenantId),
     ) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut newest_first: Vec<_> = disks.iter().map(|blocks| blocks.iter().rev().copied()).collect();
+        let mut newest_first: Vec<_> = tiers.iter().map(|blocks| blocks.iter().rev().copied()).collect();
         loop {
             let mut more = false;
-            for (disk, blocks) in newest_first.iter_mut().enumerate() {
+            for (place, blocks) in newest_first.iter_mut().enumerate() {
                 let Some((block, id)) = blocks.next() else { continue };
                 more = true;
                 let left = known.handles.len() < self.ids.len() / 2;
                 let number = known.by_id.get(&id).copied();
                 let number = number.or_else(|| left.then(|| self.number(&mut known, id)).flatten());
                 match number {
-                    Some(number) => tell(disk, block, number),
+                    Some(number) => tell(place, block, number),
                     None => {
                         self.beyond.fetch_add(1, Relaxed);
                     }
@@ -330,9 +330,9 @@ mod tests {
         let found: [Vec<_>; 3] = [of(1, 2 * most), of(2, 3), of(3, 2 * most)];
         let mut told = [0; 3];
         let mut last = [u32::MAX; 3];
-        names.recovered(&found, |disk, block, _| {
-            assert!(block.0 < last[disk], "newest first");
-            (told[disk], last[disk]) = (told[disk] + 1, block.0);
+        names.recovered(&found, |place, block, _| {
+            assert!(block.0 < last[place], "newest first");
+            (told[place], last[place]) = (told[place] + 1, block.0);
         });
         let (large, others) = ((most - 3) / 2, 3);
         assert_eq!(told, [most - others - large, others, large]);

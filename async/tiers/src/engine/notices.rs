@@ -203,7 +203,7 @@ impl Notice {
             Notice::Dropped(tier) => of(
                 Grade::Warning,
                 tier,
-                Some(if tier == Tier::Device { Path::DeviceToHost } else { Path::HOST_TO_DISK }),
+                Some(if tier == Tier::Device { Path::DeviceToHost } else { Path::ToBelow(0) }),
                 "blocks are lost: the tier below has no room for them",
                 "raise host.blocks or disk.blocks, or the tenant's quota there (quota.host, quota.disk, [[tenant]]); \
                  kvstrata_dropped_blocks_total shows how many",
@@ -229,7 +229,7 @@ impl Notice {
 
 /// Whether a failure is of a tier below host memory, whatever moved the bytes.
 fn is_of_lower(cause: Cause) -> bool {
-    matches!(cause, Cause::Rejected | Cause::Disk | Cause::Lost)
+    matches!(cause, Cause::Rejected | Cause::Tier | Cause::Lost)
 }
 
 fn of_failure(cause: Cause) -> Option<(Grade, &'static str, &'static str)> {
@@ -264,7 +264,7 @@ fn of_failure(cause: Cause) -> Option<(Grade, &'static str, &'static str)> {
             "the disk gave something else than what was written: the block is a miss, and computed anew",
             "see who else writes to what the tier is on, and whether that keeps what it is given",
         ),
-        Cause::Disk => (
+        Cause::Tier => (
             Grade::Warning,
             "the disk failed a transfer",
             "see the log of what the tier is on; its blocks are misses meanwhile",
@@ -438,10 +438,10 @@ mod tests {
                 assert!(Notice::Failed(path, cause).words().is_none(), "{path} {cause:?}");
             }
         }
-        for cause in [Cause::Rejected, Cause::Disk, Cause::Lost] {
+        for cause in [Cause::Rejected, Cause::Tier, Cause::Lost] {
             let notices = Notices::new(Box::new([vec![true], vec![false]]), TierNames::default());
             let raised = |group| {
-                notices.raise(Notice::Failed(Path::DISK_TO_DEVICE, cause), About::of_group(group));
+                notices.raise(Notice::Failed(Path::FromBelow(0), cause), About::of_group(group));
                 notices.raised.iter().any(|word| word.load(Relaxed) != 0)
             };
             assert_eq!([0, 1].map(GroupId::new).map(raised), [false, true], "{cause:?}");

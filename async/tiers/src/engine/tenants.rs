@@ -63,7 +63,7 @@ impl Tenants {
 
 /// The owners of a tier, by its quotas.
 pub(crate) fn owners(quotas: &Quotas, tier: Tier, blocks: usize) -> Arc<Owners> {
-    let of = tier.index().min(Tier::DISK.index());
+    let of = tier.index().min(Tier::Below(0).index());
     let part = quotas.parts[of];
     let named = quotas.named.iter().take(quotas.tenants).map(|(_, parts)| parts[of].unwrap_or(part));
     Owners::new(blocks, quotas.tenants + 1, named, part)

@@ -30,7 +30,7 @@ impl TierNames {
 
     /// How many tiers there are below host memory: of the group that has most.
     pub(crate) fn below(&self) -> usize {
-        self.0.len() - Tier::DISK.index()
+        self.0.len() - Tier::Below(0).index()
     }
 
     /// All of them.

@@ -186,7 +186,7 @@ mod tests {
         let watch = Watch::new(1, 1, false, runtime);
         watch.stripes.count(|mine| {
             add(&mine.asked[0].found[Found::Tier(Tier::Device).index()], 2);
-            add(&mine.asked[0].found[Found::Tier(Tier::DISK).index()], 1);
+            add(&mine.asked[0].found[Found::Tier(Tier::Below(0)).index()], 1);
         });
         assert_eq!((watch.lookups(0).blocks, watch.lookups(0).hit_ratio()), (3, 1.0));
         watch.stripes.count(|mine| add(&mine.asked[0].blocks, 6));

@@ -26,7 +26,7 @@ mod text;
 pub use histogram::{BOUNDS, LatencyHistogram, SIZES, SizeHistogram};
 pub use reference::{Entry, markdown, reference, text};
 pub use snapshot::{
-    Call, CallMetrics, DiskMetrics, Found, GroupMetrics, Lookups, Metrics, PathMetrics, Requests,
+    Call, CallMetrics, Found, GroupMetrics, Lookups, LowerMetrics, Metrics, PathMetrics, Requests,
     ReuseMetrics, TenantMetrics, TierMetrics, VerificationFailures, Waiting, WorkerMetrics,
 };
 pub use stats::{ManagerStats, PathStats, Refusal};

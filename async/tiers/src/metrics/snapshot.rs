@@ -99,7 +99,7 @@ pub struct Metrics {
     /// Bytes that were not what had been stored, each a miss.
     pub verification_failures: Vec<VerificationFailures>,
     /// The tiers below host memory of each group, whose ports count.
-    pub disks: Vec<DiskMetrics>,
+    pub lower: Vec<LowerMetrics>,
     /// Who waits.
     pub waiting: Waiting,
     /// Of tenants that have a name here, by name: as many as `metrics.tenants` says.
@@ -166,7 +166,7 @@ impl Metrics {
     /// How many tiers there are below host memory.
     #[must_use]
     pub fn below(&self) -> usize {
-        self.tier_names.len().saturating_sub(Tier::DISK.index())
+        self.tier_names.len().saturating_sub(Tier::Below(0).index())
     }
 }
 
@@ -267,7 +267,7 @@ pub struct VerificationFailures {
 
 /// A tier below host memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct DiskMetrics {
+pub struct LowerMetrics {
     /// The tier's name.
     pub tier: String,
     /// The group's name.

@@ -87,7 +87,7 @@ fn each_path(metrics: &Metrics, take: &mut Take<'_>, value: impl Fn(&PathMetrics
 }
 
 fn each_disk(metrics: &Metrics, take: &mut Take<'_>, value: impl Fn(&crate::transfer::TierStats) -> u64) {
-    for disk in &metrics.disks {
+    for disk in &metrics.lower {
         take(&[&disk.tier, &disk.group], Value::Whole(value(&disk.stats)));
     }
 }
@@ -238,25 +238,25 @@ pub(super) const TABLE: &[Row] = rows! {
     Counter "disk_written_blocks_total" ["tier", "group"] "blocks", "Of the blocks offered to the disk tier, those written.",
         |m, take| each_disk(m, take, |stats| stats.written);
     Counter "disk_refused_blocks_total" ["tier", "group", "cause"] "blocks", "Of the blocks offered to the disk tier, those refused: by its admission, by its write budget, or since no volume takes writes just now.",
-        |m, take| for disk in &m.disks {
+        |m, take| for disk in &m.lower {
             take(&[&disk.tier, &disk.group, "admission"], Whole(disk.stats.refused_by_admission));
             take(&[&disk.tier, &disk.group, "budget"], Whole(disk.stats.refused_by_budget));
             take(&[&disk.tier, &disk.group, "volume"], Whole(disk.stats.refused_by_volume));
         };
     Gauge "disk_rejected_at_opening" ["tier", "group", "cause"] "records", "What the opening of the disk tier found and did not take: records by what does not hold, superblocks. After a crash some is usual: each is a block that is a miss.",
-        |m, take| for disk in &m.disks {
+        |m, take| for disk in &m.lower {
             for (cause, count) in disk.stats.rejected_at_opening.causes() {
                 take(&[&disk.tier, &disk.group, cause], Whole(count));
             }
         };
     Gauge "disk_volumes" ["tier", "group", "state"] "volumes", "Volumes by what they do now: serving; writes_paused (no room: they are read, and asked again at growing intervals); away (their device does not answer, and is asked again); retired (out of service until the process starts again, or never opened).",
-        |m, take| for disk in &m.disks {
+        |m, take| for disk in &m.lower {
             for (state, count) in disk.stats.volumes.causes() {
                 take(&[&disk.tier, &disk.group, state], Whole(count));
             }
         };
     Counter "disk_failed_requests_total" ["tier", "group", "cause"] "requests", "Requests to volumes that failed, by cause: no_room; paused and away (refused unasked, by a volume without room, or whose device does not answer); drive; passing (the machine was short of something); retired.",
-        |m, take| for disk in &m.disks {
+        |m, take| for disk in &m.lower {
             for (cause, count) in disk.stats.failed.causes() {
                 take(&[&disk.tier, &disk.group, cause], Whole(count));
             }

@@ -222,7 +222,7 @@ impl Traffic {
 
     /// Whether a block of the host may leave for the sake of a copy by choice.
     fn may_sink(&self, of: &GroupTiers, class: Class) -> bool {
-        of.lower.is_empty() || self.has_room(Path::HOST_TO_DISK, class)
+        of.lower.is_empty() || self.has_room(Path::ToBelow(0), class)
     }
 
     /// Keeps some host blocks free ahead of need: the tier's headroom.
@@ -233,7 +233,7 @@ impl Traffic {
             let state = &self.groups[group];
             let ahead = host.pool().free() + state.on_their_way.host_victims();
             let needed = inner.rules.host_headroom as usize + state.waiting_for_host.victims();
-            if ahead >= needed || self.is_closed() || self.is_shut(Path::HOST_TO_DISK) {
+            if ahead >= needed || self.is_closed() || self.is_shut(Path::ToBelow(0)) {
                 return;
             }
             match self.host_victim(inner, group, Class::Offload) {

@@ -46,7 +46,7 @@ pub(crate) const RECOVERED: Duration = Duration::from_secs(30);
 /// The path from a group's memory to the tier below that victims are written to, which may be slow. They go further down
 /// only where that keeps up, too ([`Traffic::waits_for_none`]).
 fn slow_path(of: &GroupTiers) -> Option<Path> {
-    (!of.lower.is_empty()).then_some(Path::HOST_TO_DISK)
+    (!of.lower.is_empty()).then_some(Path::ToBelow(0))
 }
 
 impl Traffic {

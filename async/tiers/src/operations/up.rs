@@ -369,7 +369,7 @@ fn next_source(source: Source, cause: Cause) -> Option<u8> {
     match source {
         Source::Host(_) => (cause == Cause::Mismatch).then_some(0),
         Source::Below(number, ..) => {
-            matches!(cause, Cause::Rejected | Cause::Disk | Cause::Lost).then_some(number + 1)
+            matches!(cause, Cause::Rejected | Cause::Tier | Cause::Lost).then_some(number + 1)
         }
     }
 }

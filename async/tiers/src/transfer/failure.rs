@@ -14,10 +14,10 @@ pub enum Cause {
     Device,
     /// Another copy was using the block, which the books should have prevented.
     Busy,
-    /// The disk answered, and it was not the block.
+    /// The tier below answered, and it was not the block.
     Rejected,
-    /// The disk, or its volume.
-    Disk,
+    /// The tier below host memory, or the part of it that has the block.
+    Tier,
     /// The volume is out of service for good.
     Lost,
     /// The volume takes no writes, does not answer just now, or was short of something: what it holds
@@ -42,7 +42,7 @@ impl Cause {
         Cause::Device,
         Cause::Busy,
         Cause::Rejected,
-        Cause::Disk,
+        Cause::Tier,
         Cause::Lost,
         Cause::Away,
         Cause::Abandoned,
@@ -60,7 +60,7 @@ impl Cause {
             Cause::Device => "device",
             Cause::Busy => "busy",
             Cause::Rejected => "rejected",
-            Cause::Disk => "disk",
+            Cause::Tier => "tier",
             Cause::Lost => "lost",
             Cause::Away => "away",
             Cause::Abandoned => "abandoned",
@@ -120,7 +120,7 @@ impl From<&IoFailure> for Failure {
             FailureCause::OutOfService => Cause::Lost,
             FailureCause::Away | FailureCause::WritesPaused => Cause::Away,
             _ if failure.is_retryable() => Cause::Away,
-            _ => Cause::Disk,
+            _ => Cause::Tier,
         })
     }
 }

@@ -243,7 +243,8 @@ impl World {
     pub fn may_park(&self) -> bool {
         let faulty = |plan: &Plan| plan.fail + plan.lose + plan.hang > 0;
         let disk = faulty(&self.settings.disk_plan) || self.settings.lose_disk_after.is_some();
-        faulty(&self.settings.mover) || disk
+        // A write to the remote store that has failed may have left something there.
+        faulty(&self.settings.mover) || disk || self.remote.is_some()
     }
 
     pub fn has_engines(&self) -> bool {

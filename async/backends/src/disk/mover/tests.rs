@@ -277,5 +277,5 @@ fn a_read_that_has_failed_is_given_up_where_nobody_can_end_its_record() {
     });
     assert_eq!(*ground.ear.0.lock().expect("no panic"), [], "its record is still there");
     drop(ground.stalled.take());
-    assert_eq!(ground.answers(1), [(9, Some(Failure::of(Cause::Disk)))]);
+    assert_eq!(ground.answers(1), [(9, Some(Failure::of(Cause::Tier)))]);
 }

@@ -104,7 +104,7 @@ impl Books {
         if fate.fault == Some(Fault::Fails) {
             self.slots.remove(&slot.0);
             self.counts.failed += 1;
-            return Err(Cause::Disk);
+            return Err(Cause::Tier);
         }
         if fate.fault == Some(Fault::Damaged)
             && let Some(stored) = self.slots.get_mut(&slot.0)

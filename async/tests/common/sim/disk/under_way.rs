@@ -94,7 +94,7 @@ impl UnderWay for Writing {
                 return Err(Cause::Lost);
             }
             if fate.fault == Some(Fault::Fails) || write.bytes.len() != disk.slot_bytes {
-                return Err(Cause::Disk);
+                return Err(Cause::Tier);
             }
             let mut bytes = early.unwrap_or_else(|| write.bytes.to_vec());
             let sum = XxHash3_64::oneshot(&bytes);

@@ -143,7 +143,7 @@ fn where_nothing_of_its_own_can_leave_a_tier_below_it_is_not_looked_for_with_eac
     run(async {
         const OTHERS: u128 = 2000;
         const OWN: u128 = 200;
-        for tier in [Tier::Host, Tier::DISK] {
+        for tier in [Tier::Host, Tier::Below(0)] {
             let blocks = (OTHERS + 2 * OWN) as u32;
             let mut ground = ground(OWN as u32, 1.0);
             ground.rules.queue = OTHERS as u32;
