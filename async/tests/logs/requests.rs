@@ -54,7 +54,7 @@ async fn copies_that_fail_are_said_once_a_path() {
     assert_eq!(spans.iter().map(|span| span.field("block_ids")).collect::<Vec<_>>(), came);
     for span in spans {
         let fields =
-            ["request", "blocks", "host", "disk", "came", "missed"].map(|field| span.field(field).to_owned());
+            ["request", "blocks", "host", "below", "came", "missed"].map(|field| span.field(field).to_owned());
         assert_eq!(fields, ["7", "4", "4", "0", "4", ""].map(str::to_owned));
     }
 }
@@ -128,7 +128,7 @@ async fn what_is_had_at_once_has_a_span_too() {
     assert!(found.is_ready());
     let options = OnboardOptions::default().request(4);
     let there = ground.manager.onboard(found, options).expect("it fits").await.blocks;
-    let fields = ["request", "blocks", "host", "disk", "came", "block_ids"];
+    let fields = ["request", "blocks", "host", "below", "came", "block_ids"];
     assert_eq!(span(&ears, "onboard", &fields), format!("4 3 0 0 3 {}", numbers(there.ids())));
 }
 
