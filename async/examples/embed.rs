@@ -8,7 +8,7 @@ use kvstrata::{Acquired, KvBlockManager, ManagerConfig};
 pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Settings by calls, a file, or KVSTRATA_* variables: `kvstrata config` lists them.
     let config = ManagerConfig::builder().environment().device_blocks(256).host_blocks(1024).build()?;
-    let manager = KvBlockManager::new(&config)?; // on your tokio runtime, or its own
+    let manager = KvBlockManager::open(&config)?; // on your tokio runtime, or its own
 
     // Blocks of 16 tokens, by hashes that contain the model, a LoRA, and all tokens before them; your own do as well.
     let mut prompt = manager.sequence(manager.salt("llama-3-8b", "", &[]));

@@ -77,7 +77,7 @@ pub(crate) async fn main() -> Result<(), Failed> {
         .device_blocks(88)
         .host_blocks(512)
         .build()?;
-    let manager = KvBlockManager::new(&config)?;
+    let manager = KvBlockManager::open(&config)?;
     print!("{}", manager.describe());
     let (waiting, running) = (VecDeque::new(), Vec::new());
     let mut engine = Engine { manager, waiting, running, counts: Counts::default() };

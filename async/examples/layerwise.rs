@@ -24,7 +24,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         .device_blocks(BLOCKS)
         .host_blocks(2 * BLOCKS)
         .build()?;
-    let manager = KvBlockManager::new(&config)?;
+    let manager = KvBlockManager::open(&config)?;
     print!("{}", manager.describe());
     let block_bytes = config.groups()[0].block_bytes() as usize;
     let layer_bytes = block_bytes / LAYERS as usize;

@@ -45,7 +45,7 @@ async fn serve(directory: &Path) -> Result<usize, Box<dyn Error>> {
         .disk_blocks(256)
         .disk_paths(vec![directory.to_owned()])
         .build()?;
-    let manager = KvBlockManager::new(&config)?;
+    let manager = KvBlockManager::open(&config)?;
     print!("{}", manager.describe());
     let port = manager.device_port().ok_or("no device")?.clone();
     let (mut found, mut computed) = ([0; 3], 0);

@@ -23,7 +23,7 @@
 //! # use kvstrata::{KvBlockManager, ManagerConfig};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let manager = KvBlockManager::new(&ManagerConfig::builder().device_blocks(64).build()?)?;
+//! let manager = KvBlockManager::open(&ManagerConfig::builder().device_blocks(64).build()?)?;
 //! let group = manager.group(0).expect("the first one");
 //! let tokens: Vec<u32> = (0..100).collect(); // six full blocks of 16 tokens, and four tokens
 //! let hashes = group.hashes_of(&tokens, manager.salt("a model", "", &[]));

@@ -139,7 +139,7 @@ fn in_the_group(host_bytes: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(async {
         let config = settings(host_bytes).build().expect("possible");
-        match KvBlockManager::new(&config) {
+        match KvBlockManager::open(&config) {
             Err(error) => println!("refused: {error}"),
             Ok(manager) => {
                 let port = manager.device_port().expect("a simulated device").clone();

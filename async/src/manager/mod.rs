@@ -66,7 +66,7 @@ impl KvBlockManager {
     ///
     /// # Errors
     /// [`BuildError`]: memory, a device or a volume that cannot be had.
-    pub fn new(config: &ManagerConfig) -> Result<KvBlockManager, BuildError> {
+    pub fn open(config: &ManagerConfig) -> Result<KvBlockManager, BuildError> {
         KvBlockManager::builder(config).build()
     }
 

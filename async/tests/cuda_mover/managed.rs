@@ -124,7 +124,7 @@ async fn hands_out_a_way_to_its_memory(alignment: Option<u64>) {
         .idle_host_after(None);
     let config = config.build().expect("a configuration");
     let length = config.groups()[0].block_bytes() as usize;
-    let manager = KvBlockManager::new(&config).expect("a manager");
+    let manager = KvBlockManager::open(&config).expect("a manager");
     let port = manager.device_port().expect("its own");
     let stride = length.next_multiple_of(alignment.unwrap_or(1) as usize);
     assert_eq!((port.block_bytes(), stride > length), (stride, alignment.is_some()));

@@ -92,15 +92,15 @@ async fn a_volume_of_other_weights_is_refused() {
         settings.disk_weights(weights.map(str::to_owned)).build().expect("a configuration")
     };
     let all = hashes(1, 4);
-    let first = KvBlockManager::new(&of(Some("toy@1"))).expect("a manager");
+    let first = KvBlockManager::open(&of(Some("toy@1"))).expect("a manager");
     drop(compute(&first, &all, None).await);
     assert_eq!(first.persist(&all).await.copied, 4);
     assert!(first.shutdown().await);
     for other in [Some("toy@2"), None] {
-        let error = KvBlockManager::new(&of(other)).expect_err("of other weights").to_string();
+        let error = KvBlockManager::open(&of(other)).expect_err("of other weights").to_string();
         assert!(error.contains("its model_fingerprint is") && error.contains("disk.weights"), "{error}");
     }
-    let again = KvBlockManager::new(&of(Some("toy@1"))).expect("a manager");
+    let again = KvBlockManager::open(&of(Some("toy@1"))).expect("a manager");
     assert_eq!(again.match_prefix(&all).in_tier(Tier::Disk), 4);
 }
 
@@ -123,7 +123,8 @@ async fn a_volume_of_another_version_is_refused_and_what_to_do_is_said() {
     }
     std::fs::write(&file, bytes).expect("written");
     let of = || settings(8, 16).disk_blocks(32).disk_paths(vec![file.clone()]);
-    let error = KvBlockManager::new(&of().build().expect("a configuration")).expect_err("of another version");
+    let error =
+        KvBlockManager::open(&of().build().expect("a configuration")).expect_err("of another version");
     let error = error.to_string();
     let said = [
         "its version is 1, and 2 is wanted; it was made by another version of kvstrata",

@@ -49,7 +49,7 @@ pub fn settings(device: u32, host: u32) -> ManagerConfigBuilder {
 }
 
 pub fn build(settings: ManagerConfigBuilder) -> KvBlockManager {
-    KvBlockManager::new(&settings.build().expect("a configuration")).expect("a manager")
+    KvBlockManager::open(&settings.build().expect("a configuration")).expect("a manager")
 }
 
 pub fn hashes(sequence: u64, blocks: u64) -> Vec<SequenceHash> {

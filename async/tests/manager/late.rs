@@ -174,9 +174,9 @@ async fn what_is_to_persist_and_is_late_counts_once_wherever_it_is() {
 fn a_runtime_without_timers_is_refused_and_one_of_its_own_has_some() {
     let bare = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let settings = || settings(4, 16).build().expect("a configuration");
-    let error = bare.block_on(async { KvBlockManager::new(&settings()) }).expect_err("no timers");
+    let error = bare.block_on(async { KvBlockManager::open(&settings()) }).expect_err("no timers");
     assert!(matches!(error, BuildError::Timers), "{error}");
-    let manager = KvBlockManager::new(&settings()).expect("on its own runtime");
+    let manager = KvBlockManager::open(&settings()).expect("on its own runtime");
     let held = manager.try_allocate(4).expect("free ones");
     // Polled by a runtime that has none.
     let late = bare.block_on(manager.allocate_within(1, SOON)).expect_err("none is free");

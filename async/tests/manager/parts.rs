@@ -157,7 +157,7 @@ async fn settings_that_contradict_parts_are_refused_by_name() {
 async fn what_cannot_be_had_names_its_settings_and_their_values() {
     let refusal = |settings: ManagerConfigBuilder| {
         let config = settings.build().expect("a configuration");
-        KvBlockManager::new(&config).expect_err("not to be had").to_string()
+        KvBlockManager::open(&config).expect_err("not to be had").to_string()
     };
     let large = |device, host| settings(device, host).geometry_block_bytes(Some(4 << 20));
     // Before any of it is mapped: the setting that asks for most, and what for.

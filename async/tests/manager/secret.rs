@@ -14,7 +14,7 @@ fn settings(folder: &Path) -> ManagerConfigBuilder {
 
 fn refusal(settings: ManagerConfigBuilder) -> String {
     let config = settings.build().expect("a configuration");
-    KvBlockManager::new(&config).expect_err("refused").to_string()
+    KvBlockManager::open(&config).expect_err("refused").to_string()
 }
 
 #[tokio::test]

@@ -297,7 +297,7 @@ async fn behind_a_shutdown_and_behind_the_last_handle_the_next_manager_listens_a
     let waits = TcpStream::connect(address).expect("it listens");
     assert!(first.shutdown().await);
     for _ in 0..20 {
-        let next = KvBlockManager::new(&again).expect("the address is free");
+        let next = KvBlockManager::open(&again).expect("the address is free");
         assert_eq!(get(address, "/healthz").1, "ok\n");
         drop(next);
     }
@@ -308,7 +308,7 @@ async fn behind_a_shutdown_and_behind_the_last_handle_the_next_manager_listens_a
 async fn an_address_that_is_taken_is_named_with_its_setting() {
     let (_manager, address) = listening();
     let config = settings(4, 16).metrics_listen(Some(address)).build().expect("a configuration");
-    let error = KvBlockManager::new(&config).expect_err("taken").to_string();
+    let error = KvBlockManager::open(&config).expect_err("taken").to_string();
     assert!(error.starts_with(&format!("metrics.listen = {address} (")), "{error}");
     assert!(error.contains("nothing can be served there (") && error.contains("choose another"), "{error}");
 }

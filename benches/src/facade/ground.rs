@@ -35,7 +35,7 @@ pub fn settings(block_bytes: usize, device: u32, host: u32) -> ManagerConfigBuil
 /// # Errors
 /// What is wrong with them, or memory that cannot be had.
 pub fn build(settings: ManagerConfigBuilder) -> Result<KvBlockManager, Failure> {
-    Ok(KvBlockManager::new(&settings.build()?)?)
+    Ok(KvBlockManager::open(&settings.build()?)?)
 }
 
 /// The answer of a future that need not wait, without the cost of being able to; waits if it must.
