@@ -24,7 +24,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let manager = KvBlockManager::open(&ManagerConfig::builder().device_blocks(64).build()?)?;
-//! let group = manager.group(0).expect("the first one");
+//! let group = manager.default_group();
 //! let tokens: Vec<u32> = (0..100).collect(); // six full blocks of 16 tokens, and four tokens
 //! let hashes = group.hashes_of(&tokens, manager.salt("a model", "", &[]));
 //!
@@ -59,8 +59,8 @@ pub use kvstrata_tiers::{Tier, Tiers, scheduler, tier, transfer};
 pub use manager::{
     Acquire, AcquireError, Acquired, Ahead, AllocateError, AllocateOptions, Blocks, BlocksMut, BuildError,
     Device, Group, GroupMatch, GroupsMatch, GroupsOnboarded, KvBlockManager, ManagerBuilder, Needs, Offload,
-    OffloadOptions, Offloaded, Onboard, OnboardError, OnboardGroups, OnboardOptions, Onboarded, Parts,
-    Preempted, Prefetch, PrefixMatch, Purge, PurgeError, Purged, RegisterError, RegisterFault, Resumed,
-    StackParts, TenantError, TenantId, TenantUse,
+    OffloadOptions, Offloaded, Onboard, OnboardError, OnboardGroups, OnboardOptions, Onboarded,
+    OriginalNames, Parts, Preempted, Prefetch, PrefixMatch, Purge, PurgeError, Purged, RegisterError,
+    RegisterFault, Resumed, StackParts, TenantError, TenantId, TenantUse,
 };
 pub use transfer::{Cause, Class};

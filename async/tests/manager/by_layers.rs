@@ -5,6 +5,7 @@ use super::flying::look;
 use super::ground::{BYTES, bytes_of, check, hashes, rest, settings, stepping, still};
 use crate::gated::Ground;
 use crate::sim::{Plan, SimDisk};
+use kvstrata::OriginalNames;
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::manager::{Blocks, Offload, OffloadOptions, OnboardOptions, Purge, Tiers};
 use kvstrata::scheduler::Gate;
@@ -33,7 +34,7 @@ impl Pass<'_> {
     /// Begins a pass over new blocks of a sequence, for whoever the manager is.
     async fn begin<'g>(ground: &'g Ground, of: &Tiers, (sequence, count): (u64, u64)) -> Pass<'g> {
         let hashes = hashes(sequence, count);
-        let blocks = of.allocate(hashes.len()).await.expect("blocks");
+        let blocks = of.default_group().allocate(hashes.len()).await.expect("blocks");
         for block in blocks.ids() {
             ground.device.copy_in(block.0, 0, &[0xEE; BYTES]).expect("in range");
         }
@@ -46,7 +47,7 @@ impl Pass<'_> {
     fn offload(&self, layer: u32) -> Offload {
         let gate = Gate::Layer { iteration: self.iteration, layer };
         let options = OffloadOptions::default().gate(gate).request(1).deadline(PATIENCE);
-        self.ground.manager.offload(&self.blocks, options)
+        self.ground.manager.default_group().offload(&self.blocks, options)
     }
 
     /// Computes layers, when all that may be copied has been: what was copied too early has other bytes.
@@ -93,10 +94,11 @@ impl Pass<'_> {
         let Pass { ground, blocks, hashes, .. } = self;
         drop(blocks);
         let manager = &ground.manager;
-        drop(manager.allocate(manager.capacity(Tier::Device)).await.expect("all of them"));
+        let group = manager.default_group();
+        drop(group.allocate(group.capacity(Tier::Device)).await.expect("all of them"));
         rest(manager).await;
-        assert_eq!(manager.match_prefix(&hashes).in_tier(Tier::Device), 0);
-        let up = manager.restore_to_gpu(&hashes).await.expect("fits");
+        assert_eq!(group.match_prefix(&hashes).in_tier(Tier::Device), 0);
+        let up = group.restore_to_gpu(&hashes).await.expect("fits");
         check(manager, &up.blocks, &hashes);
     }
 }
@@ -140,13 +142,13 @@ async fn layers_go_down_in_steps_behind_the_pass_and_the_block_is_below_when_all
     for (layers, copied) in
         [(2..5, vec![(0, 3)]), (5..7, vec![(0, 3), (3, 6)]), (7..8, vec![(0, 3), (3, 6), (6, 8)])]
     {
-        assert_eq!(manager.pool_stats(Tier::Host).stored, 0, "none is whole");
+        assert_eq!(manager.default_group().pool_stats(Tier::Host).stored, 0, "none is whole");
         pass.run(layers).await;
         assert_eq!(pass.copied(), copied);
     }
     let down = offload.await;
     assert_eq!((down.copied, down.cause), (3, None));
-    assert_eq!((manager.census().gated, manager.pool_stats(Tier::Host).stored), (0, 3));
+    assert_eq!((manager.census().gated, manager.default_group().pool_stats(Tier::Host).stored), (0, 3));
     let path = *manager.stats().path(Path::DeviceToHost);
     assert_eq!((path.transfers, path.bytes), (9, 3 * BYTES as u64));
     pass.end();
@@ -190,7 +192,7 @@ async fn a_pass_that_ends_early_and_one_that_tells_of_no_layer_open_all_of_them(
     // Of the next iteration, which is a step.
     let gate = Gate::Layer { iteration: pass.iteration + 1, layer: 1 };
     let options = OffloadOptions::default().gate(gate);
-    let offload = ground.manager.offload(&pass.blocks, options);
+    let offload = ground.manager.default_group().offload(&pass.blocks, options);
     pass.write(0..8).await;
     ground.manager.step().expect("none runs");
     assert_eq!(offload.await.copied, 2);
@@ -237,7 +239,7 @@ async fn an_engine_that_stops_within_a_pass_keeps_nothing_beyond_the_deadline() 
     pass.run(4..8).await;
     assert_eq!((pass.copied(), ground.manager.stats().offloaded[0]), (vec![(0, 3)], 0));
     drop(pass.blocks);
-    assert_eq!(soon(ground.manager.allocate(8)).await.expect("nobody holds them").len(), 8);
+    assert_eq!(soon(ground.manager.default_group().allocate(8)).await.expect("nobody holds them").len(), 8);
 }
 
 /// Whatever their gate, and whoever they are: an offload without one, persist, a preemption.
@@ -245,16 +247,17 @@ async fn an_engine_that_stops_within_a_pass_keeps_nothing_beyond_the_deadline() 
 async fn whoever_asks_for_a_copy_of_what_a_pass_writes_waits_for_the_layers() {
     let ground = ground();
     let manager = &ground.manager;
+    let group = manager.default_group();
     let pass = Pass::begin(&ground, manager, (1, 2)).await;
     let offload = pass.offload(1);
     // The same once more, before the first step.
-    let (twice, open) = (pass.offload(1), manager.offload(&pass.blocks, OffloadOptions::default()));
+    let (twice, open) = (pass.offload(1), group.offload(&pass.blocks, OffloadOptions::default()));
     pass.run(0..2).await;
     let wanted = pass.hashes.clone();
-    let mut persist = pin!(manager.persist(&wanted));
+    let mut persist = pin!(group.persist(&wanted));
     assert!(look(persist.as_mut()).is_pending());
-    let none = manager.try_allocate(0).expect("none");
-    let mut preempted = manager.preempt(pass.blocks.clone(), none, 1).expect("one manager");
+    let none = group.try_allocate(0).expect("none");
+    let mut preempted = group.preempt(pass.blocks.clone(), none, 1).expect("one manager");
     still(manager).await;
     assert_eq!(pass.copied(), [(0, 2)]);
     pass.run(2..8).await;
@@ -395,7 +398,7 @@ async fn what_has_begun_waits_for_its_layers_though_as_many_wait_as_may() {
     ground.mover.close();
     pass.run(0..2).await;
     let gate = Gate::Iteration(pass.iteration);
-    let second = manager.offload(&others, OffloadOptions::default().gate(gate));
+    let second = manager.default_group().offload(&others, OffloadOptions::default().gate(gate));
     assert_eq!((manager.census().gated, manager.census().moving), (2, 2));
     ground.mover.open();
     still(manager).await;
@@ -426,18 +429,19 @@ async fn a_disk_is_written_to_when_all_layers_are_staged() {
 async fn neither_a_read_nor_a_victim_waits_for_staging_until_the_engine_goes_on() {
     let (ground, disk) = over_disk(6);
     let manager = &ground.manager;
+    let group = manager.default_group();
     let others = hashes(2, 2);
     drop(super::ground::compute(manager, &others, None).await);
-    assert_eq!(manager.persist(&others).await.copied, 2);
-    drop(manager.allocate(6).await.expect("all of them"));
+    assert_eq!(group.persist(&others).await.copied, 2);
+    drop(group.allocate(6).await.expect("all of them"));
     rest(manager).await;
     let pass = Pass::begin(&ground, manager, (1, 2)).await;
     let offload = pass.offload(3);
     pass.run(0..4).await;
     assert_eq!((manager.census().staged, manager.census().staging), (2, 0));
-    let found = manager.match_prefix(&others);
+    let found = group.match_prefix(&others);
     assert_eq!(found.in_tier(Tier::Disk), 2);
-    let up = soon(manager.onboard(found, OnboardOptions::default()).expect("fits")).await;
+    let up = soon(group.onboard(found, OnboardOptions::default()).expect("fits")).await;
     check(manager, &up.blocks, &others);
     // What gave its staging up goes whole, when it is written.
     pass.run(4..7).await;
@@ -457,7 +461,7 @@ async fn neither_a_read_nor_a_victim_waits_for_staging_until_the_engine_goes_on(
     pass.run(0..4).await;
     assert_eq!((manager.census().staged, manager.census().staging), (2, 0));
     let written = disk.counts().written;
-    let taken = soon(manager.allocate(4)).await.expect("those that nobody holds");
+    let taken = soon(group.allocate(4)).await.expect("those that nobody holds");
     assert_eq!((taken.len(), disk.counts().written - written), (4, 4), "they are on the disk");
     pass.run(4..8).await;
     assert_eq!(offload.await.copied, 2);
@@ -470,14 +474,15 @@ async fn neither_a_read_nor_a_victim_waits_for_staging_until_the_engine_goes_on(
 async fn what_is_written_waits_for_no_staging_that_waits_for_the_engine() {
     let (ground, _disk) = over_disk(4);
     let manager = &ground.manager;
+    let group = manager.default_group();
     let others = super::ground::compute(manager, &hashes(2, 2), None).await;
     let pass = Pass::begin(&ground, manager, (1, 2)).await;
     let offload = pass.offload(3);
     pass.run(0..4).await;
     assert_eq!((manager.census().staged, manager.census().staging), (2, 0));
-    let none = manager.try_allocate(0).expect("none");
-    let preempted = manager.preempt(others, none, 7).expect("one manager");
-    let two = soon(manager.allocate(2)).await.expect("those of the preempted");
+    let none = group.try_allocate(0).expect("none");
+    let preempted = group.preempt(others, none, 7).expect("one manager");
+    let two = soon(group.allocate(2)).await.expect("those of the preempted");
     pass.run(4..8).await;
     assert_eq!(offload.await.copied, 2);
     pass.end();
@@ -489,10 +494,10 @@ async fn what_is_written_waits_for_no_staging_that_waits_for_the_engine() {
     let offload = pass.offload(3);
     pass.run(0..4).await;
     assert_eq!((manager.census().staged, manager.census().staging), (2, 0));
-    let (others, found) = (hashes(2, 2), manager.match_prefix(&hashes(2, 2)));
+    let (others, found) = (hashes(2, 2), group.match_prefix(&hashes(2, 2)));
     assert_eq!(found.in_tier(Tier::Disk), 2);
     let options = OnboardOptions::default().class(Class::Background);
-    let up = soon(manager.onboard(found, options).expect("fits")).await;
+    let up = soon(group.onboard(found, options).expect("fits")).await;
     check(manager, &up.blocks, &others);
     pass.run(4..8).await;
     assert_eq!(offload.await.copied, 2);
@@ -530,7 +535,7 @@ async fn an_allocation_within_a_pass_does_not_wait_for_the_host_blocks_of_its_co
     let offload = pass.offload(1);
     pass.run(0..2).await;
     assert_eq!((host_owned(manager), manager.census().gated), (2, 2));
-    assert_eq!(soon(manager.allocate(2)).await.expect("two that nobody holds").len(), 2);
+    assert_eq!(soon(manager.default_group().allocate(2)).await.expect("two that nobody holds").len(), 2);
     assert_eq!(manager.stats().dropped[0], 2);
     pass.run(2..8).await;
     assert_eq!(offload.await.copied, 2);
@@ -546,7 +551,7 @@ async fn an_engine_that_waits_for_what_its_own_pass_holds_does_so_until_the_dead
     let offload = pass.offload(1);
     pass.run(0..2).await;
     drop(pass.blocks);
-    let mut waits = pin!(ground.manager.allocate(1));
+    let mut waits = pin!(ground.manager.default_group().allocate(1));
     assert!(matches!(look(waits.as_mut()), Poll::Pending), "all are held");
     assert_eq!(soon(waits).await.expect("they are let go of").len(), 1);
     assert_eq!(offload.await.cause, Some(Cause::Deadline));
@@ -564,10 +569,10 @@ async fn a_model_of_several_groups_waits_for_its_last_layer() {
     let manager = super::ground::build(settings.toml("groups.toml", text));
     let iteration = manager.iteration_begin().expect("none runs");
     for group in 0..2 {
-        let blocks = manager.allocate_group(group, 2).await.expect("blocks");
+        let blocks = manager.group(group).expect("a group").allocate(2).await.expect("blocks");
         let blocks = blocks.register(&hashes(1, 2), None).expect("registered");
         let gate = Gate::Layer { iteration, layer: 0 };
-        drop(manager.offload(&blocks, OffloadOptions::default().gate(gate)));
+        drop(manager.default_group().offload(&blocks, OffloadOptions::default().gate(gate)));
     }
     for layer in 0..3 {
         manager.layer_done(layer).expect("in turn");

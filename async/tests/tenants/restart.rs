@@ -62,8 +62,14 @@ async fn a_purge_after_a_restart_finds_what_nobody_has_used_since() {
             assert!(second.shutdown().await);
         }
         let third = manager(&file);
-        assert!(its.iter().all(|run| third.match_prefix(run).is_empty()), "{who}: found after a restart");
-        let found = others.iter().map(|run| third.match_prefix(run).in_tier(Tier::Disk)).sum::<usize>();
+        assert!(
+            its.iter().all(|run| third.default_group().match_prefix(run).is_empty()),
+            "{who}: found after a restart"
+        );
+        let found = others
+            .iter()
+            .map(|run| third.default_group().match_prefix(run).in_tier(Tier::Disk))
+            .sum::<usize>();
         assert_eq!((found, in_file(&file, &others)), (left, left), "the other one's stay");
         assert_eq!(third.tenant(who).expect("few tenants").usage(Tier::Disk).blocks, 0);
     }
@@ -83,7 +89,8 @@ async fn what_a_restart_finds_counts_for_the_quota() {
         rest(&a).await;
     }
     assert_eq!(uses().map(|used| used.blocks), [20, 12], "its own made room, one for one");
-    let found = of_b.iter().map(|run| second.match_prefix(run).in_tier(Tier::Disk)).sum::<usize>();
+    let found =
+        of_b.iter().map(|run| second.default_group().match_prefix(run).in_tier(Tier::Disk)).sum::<usize>();
     assert_eq!(found, 12);
 }
 
@@ -91,8 +98,9 @@ async fn what_a_restart_finds_counts_for_the_quota() {
 async fn a_block_is_served_though_nobody_has_asked_for_its_tenant_and_stays_the_tenants() {
     let Left { _folder, file, of_b, .. } = left().await;
     let second = manager(&file);
-    let found = second.match_prefix(&of_b[0]);
-    let up = second.onboard(found, OnboardOptions::default()).expect("fits").await;
+    let group = second.default_group();
+    let found = group.match_prefix(&of_b[0]);
+    let up = group.onboard(found, OnboardOptions::default()).expect("fits").await;
     check(&second, &up.blocks, &of_b[0]);
     drop(up);
     let [c, b] = ["c", "b"].map(|name| second.tenant(name).expect("few tenants"));
@@ -100,7 +108,7 @@ async fn a_block_is_served_though_nobody_has_asked_for_its_tenant_and_stays_the_
     assert_eq!((blocks(&b), blocks(&c)), ([4, 12], [0, 0]));
     let purged = b.purge(Purge::default()).await.expect("open");
     assert_eq!((purged.device.purged, purged.disk.purged), (4, 12));
-    assert!(second.match_prefix(&of_b[0]).is_empty());
+    assert!(group.match_prefix(&of_b[0]).is_empty());
 }
 
 /// Computes so many sequences that the first ones are on the disk.
@@ -137,29 +145,32 @@ async fn a_purged_block_is_not_found_after_a_restart_nor_are_its_bytes() {
         assert_eq!((purged.disk.found, purged.disk.purged, purged.failed), (20, 20, 0));
         assert_eq!((purged.zeroed_bytes, purged.complete, purged.still_found), (20 * 4096, true, 0));
         assert_eq!((in_file(&file, &of_a), in_file(&file, &of_b)), (0, b.usage(Tier::Disk).blocks));
-        assert!(of_a.iter().all(|run| first.match_prefix(run).is_empty()));
+        assert!(of_a.iter().all(|run| first.default_group().match_prefix(run).is_empty()));
         assert!(first.shutdown().await);
     }
     let second = manager(&file);
     let [a, b] = ["a", "b"].map(|name| second.tenant(name).expect("few tenants"));
-    assert!(of_a.iter().all(|run| second.match_prefix(run).is_empty()), "found after a restart");
+    assert!(
+        of_a.iter().all(|run| second.default_group().match_prefix(run).is_empty()),
+        "found after a restart"
+    );
     // What the other one had is there, and its own.
-    assert_eq!(b.match_prefix(&of_b[0]).in_tier(Tier::Disk), 4);
+    assert_eq!(b.default_group().match_prefix(&of_b[0]).in_tier(Tier::Disk), 4);
     assert_eq!(b.usage(Tier::Disk).blocks, 12);
-    let found = b.match_prefix(&of_b[0]);
-    let up = b.onboard(found, OnboardOptions::default()).expect("fits").await;
+    let found = b.default_group().match_prefix(&of_b[0]);
+    let up = b.default_group().onboard(found, OnboardOptions::default()).expect("fits").await;
     check(&b, &up.blocks, &of_b[0]);
     drop(up);
     assert_eq!((b.usage(Tier::Disk).blocks, b.usage(Tier::Device).blocks), (12, 4));
     let purged = b.purge(Purge::default()).await.expect("open");
     assert_eq!((purged.device.purged, purged.disk.purged, purged.zeroed_bytes), (4, 12, 0));
-    assert!(of_b.iter().all(|run| b.match_prefix(run).is_empty()));
+    assert!(of_b.iter().all(|run| b.default_group().match_prefix(run).is_empty()));
     assert_eq!(a.usage(Tier::Disk).blocks, 0);
     assert!(second.shutdown().await);
     drop((a, b, second));
     // Forgotten, without a byte overwritten.
     let third = manager(&file);
-    assert!(of_b.iter().all(|run| third.match_prefix(run).is_empty()));
+    assert!(of_b.iter().all(|run| third.default_group().match_prefix(run).is_empty()));
     assert_eq!(in_file(&file, &of_b), 12);
 }
 
@@ -173,7 +184,7 @@ async fn at_its_quota_of_the_disk_a_tenant_replaces_its_own() {
     assert_eq!((a.usage(Tier::Disk).blocks, b.usage(Tier::Disk).blocks), (8, 8));
     let on_disk = |runs: &[Vec<SequenceHash>]| {
         let hashes = runs.iter().flatten();
-        hashes.map(|hash| manager.match_prefix(&[*hash]).in_tier(Tier::Disk)).sum::<usize>()
+        hashes.map(|hash| manager.default_group().match_prefix(&[*hash]).in_tier(Tier::Disk)).sum::<usize>()
     };
     assert_eq!((on_disk(&of_a), on_disk(&of_b)), (8, 8));
 }

@@ -253,7 +253,7 @@ async fn a_shutdown_can_be_watched_until_it_is_over() {
     let address = manager.metrics_address().expect("it listens");
     let held = compute(&manager, &hashes(1, 2), None).await;
     mover.close();
-    let offload = manager.offload(&held, OffloadOptions::default());
+    let offload = manager.default_group().offload(&held, OffloadOptions::default());
     let mut end = Box::pin(manager.shutdown());
     assert!(poll_fn(|context| Poll::Ready(end.as_mut().poll(context).is_pending())).await, "two copies move");
     // While it drains, what it drains is what somebody wants to see.
@@ -281,7 +281,7 @@ async fn a_shutdown_that_is_not_over_is_watched_for_as_long_as_somebody_has_the_
     let address = manager.metrics_address().expect("it listens");
     let held = compute(&manager, &hashes(1, 2), None).await;
     mover.close();
-    drop(manager.offload(&held, OffloadOptions::default()));
+    drop(manager.default_group().offload(&held, OffloadOptions::default()));
     assert!(!manager.shutdown().await, "two copies move");
     assert!(get(address, "/metrics").0.starts_with("HTTP/1.0 200 "));
     drop(held);

@@ -73,6 +73,7 @@ pub use calls::groups::{GroupMatch, GroupsMatch, GroupsOnboarded, OnboardGroups}
 pub use calls::matching::PrefixMatch;
 pub use calls::offload::Offload;
 pub use calls::onboard::{Onboard, OnboardError, Onboarded};
+pub use calls::original_names::OriginalNames;
 pub use calls::parts::{Hashing, PartsError, StackParts, TiersParts};
 pub use calls::preempt::{Preempted, Resumed};
 pub use calls::prefetch::Prefetch;

@@ -123,7 +123,8 @@ impl Ground {
             let mut hashes = Vec::with_capacity(shape.blocks);
             sequence(number, shape.blocks, &mut hashes);
             let blocks = ground.compute(&hashes)?;
-            let copied = block_on(ground.manager.offload(&blocks, OffloadOptions::default())).copied;
+            let copied =
+                block_on(ground.manager.default_group().offload(&blocks, OffloadOptions::default())).copied;
             if copied != shape.blocks {
                 return Err(format!("{copied} of {} blocks of a prefix were offloaded", shape.blocks).into());
             }
@@ -134,8 +135,9 @@ impl Ground {
 
     /// Fills blocks with what their hashes determine, and registers them.
     fn compute(&self, hashes: &[SequenceHash]) -> Result<Blocks, Failure> {
-        let blocks = block_on(self.manager.allocate(hashes.len()))?;
-        let port = self.manager.device_port().ok_or("the device's bytes cannot be reached")?;
+        let blocks = block_on(self.manager.default_group().allocate(hashes.len()))?;
+        let port =
+            self.manager.default_group().device_port().ok_or("the device's bytes cannot be reached")?;
         let mut bytes = vec![0; self.shape.block_bytes];
         for (block, hash) in blocks.ids().iter().zip(hashes) {
             target::fill(&mut bytes, seed(*hash));
@@ -162,9 +164,9 @@ impl Ground {
     /// # Panics
     /// It was not where it was to be, or has not come: the measurement would be of something else.
     pub fn bring(&self, options: OnboardOptions) -> Onboarded {
-        let found = self.manager.match_prefix(self.next());
+        let found = self.manager.default_group().match_prefix(self.next());
         assert_eq!(found.in_tier(self.tier), self.shape.blocks, "the prefix is below the device");
-        let up = block_on(self.manager.onboard(found, options).expect("it fits"));
+        let up = block_on(self.manager.default_group().onboard(found, options).expect("it fits"));
         assert_eq!((up.blocks.len(), up.missed), (self.shape.blocks, None));
         up
     }
@@ -176,7 +178,8 @@ impl Ground {
     pub fn check(&self) -> Result<(), Failure> {
         let hashes = &self.prefixes[self.next.get()];
         let up = self.bring(OnboardOptions::default());
-        let port = self.manager.device_port().ok_or("the device's bytes cannot be reached")?;
+        let port =
+            self.manager.default_group().device_port().ok_or("the device's bytes cannot be reached")?;
         let mut bytes = vec![0; self.shape.block_bytes];
         for (block, hash) in up.blocks.ids().zip(hashes) {
             port.copy_out(block.0, 0, &mut bytes)?;

@@ -47,7 +47,7 @@ impl Passes {
 
     /// One pass, behind whose layers its blocks go down, so many a step, or behind its end. How long after that they are there.
     fn one(&mut self, step: Option<u32>) -> Result<Duration, Failure> {
-        let blocks = block_on(self.manager.allocate(SHAPE.blocks))?;
+        let blocks = block_on(self.manager.default_group().allocate(SHAPE.blocks))?;
         self.fresh.make(1, SHAPE.blocks);
         let iteration = self.manager.iteration_begin()?;
         let blocks = blocks.register(self.fresh.take(SHAPE.blocks), None).map_err(|error| error.why)?;
@@ -55,7 +55,7 @@ impl Passes {
             Some(step) => Gate::Layer { iteration, layer: step - 1 },
             None => Gate::Iteration(iteration),
         };
-        let offload = self.manager.offload(&blocks, OffloadOptions::default().gate(gate));
+        let offload = self.manager.default_group().offload(&blocks, OffloadOptions::default().gate(gate));
         let began = Instant::now();
         for layer in 0..SHAPE.layers - 1 {
             std::thread::sleep((LAYER * (layer + 1)).saturating_sub(began.elapsed()));

@@ -21,7 +21,6 @@ use crate::calls::blocks::{Blocks, BlocksMut};
 use crate::calls::group::Group;
 use crate::calls::matching::PrefixMatch;
 use crate::calls::onboard::OnboardError;
-use crate::calls::tiers::Tiers;
 use crate::state::OnboardOptions;
 use crate::transfer::{Cause, Class};
 use kvstrata_core::SequenceHash;
@@ -65,13 +64,6 @@ pub struct Acquire<'a> {
     class: Class,
     request: u64,
     deadline: Option<Duration>,
-}
-
-impl Tiers {
-    /// All blocks of a sequence, as [`Group::acquire`], of the first group of layers.
-    pub fn acquire<'a>(&self, hashes: &'a [SequenceHash]) -> Acquire<'a> {
-        self.first_group().acquire(hashes)
-    }
 }
 
 impl Group {

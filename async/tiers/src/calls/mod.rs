@@ -8,12 +8,13 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `handle.rs` | what each handle of an engine has |
 //! | `tiers.rs`, `group.rs`, `groups.rs`, `acquire.rs` | the calls of all groups and of one; a prefix over all groups; all blocks of a sequence |
 //! | `blocks.rs`, `ahead.rs` | owned lists of blocks; lists that are registered before they are written |
 //! | `matching.rs`, `onboard.rs`, `allocate.rs`, `offload.rs` | look up, bring up, allocate, copy down |
 //! | `preempt.rs`, `prefetch.rs` | a request gives its blocks up and has them again; hints |
 //! | `iterations.rs` | how far the model is |
-//! | `options.rs` | how calls are made |
+//! | `options.rs`, `original_names.rs` | how calls are made; other names of some |
 //! | `tenants.rs`, `purge.rs`, `erase.rs` | tenants; the task of a purge; blocks overwritten |
 //! | `parts.rs`, `shutdown.rs`, `attendant.rs`, `moment.rs` | the beginning, the end; deadlines answered; a moment awaited |
 //! | `metrics.rs`, `watcher.rs`, `census.rs`, `describe.rs` | figures; where every block is; text for people |
@@ -28,6 +29,7 @@ pub(crate) mod describe;
 pub(crate) mod erase;
 pub(crate) mod group;
 pub(crate) mod groups;
+pub(crate) mod handle;
 pub(crate) mod iterations;
 pub(crate) mod matching;
 pub(crate) mod metrics;
@@ -35,6 +37,7 @@ pub(crate) mod moment;
 pub(crate) mod offload;
 pub(crate) mod onboard;
 mod options;
+pub(crate) mod original_names;
 pub(crate) mod parts;
 pub(crate) mod preempt;
 pub(crate) mod prefetch;

@@ -93,7 +93,7 @@ impl Offload {
     }
 }
 
-/// See [`Tiers::persist`](crate::Tiers::persist).
+/// See [`Group::persist`](crate::Group::persist).
 pub(crate) async fn persist(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Offloaded {
     if inner.is_inherited() {
         return Offload::refused(inner, hashes.len()).await;

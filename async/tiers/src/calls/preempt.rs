@@ -11,9 +11,9 @@
 //! nobody will come for it, it leaves all tiers (`forget.rs`).
 
 use crate::calls::blocks::{Blocks, BlocksMut};
+use crate::calls::group::Group;
 use crate::calls::offload::Offload;
 use crate::calls::onboard::OnboardError;
-use crate::calls::tiers::Tiers;
 use crate::engine::inner::Inner;
 use crate::engine::request_span;
 use crate::state::{GroupId, Offloaded, OnboardOptions};
@@ -85,7 +85,7 @@ impl Preempted {
     }
 }
 
-impl Tiers {
+impl Group {
     /// Gives up a request's blocks: all are copied to the tier below, whole, and the device's are free when
     /// others need them. `partial` are those at the end that are not full; an empty list, if there are none
     /// (`try_allocate(0)`, which is never refused). The engine's last write to `partial` is over, as with
@@ -101,19 +101,19 @@ impl Tiers {
         partial: BlocksMut,
         request: u64,
     ) -> Result<Preempted, (Blocks, BlocksMut)> {
-        let same = Arc::ptr_eq(blocks.inner(), &self.inner) && partial.of(&self.inner, blocks.group_id());
+        let same = Arc::ptr_eq(blocks.inner(), self.inner()) && partial.of(self.inner(), blocks.group_id());
         if !same {
             return Err((blocks, partial));
         }
         let _span = request_span::preempt(request, blocks.refs(), partial.ids()).entered();
-        let pool = &self.inner.group(blocks.group_id()).device.pool();
+        let pool = self.inner().group(blocks.group_id()).device.pool();
         let hash_of = |block| pool.upgrade(block).map(|held| held.hash());
         // Up to the first that was withdrawn: what is behind it is no prefix.
         let hashes: Vec<SequenceHash> = blocks.refs().iter().copied().map_while(hash_of).collect();
         let full = blocks.len();
         let mut down = vec![Offload::begin_whole(&blocks, request)];
-        let names: Vec<SequenceHash> = (0..partial.len()).map(|_| self.inner.naming.one()).collect();
-        let names = Names { inner: Arc::clone(&self.inner), group: blocks.group_id(), hashes: names };
+        let names: Vec<SequenceHash> = (0..partial.len()).map(|_| self.inner().naming.one()).collect();
+        let names = Names { inner: Arc::clone(self.inner()), group: blocks.group_id(), hashes: names };
         if !partial.is_empty() {
             match partial.register(&names.hashes, Some(&blocks).filter(|blocks| !blocks.is_empty())) {
                 Ok(kept) => down.push(Offload::begin_whole(&kept, request)),
@@ -149,15 +149,15 @@ impl Tiers {
         // Whatever comes of it, and if this is dropped, the names go with it.
         let Preempted { mut hashes, full, names, .. } = preempted;
         let (gone, partial, group) = (hashes.len() < full, names.hashes.len(), names.group);
-        if !Arc::ptr_eq(&names.inner, &self.inner) {
+        if !Arc::ptr_eq(&names.inner, self.inner()) {
             return Err(OnboardError::Foreign);
         }
         if !gone {
             hashes.extend(&names.hashes);
         }
-        let found = self.inner.match_prefix(group, &hashes);
+        let found = self.inner().match_prefix(group, &hashes);
         let whole = found.len() == full + partial;
-        let due = self.inner.due_in(options.deadline.unwrap_or(self.inner.rules.onboard_deadline));
+        let due = self.inner().due_in(options.deadline.unwrap_or(self.inner().rules.onboard_deadline));
         let up = self.onboard(found, options)?.await;
         let mut blocks = up.blocks;
         let missed = up.missed.or((!whole).then_some(Cause::Cancelled));
@@ -166,14 +166,15 @@ impl Tiers {
             return Ok(Resumed { blocks, partial: None, missed });
         }
         // What has begun to move is waited for; late, it is missed below.
-        Offload::call_back(&self.inner, group, &names.hashes, due).await;
-        let tier_pool = &self.inner.group(group).device;
+        Offload::call_back(self.inner(), group, &names.hashes, due).await;
+        let tier_pool = &self.inner().group(group).device;
         let behind = blocks.split_off(full);
         // Nobody else knows their names, but a copy that is late: then they are not to be had, and are
         // computed anew. Whose they were they are, with their credits; under the lock, where transfers and
         // purges are.
-        let (ids, tenant) = self.inner.with(|traffic| {
-            let tenant = behind.first().map_or(self.tenant.id(), |block| tier_pool.owners().owner(block.id));
+        let (ids, tenant) = self.inner().with(|traffic| {
+            let tenant =
+                behind.first().map_or(self.handle().tenant.id(), |block| tier_pool.owners().owner(block.id));
             let take = |(block, name): (&BlockRef, &SequenceHash)| {
                 let copied = traffic.downs.has((group, *name));
                 if copied { None } else { tier_pool.take_back(*block, tenant) }
@@ -181,8 +182,8 @@ impl Tiers {
             let ids: Vec<BlockId> = behind.iter().zip(&names.hashes).map_while(take).collect();
             (ids, tenant)
         });
-        drop(Blocks::new(Arc::clone(&self.inner), group, behind[ids.len()..].to_vec()));
-        let partial_back = BlocksMut::new(Arc::clone(&self.inner), group, ids, tenant);
+        drop(Blocks::new(Arc::clone(self.inner()), group, behind[ids.len()..].to_vec()));
+        let partial_back = BlocksMut::new(Arc::clone(self.inner()), group, ids, tenant);
         let all = partial_back.len() == partial;
         let missed = missed.or((!all).then_some(Cause::Busy));
         Ok(Resumed { blocks, partial: all.then_some(partial_back), missed })
