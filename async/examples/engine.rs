@@ -172,7 +172,7 @@ impl Engine {
         // Whatever is missing, and why ever, is computed.
         let rest = &hashes[blocks.len()..];
         let patience = if self.running.is_empty() { LONG } else { PATIENCE };
-        let fresh = match self.manager.default_group().allocate_within(rest.len(), patience).await {
+        let fresh = match self.manager.default_group().allocate(rest.len()).deadline(patience).await {
             Ok(fresh) => fresh,
             // Those that run are served first. If none does, the prompt is too long for the device.
             Err(AllocateError::Deadline { .. }) if !self.running.is_empty() => return Ok(Some(next)),
@@ -201,7 +201,7 @@ impl Engine {
         while at < self.running.len() {
             if self.running[at].tail.is_none() {
                 let patience = if self.running.len() == 1 { LONG } else { PATIENCE };
-                match self.manager.default_group().allocate_within(1, patience).await {
+                match self.manager.default_group().allocate(1).deadline(patience).await {
                     Ok(tail) => self.running[at].tail = Some(tail),
                     Err(AllocateError::Deadline { .. }) if self.running.len() > 1 => {
                         self.preempt_youngest()?;

@@ -37,11 +37,12 @@ pub use error::{BuildError, DeviceError};
 pub use hash_key::HashKeyError;
 pub use kvstrata_tiers::metrics::{ManagerStats, PathStats, Refusal};
 pub use kvstrata_tiers::{
-    Acquire, AcquireError, Acquired, Ahead, AllocateError, AllocateOptions, Blocks, BlocksMut, Census, Group,
-    GroupMatch, GroupsMatch, GroupsOnboarded, Needs, Offload, OffloadOptions, Offloaded, Onboard,
-    OnboardError, OnboardGroups, OnboardOptions, Onboarded, OriginalNames, PartsError, Preempted, Prefetch,
-    PrefixMatch, Purge, PurgeError, Purged, PurgedTier, RegisterError, RegisterFault, Resumed, StackParts,
-    TenantError, TenantId, TenantUse, TierCensus, Tiers, TooManyReferences,
+    Acquire, AcquireError, Acquired, Ahead, Allocate, AllocateError, AllocateGroups, Allocation, Answer,
+    Blocks, BlocksMut, Census, Group, GroupMatch, GroupsMatch, GroupsOnboarded, Needs, Offload,
+    OffloadOptions, Offloaded, Onboard, OnboardError, OnboardGroups, OnboardOptions, Onboarded,
+    OriginalNames, PartsError, Preempted, Prefetch, PrefixMatch, Purge, PurgeError, Purged, PurgedTier,
+    RegisterError, RegisterFault, Resumed, StackParts, TenantError, TenantId, TenantUse, TierCensus, Tiers,
+    TooManyReferences,
 };
 pub use own::OwnRuntime;
 pub use volumes::DiskError;

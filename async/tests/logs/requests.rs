@@ -6,7 +6,7 @@ use crate::gated::Ground;
 use crate::ground::{BYTES, compute, hashes, rest, settings};
 use crate::{fill, over_a_volume};
 use kvstrata::config::TenantSettings;
-use kvstrata::manager::{AllocateOptions, OffloadOptions, OnboardOptions, Purge};
+use kvstrata::manager::{OffloadOptions, OnboardOptions, Purge};
 use kvstrata::tier::Tier;
 use kvstrata_core::BlockId;
 use std::future::{Future, poll_fn};
@@ -83,11 +83,7 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
     };
     assert_eq!(spans.iter().map(fields).collect::<Vec<_>>(), ["9 2 0 2", "9 2 0 2", "9 2 2 0"]);
     let patience = Some(Duration::from_millis(5));
-    let more = ground
-        .manager
-        .default_group()
-        .allocate_with(1, AllocateOptions::default().request(11).deadline(patience))
-        .await;
+    let more = ground.manager.default_group().allocate(1).request(11).deadline(patience).await;
     assert!(more.is_err(), "all are held");
     let fields = ["request", "blocks", "block_ids"];
     let of_request = |number: &str| {
@@ -103,8 +99,7 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
         [&ids[1], &ids[1], &ids[0]]
     );
     // Who waits, and is served.
-    let asked = AllocateOptions::default().request(12);
-    let mut more = Box::pin(group.allocate_with(1, asked));
+    let mut more = Box::pin(group.allocate(1).request(12).into_future());
     assert!(poll_fn(|context| Poll::Ready(more.as_mut().poll(context).is_pending())).await, "all are held");
     drop(first);
     let more = more.await.expect("one that nobody has");
@@ -125,7 +120,7 @@ async fn what_is_had_at_once_has_a_span_too() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(4, 16);
     let group = ground.manager.default_group();
-    let blocks = group.allocate_with(2, AllocateOptions::default().request(3)).await;
+    let blocks = group.allocate(2).request(3).await;
     let ids = numbers(blocks.expect("free").ids().iter().copied());
     assert_eq!(span(&ears, "allocate", &["request", "blocks", "block_ids"]), format!("3 2 {ids}"));
     drop(compute(&ground.manager, &hashes(1, 3), None).await);
@@ -148,7 +143,7 @@ async fn what_is_lost_for_want_of_room_below_is_said_once_a_tier_unless_it_is_me
         for sequence in 1..=2 {
             drop(compute(&acme, &hashes(sequence, 4), None).await);
             ground.mover.close();
-            let _ = ground.manager.default_group().allocate_within(4, Duration::from_millis(5)).await;
+            let _ = ground.manager.default_group().allocate(4).deadline(Duration::from_millis(5)).await;
             ground.mover.open();
             rest(&ground.manager).await;
         }
@@ -202,7 +197,7 @@ async fn what_a_purge_has_of_the_host_is_no_reason_to_make_it_larger() {
         tokio::task::yield_now().await;
     }
     drop(compute(manager, &hashes(3, 1), None).await);
-    drop(manager.default_group().allocate_within(1, Duration::from_millis(5)).await.expect("dropped"));
+    drop(manager.default_group().allocate(1).deadline(Duration::from_millis(5)).await.expect("dropped"));
     assert_eq!(manager.stats().dropped[0], 1);
     ground.mover.open();
     let _ = purge.await;

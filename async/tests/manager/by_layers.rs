@@ -126,7 +126,7 @@ fn host_owned(manager: &Tiers) -> usize {
 }
 
 /// Answered soon, whatever the engine does.
-async fn soon<F: Future>(future: F) -> F::Output {
+async fn soon<F: IntoFuture>(future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future).await.expect("not only when the engine goes on")
 }
 
@@ -551,7 +551,7 @@ async fn an_engine_that_waits_for_what_its_own_pass_holds_does_so_until_the_dead
     let offload = pass.offload(1);
     pass.run(0..2).await;
     drop(pass.blocks);
-    let mut waits = pin!(ground.manager.default_group().allocate(1));
+    let mut waits = pin!(ground.manager.default_group().allocate(1).into_future());
     assert!(matches!(look(waits.as_mut()), Poll::Pending), "all are held");
     assert_eq!(soon(waits).await.expect("they are let go of").len(), 1);
     assert_eq!(offload.await.cause, Some(Cause::Deadline));

@@ -80,7 +80,7 @@ async fn a_block_that_is_turned_back_on_its_way_down_keeps_its_class() {
     blocks.set_priority(Priority::High);
     drop(blocks);
     ground.mover.close();
-    assert!(look(group.allocate(4)).is_pending());
+    assert!(look(group.allocate(4).into_future()).is_pending());
     let found = group.match_prefix(&dear);
     assert_eq!(found.in_tier(Tier::Device), 2, "with the bytes that they still have");
     drop(found);

@@ -154,7 +154,7 @@ async fn what_is_called_off_on_its_way_is_not_dropped() {
         let acme = ground.manager.tenant("acme").expect("a name");
         drop(compute(&acme, &hashes(1, 4), None).await);
         ground.mover.close();
-        let late = ground.manager.default_group().allocate_within(4, Duration::from_millis(5)).await;
+        let late = ground.manager.default_group().allocate(4).deadline(Duration::from_millis(5)).await;
         assert!(late.is_err(), "its victims are on their way");
         match purged {
             true => {
@@ -188,7 +188,7 @@ async fn what_is_late_and_what_is_called_off_count() {
     assert_eq!(stats.path(Path::HostToDevice).failed_by(Cause::Deadline), 4);
     drop(group.onboard(found(), OnboardOptions::default()).expect("fits"));
     assert_eq!(ground.manager.stats().missed_by(Cause::Cancelled), 1);
-    let late = group.allocate_within(4, Duration::from_millis(10)).await;
+    let late = group.allocate(4).deadline(Duration::from_millis(10)).await;
     assert!(late.is_err());
     assert_eq!(ground.manager.stats().late, 1);
     ground.mover.open();

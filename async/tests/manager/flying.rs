@@ -16,8 +16,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 /// The outcome of a look at a future.
-pub fn look<F: Future>(future: F) -> Poll<F::Output> {
-    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+pub fn look<F: IntoFuture>(future: F) -> Poll<F::Output> {
+    pin!(future.into_future()).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// A manager whose host tier has a sequence of four that its device lacks, and whose copies wait.
@@ -279,7 +279,7 @@ async fn whoever_is_woken_may_use_the_manager_at_once() {
     in_time("dismissed from the line", move || {
         let _in = runtime.enter();
         let _all = manager.default_group().try_allocate(4).expect("free ones");
-        let mut waits = pin!(tenant.default_group().allocate(1));
+        let mut waits = pin!(tenant.default_group().allocate(1).into_future());
         let waker = Waker::from(Arc::new(Called(manager.clone())));
         assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         assert!(look(tenant.purge(Purge::default())).is_pending());
@@ -339,7 +339,7 @@ async fn who_waits_for_blocks_does_not_wait_for_the_budget_of_an_iteration() {
     let partial = group.try_allocate(0).expect("none");
     // Nothing runs any more: no iteration begins before there are blocks for one.
     let _preempted = group.preempt(blocks, partial, 1).expect("one manager");
-    let blocks = group.allocate_within(4, Duration::from_secs(5)).await;
+    let blocks = group.allocate(4).deadline(Duration::from_secs(5)).await;
     assert_eq!(blocks.expect("in time").len(), 4);
 }
 
@@ -349,7 +349,7 @@ async fn blocks_whose_copy_cannot_begin_are_free_at_once() {
     drop(compute(&ground.manager, &hashes(1, 4), None).await);
     // Somebody reads the host's memory, so that nothing is written to it.
     let reads: Vec<_> = (0..4).map(|block| ground.memory.read(block).expect("nobody writes")).collect();
-    let four = look(ground.manager.default_group().allocate(4));
+    let four = look(ground.manager.default_group().allocate(4).into_future());
     assert!(matches!(four, Poll::Ready(Ok(_))), "{four:?}: no event is to come that would serve it");
     drop(reads);
 }

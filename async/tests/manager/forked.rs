@@ -16,8 +16,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// What a call answers at once: in a child there is nobody who could wake it.
-fn now<F: Future>(future: F) -> F::Output {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+fn now<F: IntoFuture>(future: F) -> F::Output {
+    match pin!(future.into_future()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
         Poll::Pending => panic!("it waits"),
     }
@@ -57,7 +57,7 @@ fn a_child_is_refused_and_its_drops_do_nothing() {
             );
             let said = AllocateError::Inherited.to_string();
             assert!(said.contains("make one in this process, after the fork"), "{said}");
-            let within = manager.default_group().allocate_within(1, Duration::from_millis(1));
+            let within = manager.default_group().allocate(1).deadline(Duration::from_millis(1));
             assert_eq!(now(within).expect_err("a child"), AllocateError::Inherited);
             assert!(manager.default_group().try_allocate(1).is_none());
             assert!(

@@ -95,7 +95,8 @@ async fn victims_have_host_blocks_before_copies_by_choice_that_came_first() {
     let manager = &ground.manager;
     manager.step().expect("none runs");
     assert_eq!((manager.census().grounded, free(manager)), (8, HEADROOM as usize));
-    let mut blocks = pin!(manager.default_group().allocate_within(HEADROOM as usize + 2, PATIENCE));
+    let mut blocks =
+        pin!(manager.default_group().allocate(HEADROOM as usize + 2).deadline(PATIENCE).into_future());
     assert!(look(blocks.as_mut()).is_pending());
     assert_eq!((manager.census().grounded, free(manager)), (10, 0));
     disk.gate().let_go(2);
@@ -113,7 +114,8 @@ async fn copies_by_choice_that_hold_victims_back_are_made_as_theirs() {
     let manager = &ground.manager;
     manager.step().expect("none runs");
     assert_eq!((manager.census().grounded, free(manager)), (8, HEADROOM as usize));
-    let mut blocks = pin!(manager.default_group().allocate_within(HEADROOM as usize + 2, PATIENCE));
+    let mut blocks =
+        pin!(manager.default_group().allocate(HEADROOM as usize + 2).deadline(PATIENCE).into_future());
     assert!(look(blocks.as_mut()).is_pending());
     assert_eq!((manager.census().grounded, free(manager)), (8 - HEADROOM as usize, 0));
     disk.gate().open();
@@ -129,7 +131,8 @@ async fn what_victims_wait_for_is_written_before_what_nobody_waits_for() {
     let mut persisted = pin!(manager.default_group().persist(&first));
     assert!(look(persisted.as_mut()).is_pending());
     manager.step().expect("none runs");
-    let mut blocks = pin!(manager.default_group().allocate_within(HEADROOM as usize + 2, PATIENCE));
+    let mut blocks =
+        pin!(manager.default_group().allocate(HEADROOM as usize + 2).deadline(PATIENCE).into_future());
     assert!(look(blocks.as_mut()).is_pending());
     // The one that had begun, and two for the victims.
     disk.gate().let_go(3);
@@ -144,7 +147,8 @@ async fn what_victims_wait_for_is_written_before_what_nobody_waits_for() {
 async fn the_headroom_is_made_again_while_victims_wait() {
     let (disk, ground) = full(settings(16, HOST)).await;
     let manager = &ground.manager;
-    let mut blocks = pin!(manager.default_group().allocate_within(HEADROOM as usize + 1, PATIENCE));
+    let mut blocks =
+        pin!(manager.default_group().allocate(HEADROOM as usize + 1).deadline(PATIENCE).into_future());
     assert!(look(blocks.as_mut()).is_pending());
     until("the headroom was had", || manager.census().moving == 1).await;
     let census = manager.census();
@@ -164,14 +168,14 @@ async fn copies_by_choice_leave_the_headroom_as_it_comes_free() {
     let offload = group.offload(&held, urgent);
     assert_eq!((manager.census().grounded, free(manager)), (8, HEADROOM as usize));
     // Victims have it.
-    let blocks = group.allocate_within(HEADROOM as usize, PATIENCE).await.expect("in time");
+    let blocks = group.allocate(HEADROOM as usize).deadline(PATIENCE).await.expect("in time");
     assert_eq!((manager.census().grounded, free(manager)), (8, 0));
     disk.gate().let_go(HEADROOM as usize);
     until("written", || disk.counts().written == u64::from(HEADROOM)).await;
     until("and given back", || manager.census().tiers[0][1].free == HEADROOM as usize).await;
     assert_eq!(manager.census().grounded, 8);
     // And have it again, at once.
-    let again = group.allocate_within(HEADROOM as usize, PATIENCE).await.expect("in time");
+    let again = group.allocate(HEADROOM as usize).deadline(PATIENCE).await.expect("in time");
     assert_eq!((disk.counts().written, manager.census().grounded), (u64::from(HEADROOM), 8));
     disk.gate().open();
     assert_eq!(offload.await.copied, 8);
@@ -238,7 +242,7 @@ async fn copies_of_blocks_that_are_held_are_not_called_off_for_who_waits() {
     let held = compute(manager, &hashes(1, 4), None).await;
     assert_eq!(manager.census().grounded, 2);
     {
-        let waits = pin!(manager.default_group().allocate(1));
+        let waits = pin!(manager.default_group().allocate(1).into_future());
         assert!(look(waits).is_pending(), "all are held");
         let called_off = manager.stats().path(Path::DeviceToHost).failed_by(Cause::Cancelled);
         assert_eq!((manager.census().grounded, called_off), (2, 0));
@@ -255,7 +259,8 @@ async fn who_waits_for_blocks_waits_for_no_copy_by_choice_that_waits_itself() {
     let manager = &ground.manager;
     manager.step().expect("none runs");
     assert_eq!(manager.census().grounded, 16, "they keep all blocks of the device");
-    let blocks = manager.default_group().allocate_within(HEADROOM as usize, PATIENCE).await.expect("in time");
+    let blocks =
+        manager.default_group().allocate(HEADROOM as usize).deadline(PATIENCE).await.expect("in time");
     assert_eq!((disk.counts().written, manager.census().grounded), (0, 16 - HEADROOM as usize));
     drop(blocks);
     disk.gate().open();
@@ -278,7 +283,7 @@ async fn a_victim_that_waits_in_vain_is_dropped() {
     rest(manager).await;
     drop(compute(manager, &second, None).await);
     disk.gate().hold();
-    let mut blocks = pin!(group.allocate_within(1, PATIENCE));
+    let mut blocks = pin!(group.allocate(1).deadline(PATIENCE).into_future());
     assert!(look(blocks.as_mut()).is_pending());
     assert_eq!(manager.census().grounded, 1);
     let found = group.match_prefix(&first);

@@ -51,7 +51,7 @@ async fn an_onboarding_that_nobody_polls_leaves_the_line_by_its_deadline() {
     let up = group.onboard(group.match_prefix(&all), options).expect("fits");
     drop(held);
     assert_eq!(manager.census().gathered, 2);
-    let behind = group.allocate_within(2, PATIENCE).await.expect("what it had gathered");
+    let behind = group.allocate(2).deadline(PATIENCE).await.expect("what it had gathered");
     assert_eq!(up.layer_ready(0).await, Err(Cause::Deadline));
     drop((behind, kept));
     let up = up.await;
@@ -65,10 +65,10 @@ async fn an_allocation_that_nobody_polls_leaves_the_line_by_its_deadline() {
     let manager = build(settings(4, 16));
     let group = manager.default_group();
     let [held, _kept] = [2, 2].map(|count| group.try_allocate(count).expect("free ones"));
-    let mut first = pin!(group.allocate_within(4, SOON));
+    let mut first = pin!(group.allocate(4).deadline(SOON).into_future());
     assert!(look(first.as_mut()).is_pending());
     drop(held);
-    let behind = group.allocate_within(2, PATIENCE).await.expect("what it had gathered");
+    let behind = group.allocate(2).deadline(PATIENCE).await.expect("what it had gathered");
     let late = first.await.expect_err("there were never four");
     let AllocateError::Deadline { requested, waited, available, capacity, ahead, .. } = late else {
         panic!("{late:?}")
@@ -84,9 +84,9 @@ async fn no_blocks_are_had_at_once_whoever_waits() {
     let manager = build(settings(4, 16));
     let group = manager.default_group();
     let blocks = compute(&manager, &hashes(1, 4), None).await;
-    let mut waits = pin!(group.allocate_within(1, PATIENCE));
+    let mut waits = pin!(group.allocate(1).deadline(PATIENCE).into_future());
     assert!(look(waits.as_mut()).is_pending());
-    let none = look(pin!(group.allocate(0)));
+    let none = look(pin!(group.allocate(0).into_future()));
     assert!(matches!(&none, Poll::Ready(Ok(none)) if none.is_empty()), "{none:?}");
     let partial = group.try_allocate(0).expect("nobody needs them");
     let preempted = group.preempt(blocks, partial, 1).expect("one manager");
@@ -106,7 +106,7 @@ async fn without_end_is_a_deadline_too() {
     let held = group.try_allocate(4).expect("free ones");
     let options = OnboardOptions::default().deadline(Duration::MAX);
     let up = group.onboard(group.match_prefix(&all), options).expect("fits");
-    let mut behind = pin!(group.allocate_within(1, Duration::MAX));
+    let mut behind = pin!(group.allocate(1).deadline(Duration::MAX).into_future());
     assert!(look(behind.as_mut()).is_pending());
     drop(held);
     let up = up.await;
@@ -191,7 +191,9 @@ fn a_runtime_without_timers_is_refused_and_one_of_its_own_has_some() {
     let manager = KvBlockManager::open(&settings()).expect("on its own runtime");
     let held = manager.default_group().try_allocate(4).expect("free ones");
     // Polled by a runtime that has none.
-    let late = bare.block_on(manager.default_group().allocate_within(1, SOON)).expect_err("none is free");
+    let late = bare
+        .block_on(manager.default_group().allocate(1).deadline(SOON).into_future())
+        .expect_err("none is free");
     assert!(matches!(late, AllocateError::Deadline { .. }), "{late}");
     drop(held);
 }

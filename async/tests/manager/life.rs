@@ -43,7 +43,8 @@ async fn what_can_never_be_had_is_refused_and_what_may_come_is_waited_for() {
     let error = manager.default_group().allocate(5).await.expect_err("more than there are");
     assert_eq!(error.to_string(), "5 blocks were asked for, and the device has 4; ask for fewer");
     let all = manager.default_group().allocate(4).await.expect("all of them");
-    let error = manager.default_group().allocate_within(1, Duration::from_millis(5)).await.expect_err("none");
+    let error =
+        manager.default_group().allocate(1).deadline(Duration::from_millis(5)).await.expect_err("none");
     assert!(
         matches!(error, AllocateError::Deadline { requested: 1, available: 0, capacity: 4, .. }),
         "{error}"
@@ -102,7 +103,7 @@ async fn what_is_pinned_stays_and_what_matters_more_leaves_last() {
     assert_eq!((there(1, 3), there(2, 2), there(3, 3)), (3, 2, 0));
     drop(group.allocate(5).await.expect("all that are not pinned"));
     assert_eq!((there(1, 3), there(2, 2)), (3, 0));
-    let error = group.allocate_within(6, Duration::from_millis(5)).await.expect_err("three are pinned");
+    let error = group.allocate(6).deadline(Duration::from_millis(5)).await.expect_err("three are pinned");
     assert!(matches!(error, AllocateError::Deadline { available: 5, .. }), "{error}");
     let kept = group.match_device(&hashes(1, 3));
     kept.set_priority(Priority::Normal);
@@ -123,7 +124,7 @@ async fn who_waits_for_a_copy_lets_no_more_blocks_leave_than_it_needs() {
     assert_eq!(manager.default_group().offload(&first, OffloadOptions::default()).await.copied, 1);
     drop((first, blocks));
     ground.mover.close();
-    let mut three = pin!(manager.default_group().allocate(3));
+    let mut three = pin!(manager.default_group().allocate(3).into_future());
     assert!(look(three.as_mut()).is_pending(), "two are to be copied");
     let census = manager.census();
     assert_eq!((census.tiers[0][0].inactive, census.down, census.gathered), (5, 2, 1));
@@ -139,8 +140,11 @@ async fn who_asks_again_has_the_blocks_that_left_for_who_gave_up() {
     let all = hashes(1, 8);
     drop(compute(manager, &all, None).await);
     ground.mover.close();
-    assert!(look(group.allocate(4)).is_pending(), "four are to be copied, and it waits no more");
-    let mut again = pin!(group.allocate(4));
+    assert!(
+        look(group.allocate(4).into_future()).is_pending(),
+        "four are to be copied, and it waits no more"
+    );
+    let mut again = pin!(group.allocate(4).into_future());
     assert!(look(again.as_mut()).is_pending());
     assert_eq!(manager.census().down, 4);
     ground.mover.open();
@@ -161,9 +165,12 @@ async fn victims_that_leave_for_nobody_keep_nobody_from_those_that_need_no_copy(
     assert_eq!(group.offload(&blocks, OffloadOptions::default()).await.copied, 6);
     drop(blocks);
     ground.mover.close();
-    assert!(look(pin!(group.allocate(2))).is_pending(), "it goes, and its victims are on their way");
+    assert!(
+        look(pin!(group.allocate(2).into_future())).is_pending(),
+        "it goes, and its victims are on their way"
+    );
     assert_eq!(manager.census().down, 2);
-    let two = match look(pin!(group.allocate(2))) {
+    let two = match look(pin!(group.allocate(2).into_future())) {
         Poll::Ready(blocks) => blocks.expect("those that are below already"),
         Poll::Pending => panic!("it waits for a device that hangs"),
     };

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod ahead;
+mod begins;
 mod behind;
 mod by_layers;
 mod calls;

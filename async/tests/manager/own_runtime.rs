@@ -19,9 +19,9 @@ impl Wake for Unparks {
 }
 
 /// Waits without a runtime.
-fn wait<F: Future>(future: F) -> F::Output {
+fn wait<F: IntoFuture>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unparks(thread::current())));
-    let mut future = pin!(future);
+    let mut future = pin!(future.into_future());
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(output) => return output,
@@ -50,7 +50,7 @@ fn a_manager_without_a_runtime_makes_one_and_ends_with_it() {
     let up = wait(group.onboard(found, OnboardOptions::default()).expect("fits"));
     check(&manager, &up.blocks, &first);
     // Its timers.
-    let error = wait(group.allocate_within(1, Duration::from_millis(5))).expect_err("all are held");
+    let error = wait(group.allocate(1).deadline(Duration::from_millis(5))).expect_err("all are held");
     assert!(matches!(error, AllocateError::Deadline { requested: 1, .. }), "{error}");
     drop(up);
     assert!(wait(manager.shutdown()));

@@ -87,7 +87,7 @@ async fn a_mover_that_panics_leaves_deadlines_to_be_looked_after() {
     let held = manager.default_group().allocate(2).await.expect("blocks");
     let first = tokio::spawn({
         let manager = manager.clone();
-        async move { manager.default_group().allocate_within(3, SHORT).await }
+        async move { manager.default_group().allocate(3).deadline(SHORT).await }
     });
     while manager.census().waiting == 0 {
         tokio::task::yield_now().await;
@@ -101,7 +101,7 @@ async fn a_mover_that_panics_leaves_deadlines_to_be_looked_after() {
     assert!(matches!(first, Err(AllocateError::Deadline { .. })), "{first:?}");
     let up = tokio::time::timeout(PATIENCE, up).await.expect("answered");
     assert_eq!(up.missed, Some(Cause::Abandoned), "its copy began when the first had given up");
-    let next = tokio::time::timeout(PATIENCE, manager.default_group().allocate_within(3, SHORT))
+    let next = tokio::time::timeout(PATIENCE, manager.default_group().allocate(3).deadline(SHORT))
         .await
         .expect("in time");
     assert!(matches!(next, Err(AllocateError::Deadline { .. })), "{next:?}");

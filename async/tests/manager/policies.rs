@@ -17,7 +17,7 @@ async fn parents_that_nobody_holds_are_had_though_their_children_are_held() {
         let group = manager.default_group();
         let mut blocks = compute(&manager, &hashes(1, 4), None).await;
         blocks.drop_first(2);
-        let two = look(pin!(group.allocate(2)));
+        let two = look(pin!(group.allocate(2).into_future()));
         assert!(matches!(&two, Poll::Ready(Ok(two)) if two.len() == 2), "{policy}: {two:?}");
         assert_eq!(manager.census().tiers[0][0].owned, 2, "{policy}");
         drop(two);
@@ -78,7 +78,7 @@ async fn a_copy_of_a_block_that_is_held_keeps_no_parent_in_the_device() {
     ground.mover.close();
     let held = compute(manager, &hashes(2, 2), None).await;
     assert!(manager.census().down > 0, "they are being written through");
-    let two = look(pin!(manager.default_group().allocate(2)));
+    let two = look(pin!(manager.default_group().allocate(2).into_future()));
     assert!(matches!(&two, Poll::Ready(Ok(two)) if two.len() == 2), "{two:?}");
     ground.mover.open();
     drop(held);

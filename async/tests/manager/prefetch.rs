@@ -122,7 +122,7 @@ async fn heat_is_not_forgotten_while_a_block_is_on_its_way_down() {
     }
     let others = group.try_allocate(4).expect("free ones");
     ground.mover.close();
-    assert!(look(group.allocate(4)).is_pending(), "the hot ones are on their way");
+    assert!(look(group.allocate(4).into_future()).is_pending(), "the hot ones are on their way");
     drop(others);
     // There is room, and they are not below yet.
     ground.manager.check_watermark();
@@ -141,7 +141,7 @@ async fn no_guess_begins_while_somebody_is_held_at_a_quota() {
     drop(manager.default_group().allocate(8).await.expect("blocks"));
     rest(manager).await;
     let all = a.default_group().try_allocate(2).expect("its quota");
-    let mut held = pin!(a.default_group().allocate(1));
+    let mut held = pin!(a.default_group().allocate(1).into_future());
     assert!(look(held.as_mut()).is_pending());
     ground.mover.close();
     manager.default_group().prefetch(&wanted).detach();
@@ -167,7 +167,7 @@ async fn guesses_that_do_not_move_yet_give_way_to_who_is_held_at_a_quota() {
     ground.mover.close();
     manager.default_group().prefetch(&wanted).detach();
     assert_eq!((manager.census().up, manager.census().moving), (4, 1));
-    let mut held = pin!(a.default_group().allocate(1));
+    let mut held = pin!(a.default_group().allocate(1).into_future());
     assert!(look(held.as_mut()).is_pending());
     assert_eq!((manager.census().up, manager.census().moving), (1, 1));
     ground.mover.open();

@@ -6,7 +6,6 @@ use crate::common::volume;
 use kvstrata::manager::{AllocateError, OffloadOptions, OnboardError, OnboardOptions, Purge, PurgeError};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Cause;
-use std::future::Future;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
@@ -18,20 +17,20 @@ fn runtime() -> Runtime {
 }
 
 /// Waits on another runtime than the manager's, and not for ever.
-fn answer<F: Future>(future: F) -> F::Output {
+fn answer<F: IntoFuture>(future: F) -> F::Output {
     let other = Builder::new_current_thread().enable_time().build().expect("a runtime");
-    other.block_on(async { timeout(Duration::from_secs(60), future).await }).expect("an answer")
+    other.block_on(async { timeout(Duration::from_secs(60), future.into_future()).await }).expect("an answer")
 }
 
 #[test]
 fn who_waits_for_blocks_is_told_that_the_manager_is_closed() {
     let own = runtime();
     let manager = own.block_on(async { build(settings(4, 4)) });
-    let held = own.block_on(manager.default_group().allocate(4)).expect("all of them");
+    let held = own.block_on(manager.default_group().allocate(4).into_future()).expect("all of them");
     let waiting = {
         let manager = manager.clone();
         std::thread::spawn(move || {
-            answer(manager.default_group().allocate_within(1, Duration::from_secs(3600)))
+            answer(manager.default_group().allocate(1).deadline(Duration::from_secs(3600)))
         })
     };
     while manager.census().waiting == 0 {
@@ -41,7 +40,7 @@ fn who_waits_for_blocks_is_told_that_the_manager_is_closed() {
     let told = waiting.join().expect("no panic");
     assert!(matches!(told, Err(AllocateError::Closed)), "{told:?}");
     // And whoever comes later.
-    assert!(matches!(answer(manager.default_group().allocate_within(1, SOON)), Err(AllocateError::Closed)));
+    assert!(matches!(answer(manager.default_group().allocate(1).deadline(SOON)), Err(AllocateError::Closed)));
     drop(held);
     assert!(
         matches!(answer(manager.default_group().allocate(1)), Err(AllocateError::Closed))

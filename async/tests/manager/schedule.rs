@@ -122,7 +122,7 @@ async fn an_offload_whose_gate_does_not_open_fails_at_its_deadline_and_keeps_no_
     // Nor if nobody asks any more.
     drop(group.offload(&blocks, gated));
     drop(blocks);
-    let all = group.allocate_within(8, Duration::from_secs(20)).await;
+    let all = group.allocate(8).deadline(Duration::from_secs(20)).await;
     assert_eq!(all.expect("nobody holds them").len(), 8);
     assert!(manager.census().is_idle());
 }

@@ -299,7 +299,7 @@ async fn what_is_withdrawn_before_its_pass_begins_is_free_at_once() {
         let hashes = hashes(1, 8);
         let (blocks, ahead) = ahead(&ground, &hashes, iteration).await;
         let offload = manager.default_group().offload(&blocks, OffloadOptions::default());
-        let mut waits = pin!(manager.default_group().allocate(8));
+        let mut waits = pin!(manager.default_group().allocate(8).into_future());
         assert!(look(waits.as_mut()).is_pending());
         assert_eq!((ahead.withdraw(), manager.census().unwritten), (8, if iteration == 1 { 8 } else { 0 }));
         assert!(look(waits.as_mut()).is_pending(), "they are held");

@@ -48,7 +48,7 @@ async fn a_guess_that_has_been_read_gives_way_to_who_waits_for_blocks() {
     below(&manager, &wanted, 4).await;
     manager.default_group().prefetch(&wanted).detach();
     assert_eq!(manager.census().moving, 1, "the read has the whole budget");
-    let blocks = manager.default_group().allocate_within(4, PATIENCE).await.expect("in time");
+    let blocks = manager.default_group().allocate(4).deadline(PATIENCE).await.expect("in time");
     assert_eq!(manager.census().staged, 0);
     drop(blocks);
     // What was dropped is still to be had.
@@ -95,7 +95,7 @@ async fn a_victim_does_not_wait_for_staging_that_waits_for_an_iteration() {
     let behind = up(&manager, &slow, Class::Background);
     still(&manager).await;
     assert_eq!(manager.census().staged, 2);
-    assert_eq!(manager.default_group().allocate_within(2, PATIENCE).await.expect("in time").len(), 2);
+    assert_eq!(manager.default_group().allocate(2).deadline(PATIENCE).await.expect("in time").len(), 2);
     check(&manager, &behind.await.blocks, &slow);
 }
 
@@ -110,7 +110,7 @@ async fn a_victim_does_not_wait_for_host_blocks_of_copies_that_wait_for_an_itera
     drop(compute(&manager, &hashes(2, 3), None).await);
     let offload = group.offload(&held, OffloadOptions::default());
     assert_eq!((manager.census().tiers[0][1].owned, manager.census().moving), (4, 0));
-    assert_eq!(group.allocate_within(4, PATIENCE).await.expect("in time").len(), 4);
+    assert_eq!(group.allocate(4).deadline(PATIENCE).await.expect("in time").len(), 4);
     assert_eq!(offload.await.copied, 4);
 }
 
@@ -127,7 +127,7 @@ async fn a_queue_full_of_what_nobody_waits_for_bars_neither_urgent_onboarding_no
     still(&manager).await;
     assert!(manager.census().queued > 0);
     let first = up(&manager, &urgent[..2], Class::Urgent);
-    let free = manager.default_group().allocate_within(1, PATIENCE).await.expect("in time");
+    let free = manager.default_group().allocate(1).deadline(PATIENCE).await.expect("in time");
     let first = first.await;
     assert_eq!((first.missed, free.len()), (None, 1));
     check(&manager, &first.blocks, &urgent[..2]);
@@ -149,7 +149,7 @@ async fn free_blocks_are_given_while_a_run_that_came_before_waits_for_its_queue(
     let second = up(manager, &all[4..12], Class::Urgent);
     let census = manager.census();
     assert_eq!((census.moving, census.queued, census.up), (1, 2, 12), "no more than may wait do");
-    assert_eq!(manager.default_group().allocate_within(4, PATIENCE).await.expect("in time").len(), 4);
+    assert_eq!(manager.default_group().allocate(4).deadline(PATIENCE).await.expect("in time").len(), 4);
     // Given up while it waits beside the queue, and asked for again.
     drop(first);
     let first = up(manager, &all[..4], Class::Urgent);
@@ -169,7 +169,7 @@ async fn copies_by_choice_leave_the_headroom_of_the_host_to_victims() {
     ground.mover.close();
     let offload = group.offload(&held, OffloadOptions::default().class(Class::Urgent));
     assert_eq!(manager.census().tiers[0][1].owned, 4, "of 8, whatever its class");
-    let blocks = group.allocate_within(8, PATIENCE);
+    let blocks = group.allocate(8).deadline(PATIENCE).into_future();
     tokio::pin!(blocks);
     assert!(look(blocks.as_mut()).is_pending());
     assert_eq!(manager.census().tiers[0][1].owned, 8, "four victims have it");

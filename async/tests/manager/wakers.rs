@@ -27,9 +27,9 @@ async fn a_waker_that_panics_keeps_no_blocks_from_others() {
     let manager = build(settings(4, 0));
     let group = manager.default_group();
     let all = group.allocate(4).await.expect("all of them");
-    let mut first = pin!(group.allocate(2));
+    let mut first = pin!(group.allocate(2).into_future());
     assert!(first.as_mut().poll(&mut Context::from_waker(&panics())).is_pending());
-    let mut second = pin!(group.allocate(2));
+    let mut second = pin!(group.allocate(2).into_future());
     assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     drop(all);
     let Poll::Ready(Ok(blocks)) = second.poll(&mut Context::from_waker(Waker::noop())) else {
@@ -46,7 +46,8 @@ async fn a_waker_that_panics_keeps_no_blocks_from_others() {
 async fn a_waker_that_panics_keeps_nobody_from_being_dismissed() {
     let manager = build(settings(4, 0).deadline_shutdown(Duration::from_millis(20)));
     let all = manager.default_group().allocate(4).await.expect("all of them");
-    let mut waits: Vec<_> = (0..3).map(|_| Box::pin(manager.default_group().allocate(2))).collect();
+    let mut waits: Vec<_> =
+        (0..3).map(|_| Box::pin(manager.default_group().allocate(2).into_future())).collect();
     for wait in &mut waits {
         assert!(wait.as_mut().poll(&mut Context::from_waker(&panics())).is_pending());
     }

@@ -24,7 +24,7 @@ async fn a_preempted_request_goes_down_whole_though_the_queue_is_full_and_whatev
         let manager = build(settings(8, 16).transfer_queue(2).iteration_bytes(bytes).offload_mode(mode));
         let mut preempted = preempted(&manager, 6).await;
         // Nobody iterates: whoever needs the blocks need not wait for that, nor are any lost.
-        let all = manager.default_group().allocate_within(8, Duration::from_secs(5)).await.expect("blocks");
+        let all = manager.default_group().allocate(8).deadline(Duration::from_secs(5)).await.expect("blocks");
         let down = preempted.settled().await;
         assert_eq!((down.copied, down.refused), (7, 0), "{mode:?}");
         drop(all);

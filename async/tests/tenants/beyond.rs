@@ -43,7 +43,7 @@ async fn a_run_that_is_longer_than_its_owners_quota_is_brought_up_as_far_as_that
         drop(up);
         rest(&manager).await;
     }
-    assert_eq!(a.default_group().allocate_within(1, SOON).await.expect("in time").len(), 1);
+    assert_eq!(a.default_group().allocate(1).deadline(SOON).await.expect("in time").len(), 1);
 }
 
 /// Its own blocks in the device are held by the run, and keep the first one from coming up: so one of them is let go.

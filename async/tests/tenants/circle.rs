@@ -56,9 +56,9 @@ async fn crowded(manager: &Tiers, tenant: &Tiers) -> (impl Sized, impl Sized) {
 async fn who_is_held_in_one_group_is_in_no_line_of_another() {
     let (manager, tenant) = two_groups(PATIENCE, 16);
     let (own, others) = crowded(&manager, &tenant).await;
-    let mut held = pin!(tenant.allocate_groups(&[2, 2]));
+    let mut held = pin!(tenant.allocate_groups(&[2, 2]).into_future());
     assert!(look(held.as_mut()).is_pending());
-    let mut all = pin!(manager.allocate_groups(&[4, 4]));
+    let mut all = pin!(manager.allocate_groups(&[4, 4]).into_future());
     assert!(look(all.as_mut()).is_pending());
     assert_eq!(manager.census().waiting, 4);
     // All of the second group, and half of the first, whose other half is the tenant's.
@@ -91,7 +91,7 @@ async fn a_run_that_is_held_in_one_group_is_in_no_line_of_another() {
     let found = tenant.match_groups(&lists);
     assert_eq!((found.tokens(), found.is_ready()), (32, false));
     let held = tenant.onboard_groups(found, OnboardOptions::default()).expect("its quota");
-    let mut all = pin!(manager.allocate_groups(&[4, 4]));
+    let mut all = pin!(manager.allocate_groups(&[4, 4]).into_future());
     assert!(look(all.as_mut()).is_pending());
     drop(others);
     drop(own);
@@ -177,13 +177,13 @@ async fn no_group_gives_up_blocks_for_a_request_that_another_group_keeps_out() {
     let blocks = tenant.group(0).expect("a group").allocate(2).await.expect("its quota");
     drop(blocks.register(&kept, None).expect("registered"));
     let own = tenant.group(1).expect("a group").allocate(2).await.expect("its quota");
-    let mut held = pin!(tenant.allocate_groups(&[2, 1]));
+    let mut held = pin!(tenant.allocate_groups(&[2, 1]).into_future());
     assert!(look(held.as_mut()).is_pending());
     let there = || tenant.group(0).expect("two").match_prefix(&kept).in_tier(Tier::Device);
     assert_eq!(there(), 2);
     // Who comes later, of the same tenant, comes later in each of its groups; others pass.
     let first = tenant.group(0).expect("two");
-    let mut behind = pin!(first.allocate(1));
+    let mut behind = pin!(first.allocate(1).into_future());
     assert!(look(behind.as_mut()).is_pending());
     assert_eq!(manager.allocate_groups(&[2, 2]).await.expect("free ones").len(), 2);
     assert_eq!(there(), 2);
@@ -201,10 +201,9 @@ async fn who_is_held_for_several_groups_is_answered_and_leaves_nothing() {
     for which in 0..4 {
         let (manager, tenant) = two_groups(if which == 0 { SOON } else { PATIENCE }, 16);
         let (own, _others) = crowded(&manager, &tenant).await;
-        let mut held = Box::pin(tenant.allocate_groups(&[2, 2]));
+        let mut held = Box::pin(tenant.allocate_groups(&[2, 2]).into_future());
         assert!(look(held.as_mut()).is_pending());
         assert_eq!(left(&manager, &tenant), (2, 2));
-        let mut purge = Box::pin(tenant.purge(Purge::default()));
         match which {
             0 => {
                 let late = held.await.expect_err("nothing was given back");
@@ -213,7 +212,7 @@ async fn who_is_held_for_several_groups_is_answered_and_leaves_nothing() {
             }
             1 => drop(held),
             2 => {
-                assert!(look(purge.as_mut()).is_pending(), "somebody holds two");
+                let _purge = tenant.purge(Purge::default());
                 let answer = held.await;
                 assert!(matches!(answer, Err(AllocateError::Purging)), "{answer:?}");
             }

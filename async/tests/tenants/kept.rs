@@ -57,7 +57,7 @@ async fn found(disk: &SimDisk, tenant: &Tiers, own: &[SequenceHash]) -> usize {
 #[tokio::test]
 async fn who_waits_for_credits_waits_for_no_copy_by_choice_that_waits_itself() {
     let (disk, ground, tenant, own) = kept(settings(16, HOST), OWN).await;
-    let block = tenant.default_group().allocate_within(1, PATIENCE).await.expect("in time");
+    let block = tenant.default_group().allocate(1).deadline(PATIENCE).await.expect("in time");
     assert_eq!((disk.counts().written, tenant.usage(Tier::Device).blocks), (0, OWN as usize));
     assert_eq!(ground.manager.census().grounded, OWN as usize - 1, "no more than is needed");
     // And who does not wait, neither.
@@ -85,7 +85,7 @@ async fn parents_of_what_is_called_off_leave_too() {
         let (disk, ground, tenant, own) = kept(settings(16, HOST).device_policy(policy), 2).await;
         // Eviction passes the parents.
         assert!(ground.manager.default_group().try_allocate(13).is_none(), "{policy}");
-        let blocks = tenant.default_group().allocate_within(OWN as usize, PATIENCE).await;
+        let blocks = tenant.default_group().allocate(OWN as usize).deadline(PATIENCE).await;
         assert_eq!((blocks.expect("in time").len(), disk.counts().written), (OWN as usize, 0), "{policy}");
         assert_eq!(found(&disk, &tenant, &own).await, OWN as usize, "{policy}");
     }

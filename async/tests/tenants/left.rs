@@ -257,7 +257,7 @@ async fn victims_whose_slots_a_purge_takes_are_dropped_and_no_failure() {
     persist(&a, &sequence(&a, 1, 4)).await;
     drop(compute(&b, &sequence(&b, 1, 4), None).await);
     ground.mover.close();
-    let late = ground.manager.default_group().allocate_within(4, Duration::from_millis(5)).await;
+    let late = ground.manager.default_group().allocate(4).deadline(Duration::from_millis(5)).await;
     assert!(late.is_err(), "its victims are on their way");
     assert_eq!([&a, &b].map(|tenant| tenant.usage(Tier::Disk).blocks), [0, 4], "nothing is written");
     let before = ground.manager.stats();

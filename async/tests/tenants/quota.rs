@@ -62,7 +62,7 @@ async fn who_waits_at_a_quota_waits_for_its_own_and_holds_nobody_up() {
     );
     let all = a.default_group().allocate(4).await.expect("its quota");
     let error =
-        a.default_group().allocate_within(1, Duration::from_millis(5)).await.expect_err("at its quota");
+        a.default_group().allocate(1).deadline(Duration::from_millis(5)).await.expect_err("at its quota");
     assert!(matches!(error, AllocateError::Deadline { available: 12, ahead: 0, .. }), "{error}");
     // Not that there are twelve for the one that was not to be had.
     assert_eq!(
@@ -78,8 +78,8 @@ async fn who_waits_at_a_quota_waits_for_its_own_and_holds_nobody_up() {
         tokio::task::yield_now().await;
     }
     // Others pass, with and without a tenant.
-    assert_eq!(b.default_group().allocate_within(4, Duration::ZERO).await.expect("free").len(), 4);
-    assert_eq!(manager.default_group().allocate_within(8, Duration::ZERO).await.expect("free").len(), 8);
+    assert_eq!(b.default_group().allocate(4).deadline(Duration::ZERO).await.expect("free").len(), 4);
+    assert_eq!(manager.default_group().allocate(8).deadline(Duration::ZERO).await.expect("free").len(), 8);
     assert!(!waits.is_finished());
     drop(all);
     assert_eq!(waits.await.expect("no panic").expect("in time"), 2);
@@ -246,7 +246,7 @@ async fn at_its_quota_a_tenant_has_its_parents_that_eviction_has_passed() {
         let kept = policy != Policy::Lru;
         assert_eq!(a.usage(Tier::Device).blocks, if kept { 4 } else { 2 }, "{policy}");
         let two =
-            a.default_group().allocate_within(2, Duration::ZERO).await.expect("nobody holds its parents");
+            a.default_group().allocate(2).deadline(Duration::ZERO).await.expect("nobody holds its parents");
         assert_eq!((two.len(), a.usage(Tier::Device).blocks), (2, 4), "{policy}");
         assert_eq!(group.pool_stats(Tier::Device).evicted - before, 2, "{policy}");
         drop(theirs);
@@ -316,6 +316,7 @@ async fn at_its_quota_a_tenant_has_its_parents_of_lower_classes_first() {
     drop(compute(&b, &sequence(&b, 1, 4), None).await);
     let _theirs = manager.default_group().try_allocate(4).expect("evictable ones");
     assert_eq!(a.usage(Tier::Device).blocks, 4);
-    let _one = a.default_group().allocate_within(1, Duration::ZERO).await.expect("nobody holds its parents");
+    let _one =
+        a.default_group().allocate(1).deadline(Duration::ZERO).await.expect("nobody holds its parents");
     assert_eq!(a.default_group().match_device(&run[..3]).len(), 1, "the second is gone");
 }

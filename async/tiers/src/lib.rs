@@ -64,7 +64,10 @@ mod stripes;
 
 pub use calls::acquire::{Acquire, AcquireError, Acquired};
 pub use calls::ahead::Ahead;
-pub use calls::allocate::{AllocateError, AllocateOptions};
+pub use calls::allocate_error::AllocateError;
+pub use calls::allocate_groups::AllocateGroups;
+pub use calls::allocation::{Allocate, Allocation};
+pub use calls::answer::Answer;
 pub use calls::attendant::{Attendant, Next};
 pub use calls::blocks::{Blocks, BlocksMut, RegisterError, RegisterFault, TooManyReferences};
 pub use calls::census::{Census, TierCensus};

@@ -46,7 +46,8 @@ fn cycle(manager: &Tiers, blocks: usize) -> Box<dyn FnMut()> {
     fresh.start_at(blocks as u64);
     fresh.make((WARM + REQUESTS) as u64, blocks);
     Box::new(move || {
-        let owned = block_on(manager.default_group().allocate(blocks)).expect("evictable blocks");
+        let owned =
+            block_on(manager.default_group().allocate(blocks).into_future()).expect("evictable blocks");
         drop(owned.register(fresh.take(blocks), None).expect("fresh names"));
     })
 }

@@ -39,8 +39,8 @@ pub fn build(settings: ManagerConfigBuilder) -> Result<KvBlockManager, Failure> 
 }
 
 /// The answer of a future that need not wait, without the cost of being able to; waits if it must.
-pub fn now<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
+pub fn now<T>(future: impl IntoFuture<Output = T>) -> T {
+    let mut future = pin!(future.into_future());
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
         Poll::Pending => block_on(future),
@@ -135,7 +135,7 @@ impl Ground {
 
     /// Fills blocks with what their hashes determine, and registers them.
     fn compute(&self, hashes: &[SequenceHash]) -> Result<Blocks, Failure> {
-        let blocks = block_on(self.manager.default_group().allocate(hashes.len()))?;
+        let blocks = block_on(self.manager.default_group().allocate(hashes.len()).into_future())?;
         let port =
             self.manager.default_group().device_port().ok_or("the device's bytes cannot be reached")?;
         let mut bytes = vec![0; self.shape.block_bytes];

@@ -47,7 +47,7 @@ impl Passes {
 
     /// One pass, behind whose layers its blocks go down, so many a step, or behind its end. How long after that they are there.
     fn one(&mut self, step: Option<u32>) -> Result<Duration, Failure> {
-        let blocks = block_on(self.manager.default_group().allocate(SHAPE.blocks))?;
+        let blocks = block_on(self.manager.default_group().allocate(SHAPE.blocks).into_future())?;
         self.fresh.make(1, SHAPE.blocks);
         let iteration = self.manager.iteration_begin()?;
         let blocks = blocks.register(self.fresh.take(SHAPE.blocks), None).map_err(|error| error.why)?;

@@ -135,8 +135,8 @@ fn around(mean: Duration, drawn: u64) -> Duration {
 }
 
 /// What a future gives, and whether it was to be waited for.
-async fn awaited<T>(future: impl Future<Output = T>) -> (T, bool) {
-    let (mut future, mut waited) = (pin!(future), false);
+async fn awaited<T>(future: impl IntoFuture<Output = T>) -> (T, bool) {
+    let (mut future, mut waited) = (pin!(future.into_future()), false);
     poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Ready(value) => Poll::Ready((value, waited)),
         Poll::Pending => {

@@ -17,7 +17,7 @@ use super::pattern::Pattern;
 use super::tally::Tally;
 use super::tiers::{Tiers, hash_of};
 use crate::trace::Request;
-use kvstrata::manager::{AllocateOptions, Blocks, BlocksMut, OnboardOptions};
+use kvstrata::manager::{Blocks, BlocksMut, OnboardOptions};
 use kvstrata::tier::Tier;
 use kvstrata_core::{BlockId, SequenceHash};
 use std::ops::Range;
@@ -136,10 +136,9 @@ impl Worker {
         let missing = |rest: &Rest| if let Rest::Missing(count) = rest { *count } else { 0 };
         let needed = rest.iter().map(missing).sum::<usize>();
         let since = Instant::now();
-        let options = AllocateOptions::default().request(line);
         let blocks = match needed {
             0 => None,
-            _ => self.tiers.manager.default_group().allocate_with(needed, options).await.ok(),
+            _ => self.tiers.manager.default_group().allocate(needed).request(line).await.ok(),
         };
         self.tally.allocation.record(nanoseconds(since));
         blocks

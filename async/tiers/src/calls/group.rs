@@ -3,14 +3,15 @@
 //! The groups of a hybrid model have blocks, tiers and hashes of their own. What concerns all groups is called
 //! by [`Tiers`](crate::Tiers): a prefix over all of them, iterations, statistics, shutdown.
 
-use crate::calls::allocate::{AllocateError, AllocateOptions};
+use crate::calls::allocation::Allocate;
+use crate::calls::answer::Answer;
 use crate::calls::blocks::{Blocks, BlocksMut};
 use crate::calls::handle::Handle;
 use crate::calls::matching::PrefixMatch;
 use crate::calls::offload::Offload;
 use crate::calls::onboard::{Onboard, OnboardError};
 use crate::calls::prefetch::Prefetch;
-use crate::calls::{allocate, offload};
+use crate::calls::{allocate, persist};
 use crate::engine::inner::Inner;
 use crate::state::{GroupId, OffloadOptions, Offloaded, OnboardOptions};
 use crate::tier::Tier;
@@ -19,7 +20,6 @@ use kvstrata_core::pool::Stats;
 use kvstrata_core::{BlockPool, DevicePort, SequenceHash, Token, TokenBlockSequence};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A group of layers, called for the tenant of the [`Tiers`](crate::Tiers) that it is from. Clones are the
 /// same group.
@@ -126,36 +126,23 @@ impl Group {
     }
 
     /// Blocks to fill: free ones, or those of victims, whose bytes go down first. Callers are served in the
-    /// order in which they came.
+    /// order in which they came. The call is built, and begins when it is awaited, or by `into_future`:
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # async fn example(group: &kvstrata_tiers::Group) -> Result<(), kvstrata_tiers::AllocateError> {
+    /// let blocks = group.allocate(4).deadline(Duration::from_millis(20)).request(7).await?;
+    /// let place = group.allocate(2).into_future(); // in the queue from here on
+    /// # drop((blocks, place.await?));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// [`AllocateError`]: more than the device has, or none until the deadline (`deadline.allocate`).
-    pub async fn allocate(&self, count: usize) -> Result<BlocksMut, AllocateError> {
-        self.allocate_with(count, AllocateOptions::default()).await
-    }
-
-    /// The same with a deadline of its own.
-    ///
-    /// # Errors
-    /// [`AllocateError`].
-    pub async fn allocate_within(
-        &self,
-        count: usize,
-        deadline: Duration,
-    ) -> Result<BlocksMut, AllocateError> {
-        self.allocate_with(count, AllocateOptions::within(deadline)).await
-    }
-
-    /// The same for a request, by its number.
-    ///
-    /// # Errors
-    /// [`AllocateError`].
-    pub async fn allocate_with(
-        &self,
-        count: usize,
-        options: AllocateOptions,
-    ) -> Result<BlocksMut, AllocateError> {
-        allocate::allocate(self.inner(), self.group, count, options, self.handle.tenant.id()).await
+    /// [`AllocateError`](crate::AllocateError): more than the device has, or none until the deadline
+    /// (`deadline.allocate`).
+    pub fn allocate(&self, count: usize) -> Allocate<'_> {
+        Allocate::of(&self.handle, self.group, count)
     }
 
     /// Blocks that are there without waiting for a transfer; none if there are fewer, or other callers wait.
@@ -187,8 +174,10 @@ impl Group {
     /// are in no tier, are counted as refused, and stay where they are. Blocks that are not on the disk by the
     /// deadline (`deadline.offload`) are counted as failed. A block that a pass still writes waits for the
     /// pass; about awaiting this within an iteration see [`offload`](Group::offload).
-    pub async fn persist(&self, hashes: &[SequenceHash]) -> Offloaded {
-        offload::persist(self.inner(), self.group, hashes).await
+    ///
+    /// Where there is a host tier, blocks come there first. Dropped, they go so far, and no further.
+    pub fn persist(&self, hashes: &[SequenceHash]) -> Answer<Offloaded> {
+        persist::persist(&self.handle, self.group, hashes)
     }
 
     /// Takes the hint that a sequence will be asked for: its blocks are brought up when no other caller needs

@@ -16,8 +16,8 @@
 //! - I1: what is returned covers exactly T tokens of each group, held, be it found or brought up. A block
 //!   that fails lowers T for all.
 
-use crate::calls::allocate::{AllocateError, AllocateOptions, allocate_groups};
-use crate::calls::blocks::{Blocks, BlocksMut};
+use crate::calls::allocate_groups::AllocateGroups;
+use crate::calls::blocks::Blocks;
 use crate::calls::handle::Handle;
 use crate::calls::matching::PrefixMatch;
 use crate::calls::onboard::{Onboard, OnboardError};
@@ -327,24 +327,12 @@ impl Tiers {
     }
 
     /// Blocks to fill of every group, a number each: all of them or none. Waits as
-    /// [`allocate`](crate::Group::allocate) does, in the lines of all groups at once; at a tenant's quota in one of
-    /// them, in none until there is room at it in all.
+    /// [`allocate`](crate::Group::allocate) does, in the queues of all groups at once; at a tenant's quota in
+    /// one of them, in none until there is room at it in all.
     ///
     /// # Errors
-    /// [`AllocateError`]: of the first group that has not enough.
-    pub async fn allocate_groups(&self, counts: &[usize]) -> Result<Vec<BlocksMut>, AllocateError> {
-        self.allocate_groups_with(counts, AllocateOptions::default()).await
-    }
-
-    /// The same as [`allocate_with`](crate::Group::allocate_with).
-    ///
-    /// # Errors
-    /// [`AllocateError`]: of the first group that has not enough.
-    pub async fn allocate_groups_with(
-        &self,
-        counts: &[usize],
-        options: AllocateOptions,
-    ) -> Result<Vec<BlocksMut>, AllocateError> {
-        allocate_groups(self.inner(), counts, options, self.handle().tenant.id()).await
+    /// [`AllocateError`](crate::AllocateError): of the first group that has not enough.
+    pub fn allocate_groups<'g>(&'g self, counts: &'g [usize]) -> AllocateGroups<'g> {
+        AllocateGroups::of(self.handle(), counts)
     }
 }

@@ -1,13 +1,13 @@
 //! A group's calls by the names of the first descriptions of tiered KV managers, for engines that were written
 //! against those.
 
-use crate::calls::allocate::AllocateError;
-use crate::calls::blocks::{Blocks, BlocksMut};
+use crate::calls::allocation::Allocate;
+use crate::calls::answer::Answer;
+use crate::calls::blocks::Blocks;
 use crate::calls::group::Group;
 use crate::calls::onboard::{OnboardError, Onboarded};
 use crate::state::OnboardOptions;
 use kvstrata_core::SequenceHash;
-use std::future::Future;
 
 /// Other names of calls that [`Group`] has. Each is one or two of those calls.
 pub trait OriginalNames {
@@ -21,17 +21,14 @@ pub trait OriginalNames {
     /// [`Group::allocate`] of one block.
     ///
     /// # Errors
-    /// [`AllocateError`].
-    fn get_mutable_block(&self) -> impl Future<Output = Result<BlocksMut, AllocateError>> + Send;
+    /// [`AllocateError`](crate::AllocateError).
+    fn get_mutable_block(&self) -> Allocate<'_>;
 
     /// [`Group::match_prefix`], then [`Group::onboard`] of the whole run.
     ///
     /// # Errors
     /// [`OnboardError`].
-    fn restore_to_gpu(
-        &self,
-        hashes: &[SequenceHash],
-    ) -> impl Future<Output = Result<Onboarded, OnboardError>> + Send;
+    fn restore_to_gpu(&self, hashes: &[SequenceHash]) -> Answer<Result<Onboarded, OnboardError>>;
 }
 
 impl OriginalNames for Group {
@@ -43,15 +40,14 @@ impl OriginalNames for Group {
         self.touch(hash)
     }
 
-    fn get_mutable_block(&self) -> impl Future<Output = Result<BlocksMut, AllocateError>> + Send {
+    fn get_mutable_block(&self) -> Allocate<'_> {
         self.allocate(1)
     }
 
-    fn restore_to_gpu(
-        &self,
-        hashes: &[SequenceHash],
-    ) -> impl Future<Output = Result<Onboarded, OnboardError>> + Send {
-        let onboard = self.onboard(self.match_prefix(hashes), OnboardOptions::default());
-        async move { Ok(onboard?.await) }
+    fn restore_to_gpu(&self, hashes: &[SequenceHash]) -> Answer<Result<Onboarded, OnboardError>> {
+        match self.onboard(self.match_prefix(hashes), OnboardOptions::default()) {
+            Ok(onboard) => Answer::later(async move { Ok(onboard.await) }),
+            Err(refused) => Answer::now(Err(refused)),
+        }
     }
 }

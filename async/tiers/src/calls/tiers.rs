@@ -1,5 +1,6 @@
 //! The tiers: the calls that concern all groups of layers.
 
+use crate::calls::answer::Answer;
 use crate::calls::census::Census;
 use crate::calls::group::Group;
 use crate::calls::handle::Handle;
@@ -22,6 +23,20 @@ use tracing::{Instrument, info_span};
 ///
 /// Its own calls concern all groups of layers. Blocks are looked up, allocated and copied by a [`Group`]: the
 /// [default group](Tiers::default_group) is a model's only one, or the first of a hybrid model.
+///
+/// # Calls, futures and drops
+///
+/// A call begins when it is made: its place in the queue is taken, its look-up is held, its transfers are
+/// queued. The future that it gives only waits for the answer. A call that is built
+/// ([`allocate`](Group::allocate), [`acquire`](Group::acquire), [`allocate_groups`](Tiers::allocate_groups)) is
+/// made by `.await`, or by [`into_future`](std::future::IntoFuture::into_future).
+///
+/// Dropping the future, polled or not, withdraws a request for blocks or for a prefix in the device. Its place
+/// is left, and the blocks that it has gathered go back. A transfer that is under way goes on, and owns its
+/// memory until it has ended.
+///
+/// Requests that gather nothing for the caller go on without their future: an [`offload`](Group::offload),
+/// what a [`persist`](Group::persist) has queued, a [purge](Tiers::purge).
 #[derive(Clone)]
 pub struct Tiers {
     default_group: Group,
@@ -172,11 +187,21 @@ impl Tiers {
     /// Blocks of device and host are not written to the disk for that, but for deferred copies by
     /// `offload.mode = "through"` and finds room: what is to outlive the process is
     /// [persisted](Group::persist) before.
-    pub async fn shutdown(&self) -> bool {
+    ///
+    /// It begins at once: from the call on nothing more is given. Dropped, the answer ends nothing: what is
+    /// under way ends with the last handle.
+    pub fn shutdown(&self) -> Answer<bool> {
+        let handle = self.handle().clone();
+        if handle.inner.is_inherited() {
+            return Answer::now(false);
+        }
         let span = info_span!("shutdown", clean = Empty);
-        let clean = self.inner().shutdown().instrument(span.clone()).await;
-        span.record("clean", clean);
-        clean
+        let deadline = span.in_scope(|| handle.inner.begin_shutdown());
+        Answer::later(async move {
+            let clean = handle.inner.end_shutdown(deadline).instrument(span.clone()).await;
+            span.record("clean", clean);
+            clean
+        })
     }
 }
 

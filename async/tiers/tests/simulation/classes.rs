@@ -77,7 +77,7 @@ impl World {
             let (pinned, [parked, _]) = (self.pins().len(), self.manager().census().parked[0]);
             let rest = self.settings.device as usize - pinned - parked;
             if let Err(error) =
-                self.manager().default_group().allocate_within(rest, Duration::from_secs(60)).await
+                self.manager().default_group().allocate(rest).deadline(Duration::from_secs(60)).await
             {
                 self.violation(format!("{pinned} are pinned, and of the others: {error}"));
             }

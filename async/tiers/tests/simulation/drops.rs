@@ -17,7 +17,6 @@ use crate::settings::Settings;
 use crate::world::{World, calm, in_virtual_time};
 use kvstrata_core::storage::DevicePort;
 use kvstrata_core::{BlockId, SequenceHash};
-use kvstrata_tiers::OriginalNames;
 use kvstrata_tiers::{Blocks, OffloadOptions, OnboardOptions, Tiers};
 use std::future::Future;
 use std::rc::Rc;

@@ -367,7 +367,7 @@ impl Engine {
         self.note(&format!("allocation {number}: {count}, {patience:?}, {short:?}"));
         let wait = patience.wait(async {
             match short {
-                Some(short) => group.allocate_within(count, short).await,
+                Some(short) => group.allocate(count).deadline(short).await,
                 None => group.allocate(count).await,
             }
         });

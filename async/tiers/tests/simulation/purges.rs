@@ -62,7 +62,7 @@ fn a_purge_does_not_wait_for_victims_that_a_failed_device_keeps() {
         world.mover.change(|plan| plan.lose = ALWAYS);
         let manager = world.manager();
         let allocation = kvstrata_testing::virtual_time::spawn_local(async move {
-            manager.default_group().allocate_within(6, Duration::from_secs(2)).await.is_err()
+            manager.default_group().allocate(6).deadline(Duration::from_secs(2)).await.is_err()
         });
         // Under way, or over.
         pass(Duration::from_millis(if before { 3000 } else { 1 })).await;
@@ -142,7 +142,7 @@ fn what_cannot_be_overwritten_is_never_used_again() {
         world.mover.change(|plan| plan.fail = 0);
         let manager = world.manager();
         assert_eq!(manager.default_group().allocate(4).await.expect("four are left").len(), 4);
-        assert!(manager.default_group().allocate_within(5, Duration::from_secs(1)).await.is_err());
+        assert!(manager.default_group().allocate(5).deadline(Duration::from_secs(1)).await.is_err());
         // It says so each time: the bytes are still there.
         assert_eq!(tenant.purge(ZERO).await.expect("open").failed, 2);
     });

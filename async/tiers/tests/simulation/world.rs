@@ -285,7 +285,7 @@ impl World {
         // What a failed device keeps keeps its parents.
         if !kept() {
             self.unpin_all().await;
-            match self.manager().default_group().allocate_within(all, LONG).await {
+            match self.manager().default_group().allocate(all).deadline(LONG).await {
                 Ok(blocks) => drop(blocks),
                 // It has failed just now.
                 Err(_) if kept() => {}

@@ -46,7 +46,7 @@ fn who_is_held_is_looked_after_when_its_own_has_changed_and_not_at_each_change()
         let theirs = theirs.register(&names(1..4), None).expect("registered");
         let own = tenant.default_group().try_allocate(4).expect("its quota");
         let mut own = own.register(&names(4..8), None).expect("registered");
-        let mut held = pin!(tenant.default_group().allocate(2));
+        let mut held = pin!(tenant.default_group().allocate(2).into_future());
         let mut context = Context::from_waker(Waker::noop());
         assert!(held.as_mut().poll(&mut context).is_pending());
         let before = LOOKS.get();
@@ -75,7 +75,8 @@ fn copies_are_hurried_for_who_is_held_when_there_is_something_new_and_not_at_eac
         let theirs = theirs.register(&names(1..4), None).expect("registered");
         let own = tenant.default_group().try_allocate(4).expect("its quota");
         let own = own.register(&names(4..8), None).expect("registered");
-        let mut held = pin!(tenant.default_group().allocate_within(2, Duration::from_secs(20)));
+        let mut held =
+            pin!(tenant.default_group().allocate(2).deadline(Duration::from_secs(20)).into_future());
         assert!(held.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let before = HURRIES.get();
         for _ in 0..100 {

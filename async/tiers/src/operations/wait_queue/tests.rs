@@ -55,12 +55,12 @@ fn whoever_comes_between_a_release_and_its_news_is_behind_who_waits() {
             .expect("registered");
         let tier_pool = &manager.inner().group(GroupId::FIRST).device;
         let also = tier_pool.pool().lookup_ref(hash).expect("registered");
-        let mut first = pin!(manager.default_group().allocate(1));
+        let mut first = pin!(manager.default_group().allocate(1).into_future());
         assert!(look(first.as_mut()).is_pending());
         drop(held);
         assert!(look(first.as_mut()).is_pending());
         tier_pool.release(also, manager.inner().now());
-        let mut second = pin!(manager.default_group().allocate(1));
+        let mut second = pin!(manager.default_group().allocate(1).into_future());
         assert!(look(second.as_mut()).is_pending());
         assert!(look(first).is_ready());
     });
