@@ -130,15 +130,15 @@ impl Engine {
             }
         }
         self.tails().await?;
-        self.manager.iteration_begin()?;
+        let pass = self.manager.begin_iteration()?;
         for layer in 0..LAYERS {
             // Here the kernels of a layer run, over all requests: what waits for a layer of their blocks goes on behind it.
-            self.manager.layer_done(layer)?;
+            pass.layer_done(layer)?;
         }
         for at in 0..self.running.len() {
             self.one_token(at)?;
         }
-        self.manager.iteration_end()?;
+        pass.end()?;
         Ok(self.running.extract_if(.., |request| request.answered == ANSWER).collect())
     }
 

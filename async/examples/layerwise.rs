@@ -33,7 +33,8 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
 
     // A prefix is computed. It goes down four layers at a time, each four when the pass has written them; whoever asks for a copy waits for that.
     let port = group.device_port().ok_or("no device")?.clone();
-    let iteration = manager.iteration_begin()?;
+    let pass = manager.begin_iteration()?;
+    let iteration = pass.number();
     let (blocks, ahead) = group.allocate(hashes.len()).await?.register_ahead(&hashes, None, iteration)?;
     let gate = Gate::Layer { iteration, layer: 3 };
     let down = group.offload(&blocks, OffloadOptions::default().gate(gate));
@@ -42,10 +43,10 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
             let bytes = vec![hash.to_u128() as u8; layer_bytes];
             port.copy_in(block.0, layer as usize * layer_bytes, &bytes)?;
         }
-        manager.layer_done(layer)?;
+        pass.layer_done(layer)?;
     }
     let ended = Instant::now();
-    manager.iteration_end()?;
+    pass.end()?;
     // A pass that has failed would have said so before its last layer, and nobody would find its blocks: ahead.withdraw().
     drop(ahead);
     let down = down.await;

@@ -58,9 +58,9 @@ pub use kvstrata_core::{
 pub use kvstrata_tiers::{Tier, Tiers, scheduler, tier, transfer};
 pub use manager::{
     Acquire, AcquireError, Acquired, Ahead, Allocate, AllocateError, AllocateGroups, Allocation, Answer,
-    Blocks, BlocksMut, BuildError, Device, Group, GroupMatch, GroupsMatch, GroupsOnboarded, KvBlockManager,
-    ManagerBuilder, Needs, Offload, OffloadOptions, Offloaded, Onboard, OnboardError, OnboardGroups,
-    OnboardOptions, Onboarded, OriginalNames, Parts, Preempted, Prefetch, PrefixMatch, Purge, PurgeError,
-    Purged, RegisterError, RegisterFault, Resumed, StackParts, TenantError, TenantId, TenantUse,
+    Blocks, BlocksMut, BuildError, Device, Group, GroupMatch, GroupsMatch, GroupsOnboarded, Iteration,
+    KvBlockManager, ManagerBuilder, Needs, Offload, OffloadOptions, Offloaded, Onboard, OnboardError,
+    OnboardGroups, OnboardOptions, Onboarded, OriginalNames, Parts, Preempted, Prefetch, PrefixMatch, Purge,
+    PurgeError, Purged, RegisterError, RegisterFault, Resumed, StackParts, TenantError, TenantId, TenantUse,
 };
 pub use transfer::{Cause, Class};

@@ -38,7 +38,7 @@ pub use hash_key::HashKeyError;
 pub use kvstrata_tiers::metrics::{ManagerStats, PathStats, Refusal};
 pub use kvstrata_tiers::{
     Acquire, AcquireError, Acquired, Ahead, Allocate, AllocateError, AllocateGroups, Allocation, Answer,
-    Blocks, BlocksMut, Census, Group, GroupMatch, GroupsMatch, GroupsOnboarded, Needs, Offload,
+    Blocks, BlocksMut, Census, Group, GroupMatch, GroupsMatch, GroupsOnboarded, Iteration, Needs, Offload,
     OffloadOptions, Offloaded, Onboard, OnboardError, OnboardGroups, OnboardOptions, Onboarded,
     OriginalNames, PartsError, Preempted, Prefetch, PrefixMatch, Purge, PurgeError, Purged, PurgedTier,
     RegisterError, RegisterFault, Resumed, StackParts, TenantError, TenantId, TenantUse, TierCensus, Tiers,

@@ -50,6 +50,7 @@ fn a_child_is_refused_and_its_drops_do_nothing() {
         });
         let tenant = manager.tenant("acme").expect("a name");
         let address = manager.metrics_address().expect("served");
+        let running = manager.begin_iteration().expect("none runs");
         in_child(|| {
             assert_eq!(
                 now(manager.default_group().allocate(1)).expect_err("a child"),
@@ -68,10 +69,8 @@ fn a_child_is_refused_and_its_drops_do_nothing() {
             let refused = |of: Offload| assert_eq!(now(of), Offloaded { refused: 4, ..Offloaded::default() });
             refused(manager.default_group().offload(&held, OffloadOptions::default()));
             assert_eq!(now(manager.default_group().persist(&all)).refused, 4);
-            assert!(matches!(manager.iteration_begin(), Err(misuse) if misuse.reason == Reason::Inherited));
-            assert!(
-                manager.step().is_err() && manager.layer_done(0).is_err() && manager.iteration_end().is_err()
-            );
+            assert!(matches!(manager.begin_iteration(), Err(misuse) if misuse.reason == Reason::Inherited));
+            assert!(manager.step().is_err() && running.layer_done(0).is_err() && running.end().is_err());
             manager.check_watermark();
             manager.default_group().prefetch(&all).detach();
             assert!(matches!(manager.tenant("other"), Err(TenantError::Inherited)));

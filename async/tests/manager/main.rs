@@ -25,6 +25,7 @@ mod ground;
 mod grounded;
 mod group;
 mod groups;
+mod iteration;
 mod last_owner;
 mod late;
 mod life;

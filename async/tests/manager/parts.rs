@@ -93,10 +93,10 @@ async fn parts_are_those_of_the_settings_groups() {
     // Settings that tell no layers apart leave that to the parts: here two groups of two layers.
     let manager = of_stacks(settings(BLOCKS, BLOCKS), two()).expect("as the parts say");
     assert_eq!(manager.groups(), 2);
-    manager.iteration_begin().expect("none runs");
-    manager.layer_done(3).expect("the last of four");
-    assert!(manager.layer_done(4).is_err());
-    manager.iteration_end().expect("one runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    pass.layer_done(3).expect("the last of four");
+    assert!(pass.layer_done(4).is_err());
+    pass.end().expect("one runs");
     let error = of_stacks(three(), vec![stack(|_| {})]).expect_err("two layers");
     assert_eq!(error, "group one: its blocks have 2 layers, and the settings' 3; make them equal");
 }

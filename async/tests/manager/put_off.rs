@@ -6,7 +6,7 @@ use crate::ground::{BYTES, compute, hashes, rest, settings, still};
 use crate::grounded::{HEADROOM, HOST, INACTIVE, disk, full, until};
 use crate::sim::SimDisk;
 use kvstrata::config::WriteMode;
-use kvstrata::manager::{Offload, OffloadOptions, Refusal, Tiers};
+use kvstrata::manager::{Iteration, Offload, OffloadOptions, Refusal, Tiers};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Path, TierPort};
@@ -20,10 +20,10 @@ fn called_off(manager: &Tiers) -> u64 {
 }
 
 /// Offloads blocks of a pass by layers, two a step, behind the first step; which is done.
-async fn begin_by_layers(ground: &Ground, blocks: &kvstrata::manager::Blocks, iteration: u64) -> Offload {
+async fn begin_by_layers(ground: &Ground, blocks: &kvstrata::manager::Blocks, pass: &Iteration) -> Offload {
     let manager = &ground.manager;
-    manager.layer_done(1).expect("in turn");
-    let gate = Gate::Layer { iteration, layer: 1 };
+    pass.layer_done(1).expect("in turn");
+    let gate = Gate::Layer { iteration: pass.number(), layer: 1 };
     let offload = manager.default_group().offload(blocks, OffloadOptions::default().gate(gate));
     still(manager).await;
     assert_eq!(manager.census().gated, blocks.len(), "they wait for the next step");
@@ -120,13 +120,13 @@ async fn what_finds_the_host_full_of_what_waits_for_the_engine_is_copied_when_th
     let settings = settings(8, 2).watermark_device(0.3).watermark_device_low(0.0);
     let ground = Ground::with_layers(settings, (8, 2), LAYERS as usize, None);
     let manager = &ground.manager;
-    let iteration = manager.iteration_begin().expect("none runs");
+    let running = manager.begin_iteration().expect("none runs");
     drop(compute(manager, &hashes(1, 4), None).await);
     let pass = compute(manager, &hashes(2, 2), None).await;
-    let offload = begin_by_layers(&ground, &pass, iteration).await;
+    let offload = begin_by_layers(&ground, &pass, &running).await;
     manager.check_watermark();
     assert_eq!((manager.census().down, called_off(manager)), (2, 0));
-    manager.iteration_end().expect("one runs");
+    running.end().expect("one runs");
     assert_eq!(offload.await.copied, 2);
     for _ in 0..4 {
         manager.check_watermark();
@@ -143,21 +143,21 @@ async fn what_waits_for_the_engine_takes_no_room_of_the_queue() {
     let ground = Ground::with_layers(one.transfer_queue(BOUND), (16, 16), LAYERS as usize, None);
     let manager = &ground.manager;
     let others = compute(manager, &hashes(1, 2), None).await;
-    let iteration = manager.iteration_begin().expect("none runs");
+    let running = manager.begin_iteration().expect("none runs");
     let pass = compute(manager, &hashes(2, 8), None).await;
-    let offload = begin_by_layers(&ground, &pass, iteration).await;
+    let offload = begin_by_layers(&ground, &pass, &running).await;
     let mut first = others.clone();
     first.truncate(1);
     let whole = manager.default_group().offload(&first, OffloadOptions::default()).await;
     assert_eq!((whole.copied, whole.refused), (1, 0), "who goes whole finds room");
     ground.mover.close();
-    manager.layer_done(3).expect("in turn");
+    running.layer_done(3).expect("in turn");
     assert_eq!((manager.census().queued, manager.census().moving), (4, 4), "more than may wait");
     let mut second = others.clone();
     second.drop_first(1);
     assert_eq!(manager.default_group().offload(&second, OffloadOptions::default()).await.refused, 1);
     assert_eq!(manager.stats().refused_by(Refusal::Queue), 1);
     ground.mover.open();
-    manager.iteration_end().expect("one runs");
+    running.end().expect("one runs");
     assert_eq!(offload.await.copied, 8);
 }

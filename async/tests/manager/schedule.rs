@@ -93,11 +93,12 @@ async fn write_through_copies_at_once_and_second_use_at_the_second_use() {
 async fn an_offload_waits_for_its_gate() {
     let manager = build(settings(8, 16));
     let blocks = compute(&manager, &hashes(1, 4), None).await;
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let gated = |gate| OffloadOptions::default().gate(gate);
     let offload = manager.default_group().offload(&blocks, gated(Gate::Iteration(iteration)));
     assert_eq!((manager.census().gated, manager.census().down), (4, 0), "the iteration still writes them");
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     assert_eq!(offload.await.copied, 4);
     assert_eq!(manager.default_group().offload(&blocks, OffloadOptions::default()).await.there, 4);
 }
@@ -132,13 +133,13 @@ async fn what_nobody_waits_for_keeps_to_the_budget_of_an_iteration() {
     let bytes = super::ground::BYTES as u64;
     let manager = build(settings(8, 16).iteration_bytes(Some(3 * bytes)));
     let blocks = compute(&manager, &hashes(1, 8), None).await;
-    manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
     let offload = manager.default_group().offload(&blocks, OffloadOptions::default());
     while manager.census().moving > 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!((manager.stats().offloaded[0], manager.census().queued), (3, 5));
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     for _ in 0..2 {
         manager.step().expect("none runs");
     }
@@ -159,9 +160,7 @@ async fn beside_an_engine_that_does_not_iterate_the_budget_holds_nobody_up() {
     for (idle, runs) in [(soon, true), (late, false)] {
         let manager = build(budget(idle));
         let blocks = compute(&manager, &hashes(1, 8), None).await;
-        if runs {
-            manager.iteration_begin().expect("none runs");
-        }
+        let _pass = runs.then(|| manager.begin_iteration().expect("none runs"));
         let mut offload = manager.default_group().offload(&blocks, OffloadOptions::default());
         let for_a_while = tokio::time::timeout(20 * soon, &mut offload).await;
         assert!(for_a_while.is_err(), "{runs}");
@@ -178,12 +177,12 @@ async fn an_engine_is_idle_from_the_end_of_its_last_iteration_on() {
     let manager = &ground.manager;
     let blocks = compute(manager, &hashes(1, 8), None).await;
     ground.mover.close();
-    manager.iteration_begin().expect("none runs");
+    let mut pass = Some(manager.begin_iteration().expect("none runs"));
     let _offload = manager.default_group().offload(&blocks, OffloadOptions::default());
     for (after, at_work) in [(99, 1), (2, 1), (97, 1), (5, 8)] {
         tokio::time::advance(Duration::from_millis(after)).await;
         if after == 99 {
-            manager.iteration_end().expect("one runs");
+            pass.take().expect("once").end().expect("one runs");
         }
         // The task that looks after it has its turn.
         for _ in 0..10 {

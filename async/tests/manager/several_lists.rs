@@ -66,14 +66,14 @@ async fn a_copy_that_waits_for_a_pass_waits_for_the_next_one_when_that_is_to_wri
             Copy::Behind | Copy::Begun => Gate::Layer { iteration: 1, layer: 0 },
         };
         let asked = manager.default_group().offload(&blocks, OffloadOptions::default().gate(gate));
-        manager.iteration_begin().expect("none runs");
+        let pass = manager.begin_iteration().expect("none runs");
         if matches!(copy, Copy::Begun) {
-            manager.layer_done(0).expect("one runs");
+            pass.layer_done(0).expect("one runs");
             still(manager).await;
         }
         let (same, _second) = ahead(&ground, &hashes, 2).await;
         assert_eq!((first.withdraw(), same.registered(), same.written_in()), (0, 2, Some(2)));
-        manager.iteration_end().expect("one runs");
+        pass.end().expect("one runs");
         still(manager).await;
         let begun = if matches!(copy, Copy::Begun) { 2 } else { 0 };
         assert_eq!((down(manager), manager.default_group().pool_stats(Tier::Host).stored), (begun, 0));
@@ -92,17 +92,18 @@ async fn a_copy_by_layers_goes_on_when_another_list_is_written_by_the_same_pass(
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 2);
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let (blocks, first) = ahead(&ground, &hashes, iteration).await;
     let (same, _second) = ahead(&ground, &hashes, iteration).await;
     let gate = Gate::Layer { iteration, layer: 0 };
     write(&ground, &blocks, &hashes);
-    manager.layer_done(0).expect("one runs");
+    pass.layer_done(0).expect("one runs");
     let asked = manager.default_group().offload(&blocks, OffloadOptions::default().gate(gate));
     still(manager).await;
     let (later, _third) = ahead(&ground, &hashes, iteration + 1).await;
     assert_eq!(first.withdraw(), 0);
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     assert_eq!((asked.await.copied, same.written_in()), (2, None));
     drop((blocks, same, later));
     // The third is over, too, and holds nothing any more.
@@ -127,11 +128,11 @@ async fn a_copy_goes_with_the_first_pass_that_writes_its_block() {
             assert_eq!(first.withdraw(), 0);
         }
         write(&ground, &blocks, &hashes);
-        manager.iteration_begin().expect("none runs");
-        manager.layer_done(0).expect("one runs");
+        let pass = manager.begin_iteration().expect("none runs");
+        pass.layer_done(0).expect("one runs");
         still(manager).await;
         assert_eq!(manager.census().down, if by_layers { 2 } else { 0 });
-        manager.iteration_end().expect("one runs");
+        pass.end().expect("one runs");
         assert_eq!(asked.await.copied, 2, "{withdraws} {second_pass} {by_layers}");
         // What the second has named is over.
         manager.step().expect("none runs");

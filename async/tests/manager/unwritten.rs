@@ -6,7 +6,7 @@ use super::ground::{BYTES, bytes_of, check, compute, hashes, rest, settings, sti
 use crate::gated::Ground;
 use kvstrata::OriginalNames;
 use kvstrata::config::{ManagerConfigBuilder, WriteMode};
-use kvstrata::manager::{Ahead, Blocks, OffloadOptions, Offloaded, OnboardOptions, Tiers};
+use kvstrata::manager::{Ahead, Blocks, Iteration, OffloadOptions, Offloaded, OnboardOptions, Tiers};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Path};
@@ -54,14 +54,15 @@ pub fn down(manager: &Tiers) -> u64 {
 async fn what_is_written_through_is_copied_when_it_is_written() {
     let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let hashes = hashes(1, 3);
     let (blocks, _) = ahead(&ground, &hashes, iteration).await;
     assert_eq!((manager.census().unwritten, manager.census().gated), (3, 0));
     still(manager).await;
     assert_eq!((down(manager), manager.census().down), (0, 0));
     write(&ground, &blocks, &hashes);
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     rest(manager).await;
     assert_eq!((down(manager), manager.census().unwritten), (3, 0));
     drop(blocks);
@@ -95,7 +96,8 @@ async fn what_is_found_by_others_is_in_the_device_alone_until_it_is_written() {
 async fn what_everybody_has_let_go_of_is_no_victim_before_it_is_written() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let hashes = hashes(1, 3);
     let (blocks, _) = ahead(&ground, &hashes, iteration).await;
     let places: Vec<_> = blocks.ids().collect();
@@ -105,7 +107,7 @@ async fn what_everybody_has_let_go_of_is_no_victim_before_it_is_written() {
     for (block, hash) in places.iter().zip(&hashes) {
         ground.device.copy_in(block.0, 0, &bytes_of(*hash)).expect("nobody copies it");
     }
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     back(manager, &hashes).await;
 }
 
@@ -147,18 +149,19 @@ async fn an_engine_that_stops_within_its_pass_leaves_nothing_that_is_found() {
     let manager = &ground.manager;
     let group = manager.default_group();
     let hashes = hashes(1, 3);
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let (blocks, _) = ahead(&ground, &hashes, iteration).await;
     let mut offload = pin!(group.offload(&blocks, OffloadOptions::default().deadline(PATIENCE)));
     later(patience * 3 / 4).await;
-    manager.layer_done(0).expect("one runs");
+    pass.layer_done(0).expect("one runs");
     later(patience * 3 / 4).await;
     assert_eq!((manager.census().unwritten, group.match_prefix(&hashes).len()), (3, 3));
     assert!(look(offload.as_mut()).is_ready(), "a copy waits as long as any");
     later(patience).await;
     assert_eq!((manager.census().unwritten, group.match_prefix(&hashes).len()), (0, 0));
     assert_eq!(manager.stats().unwritten, 3);
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     drop(blocks);
     drop(group.allocate(8).await.expect("nobody holds them"));
     rest(manager).await;
@@ -172,7 +175,8 @@ async fn what_a_failed_pass_did_not_write_is_found_nowhere_and_may_be_registered
         let manager = &ground.manager;
         let group = manager.default_group();
         let hashes = hashes(1, 3);
-        let iteration = manager.iteration_begin().expect("none runs");
+        let pass = manager.begin_iteration().expect("none runs");
+        let iteration = pass.number();
         let (blocks, ahead) = ahead(&ground, &hashes, iteration).await;
         assert_eq!(blocks.written_in(), Some(iteration));
         let gate = Gate::Layer { iteration, layer: 0 };
@@ -180,7 +184,7 @@ async fn what_a_failed_pass_did_not_write_is_found_nowhere_and_may_be_registered
         ground.mover.close();
         if moves {
             // Its first layer.
-            manager.layer_done(0).expect("one runs");
+            pass.layer_done(0).expect("one runs");
             assert_eq!(manager.census().moving, 3);
         }
         assert_eq!((ahead.withdraw(), blocks.registered()), (3, 0));
@@ -196,7 +200,7 @@ async fn what_a_failed_pass_did_not_write_is_found_nowhere_and_may_be_registered
         // The next pass does it again, while what the first had begun still moves.
         let (again, _) = self::ahead(&ground, &hashes, iteration + 1).await;
         let second = group.offload(&again, OffloadOptions::default());
-        manager.iteration_end().expect("one runs");
+        pass.end().expect("one runs");
         assert_eq!((again.written_in(), manager.census().gated), (Some(iteration + 1), 3));
         write(&ground, &again, &hashes);
         manager.step().expect("none runs");
@@ -218,30 +222,32 @@ async fn a_copy_that_was_withdrawn_leaves_the_next_one_of_its_hash_alone() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 3);
-    let begun = |blocks: &Blocks, iteration| {
-        let gate = Gate::Layer { iteration, layer: 0 };
+    let begun = |blocks: &Blocks, pass: &Iteration| {
+        let gate = Gate::Layer { iteration: pass.number(), layer: 0 };
         let asked = manager.default_group().offload(blocks, OffloadOptions::default().gate(gate));
-        manager.layer_done(0).expect("one runs");
+        pass.layer_done(0).expect("one runs");
         asked
     };
     ground.mover.close();
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let (blocks, ahead) = ahead(&ground, &hashes, iteration).await;
-    let first = begun(&blocks, iteration);
+    let first = begun(&blocks, &pass);
     assert_eq!((ahead.withdraw(), manager.census().moving), (3, 3));
     drop(blocks);
-    manager.iteration_end().expect("one runs");
-    let iteration = manager.iteration_begin().expect("none runs");
+    pass.end().expect("one runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let (again, _) = self::ahead(&ground, &hashes, iteration).await;
     write(&ground, &again, &hashes);
-    let second = begun(&again, iteration);
+    let second = begun(&again, &pass);
     assert_eq!(manager.census().down, 6);
     ground.mover.open();
     still(manager).await;
     assert_eq!((manager.census().down, manager.census().gated), (3, 3), "behind their last layer");
     let third = manager.default_group().offload(&again, OffloadOptions::default());
     assert_eq!((manager.census().down, manager.census().gated), (3, 3));
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     assert_eq!((first.await.failed, second.await.copied, third.await.copied), (3, 3, 3));
     drop(again);
     back(manager, &hashes).await;
@@ -262,12 +268,13 @@ async fn what_is_written_stays_when_the_rest_is_withdrawn() {
     manager.step().expect("none runs");
     assert_eq!(manager.census().unwritten, 0);
     back(manager, &all[..2]).await;
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let (blocks, second) = ahead(&ground, &late, iteration).await;
     write(&ground, &blocks, &late);
-    manager.layer_done(1).expect("the last");
+    pass.layer_done(1).expect("the last");
     assert_eq!((second.withdraw(), blocks.registered()), (0, 1), "too late");
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     assert_eq!(manager.default_group().match_prefix(&late).len(), 1);
 }
 
@@ -321,7 +328,8 @@ async fn what_is_withdrawn_before_its_pass_begins_is_free_at_once() {
 async fn a_copy_that_is_late_and_then_withdrawn_counts_once() {
     let ground = ground(settings(8, 16).deadline_offload(PATIENCE));
     let manager = &ground.manager;
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     for (sequence, gate) in [(1, Gate::Open), (2, Gate::Layer { iteration, layer: 0 })] {
         let hashes = hashes(sequence, 2);
         let (blocks, ahead) = ahead(&ground, &hashes, iteration).await;
@@ -329,14 +337,14 @@ async fn a_copy_that_is_late_and_then_withdrawn_counts_once() {
         let asked =
             manager.default_group().offload(&blocks, OffloadOptions::default().gate(gate).deadline(deadline));
         if gate != Gate::Open {
-            manager.layer_done(0).expect("one runs");
+            pass.layer_done(0).expect("one runs");
             still(manager).await;
         }
         later(Duration::from_millis(150)).await;
         assert_eq!(asked.await.failed, 2);
         assert_eq!(ahead.withdraw(), 2);
     }
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     rest(manager).await;
     let stats = manager.stats();
     let failed = |cause| stats.path(Path::DeviceToHost).failed_by(cause);
@@ -417,7 +425,7 @@ async fn a_shutdown_withdraws_what_is_not_written() {
     let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
     let hashes = hashes(1, 3);
-    manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
     let (blocks, _) = ahead(&ground, &hashes, 1).await;
     let offload = manager.default_group().offload(&blocks, OffloadOptions::default());
     assert!(manager.shutdown().await);
@@ -425,7 +433,7 @@ async fn a_shutdown_withdraws_what_is_not_written() {
     let ended = offload.await;
     assert_eq!((ended.copied, ended.failed + ended.refused), (0, 3), "{:?}", ended.cause);
     assert_ne!(ended.cause, Some(Cause::Deadline));
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     assert_eq!(manager.stats().offloaded[0], 0);
 }
 

@@ -73,6 +73,7 @@ pub use calls::blocks::{Blocks, BlocksMut, RegisterError, RegisterFault, TooMany
 pub use calls::census::{Census, TierCensus};
 pub use calls::group::Group;
 pub use calls::groups::{GroupMatch, GroupsMatch, GroupsOnboarded, OnboardGroups};
+pub use calls::iterations::Iteration;
 pub use calls::matching::PrefixMatch;
 pub use calls::offload::Offload;
 pub use calls::onboard::{Onboard, OnboardError, Onboarded};

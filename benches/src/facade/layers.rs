@@ -49,7 +49,8 @@ impl Passes {
     fn one(&mut self, step: Option<u32>) -> Result<Duration, Failure> {
         let blocks = block_on(self.manager.default_group().allocate(SHAPE.blocks).into_future())?;
         self.fresh.make(1, SHAPE.blocks);
-        let iteration = self.manager.iteration_begin()?;
+        let pass = self.manager.begin_iteration()?;
+        let iteration = pass.number();
         let blocks = blocks.register(self.fresh.take(SHAPE.blocks), None).map_err(|error| error.why)?;
         let gate = match step {
             Some(step) => Gate::Layer { iteration, layer: step - 1 },
@@ -59,12 +60,12 @@ impl Passes {
         let began = Instant::now();
         for layer in 0..SHAPE.layers - 1 {
             std::thread::sleep((LAYER * (layer + 1)).saturating_sub(began.elapsed()));
-            self.manager.layer_done(layer)?;
+            pass.layer_done(layer)?;
         }
         std::thread::sleep((LAYER * SHAPE.layers).saturating_sub(began.elapsed()));
         let end = Instant::now();
-        self.manager.layer_done(SHAPE.layers - 1)?;
-        self.manager.iteration_end()?;
+        pass.layer_done(SHAPE.layers - 1)?;
+        pass.end()?;
         let copied = block_on(offload).copied;
         let took = end.elapsed();
         match copied == SHAPE.blocks {

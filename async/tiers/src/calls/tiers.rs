@@ -9,7 +9,6 @@ use crate::engine::inherited;
 use crate::engine::inner::Inner;
 use crate::engine::names::TenantHandle;
 use crate::metrics::{ManagerStats, Metrics, Requests};
-use crate::scheduler::Misuse;
 use crate::state::GroupId;
 use kvstrata_core::hash::Hasher;
 use std::fmt;
@@ -99,45 +98,6 @@ impl Tiers {
     #[must_use]
     pub fn hasher(&self) -> &Hasher {
         &self.inner().hasher
-    }
-
-    /// An iteration of the model begins. Its number, for gates. The bytes that it allows
-    /// ([`iteration.bytes`](crate)) are anew.
-    ///
-    /// # Errors
-    /// [`Misuse`]: one is running.
-    pub fn iteration_begin(&self) -> Result<u64, Misuse> {
-        self.inner().iteration_begin()
-    }
-
-    /// A layer of the running iteration no longer uses its part of blocks: what waits for it goes on.
-    ///
-    /// # Errors
-    /// [`Misuse`]: none is running, or the layer is done already, or there is none of that number.
-    pub fn layer_done(&self, layer: u32) -> Result<(), Misuse> {
-        self.inner().layer_done(layer)
-    }
-
-    /// The running iteration is over: what waits for it goes on, and blocks that will have to leave soon, or
-    /// have been idle for long, are copied to the tier below.
-    ///
-    /// # Errors
-    /// [`Misuse`]: none is running.
-    pub fn iteration_end(&self) -> Result<u64, Misuse> {
-        self.inner().iteration_end()
-    }
-
-    /// A whole iteration, for engines that do not tell when theirs begin and end.
-    ///
-    /// # Errors
-    /// [`Misuse`]: one is running.
-    pub fn step(&self) -> Result<u64, Misuse> {
-        self.inner().step()
-    }
-
-    /// Looks at the watermarks now, and begins to copy what is above them. Each iteration's end does so.
-    pub fn check_watermark(&self) {
-        self.inner().check_watermark();
     }
 
     /// Tiers, sizes and the ways that bytes take, for people.

@@ -163,7 +163,8 @@ fn blocks_that_have_drained_are_no_promise_of_more() {
 fn what_waits_for_a_gate_is_answered_by_a_shutdown() {
     play(ground(), |world, manager| async move {
         let blocks = compute(&world, &manager, &sequence(1, 3)).await;
-        let iteration = manager.iteration_begin().expect("none runs");
+        let pass = manager.begin_iteration().expect("none runs");
+        let iteration = pass.number();
         let gated = OffloadOptions::default().gate(Gate::Iteration(iteration));
         let offload = manager.default_group().offload(&blocks, gated);
         assert_eq!(manager.census().gated, 3);
@@ -181,7 +182,7 @@ fn a_shutdown_drains_what_waits_for_the_bytes_of_an_iteration() {
     settings.iteration_bytes = Some(settings.block_bytes() as u64);
     play(settings, |world, manager| async move {
         let blocks = compute(&world, &manager, &sequence(1, 5)).await;
-        manager.iteration_begin().expect("none runs");
+        let _pass = manager.begin_iteration().expect("none runs");
         let mut offload = manager.default_group().offload(&blocks, OffloadOptions::default());
         let stalled = timeout(Duration::from_secs(5), &mut offload).await;
         assert!(stalled.is_err(), "more than an iteration may move");

@@ -94,10 +94,11 @@ impl World {
     /// An iteration. Some tell of each layer, some of every other, some of none.
     pub async fn one_iteration(&self, every: Duration) {
         let (manager, layers) = (self.manager(), self.settings.layers);
-        let iteration = match manager.iteration_begin() {
-            Ok(iteration) => iteration,
+        let running = match manager.begin_iteration() {
+            Ok(running) => running,
             Err(error) => return self.violation(error.to_string()),
         };
+        let iteration = running.number();
         self.iteration.set(iteration);
         for layer in 0..layers {
             pass(every / (layers + 1)).await;
@@ -107,12 +108,12 @@ impl World {
                 1 => layer % 2 == 1,
                 _ => true,
             };
-            if tells && let Err(error) = manager.layer_done(layer) {
+            if tells && let Err(error) = running.layer_done(layer) {
                 self.violation(error.to_string());
             }
         }
         pass(every / (layers + 1)).await;
-        if let Err(error) = manager.iteration_end() {
+        if let Err(error) = running.end() {
             self.violation(error.to_string());
         }
         self.check();
@@ -437,18 +438,19 @@ mod directed {
         (settings.offload, settings.queue) = (Duration::from_millis(100), 1024);
         play(settings, |world, manager| async move {
             let blocks = compute(&world, &manager, &sequence(1, 2)).await;
-            let iteration = manager.iteration_begin().expect("none runs");
+            let running = manager.begin_iteration().expect("none runs");
+            let iteration = running.number();
             let (gate, deadline) = (Gate::Layer { iteration, layer: 0 }, Some(Duration::from_secs(5)));
             let offload = manager
                 .default_group()
                 .offload(&blocks, OffloadOptions::default().gate(gate).deadline(deadline));
             for layer in 0..world.settings.layers {
                 pass(Duration::from_millis(60)).await;
-                manager.layer_done(layer).expect("in turn");
+                running.layer_done(layer).expect("in turn");
             }
             let down = offload.await;
             assert_eq!((down.copied, down.cause), (2, None));
-            manager.iteration_end().expect("one runs");
+            running.end().expect("one runs");
             drop(blocks);
         });
     }
