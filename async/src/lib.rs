@@ -3,7 +3,8 @@
 //! Blocks live in strata: device memory (G1), host memory (G2), NVMe (G3); remote stores (G4) are not there yet. The bookkeeping is in
 //! `kvstrata-core`, lock-free and `no_std`; what touches memory, devices and files is in `kvstrata-ffi`; this crate puts them together.
 //!
-//! What an engine needs every day is at the root: [`KvBlockManager`], its [`ManagerConfig`], a [`Group`] of layers, and what their calls take and give.
+//! Types are at the root: [`KvBlockManager`], its [`ManagerConfig`], a [`Group`] of layers, and what their calls take and give.
+//! When a call begins, and what dropping its future means, is one rule: [`Tiers`](Tiers#calls-futures-and-drops).
 //!
 //! | module | what |
 //! |---|---|
@@ -48,19 +49,23 @@ pub mod otel;
 #[doc(hidden)]
 pub mod shared;
 
-pub use config::ManagerConfig;
+pub use config::{ConfigError, ManagerConfig, ManagerConfigBuilder};
 pub use kvstrata_backends::{costs, disk, memory, movers};
 pub use kvstrata_config::{self as config, model};
 pub use kvstrata_core::{
     BlockId, BlockRef, DevicePort, Policy, PoolConfig, Priority, Salt, SequenceHash, Token,
     TokenBlockSequence,
 };
-pub use kvstrata_tiers::{Tier, Tiers, scheduler, tier, transfer};
+pub use kvstrata_tiers::{scheduler, tier, transfer};
 pub use manager::{
     Acquire, AcquireError, Acquired, Ahead, Allocate, AllocateError, AllocateGroups, Allocation, Answer,
-    Blocks, BlocksMut, BuildError, Device, Group, GroupMatch, GroupsMatch, GroupsOnboarded, Iteration,
-    KvBlockManager, ManagerBuilder, Needs, Offload, OffloadOptions, Offloaded, Onboard, OnboardError,
-    OnboardGroups, OnboardOptions, Onboarded, OriginalNames, Parts, Preempted, Prefetch, PrefixMatch, Purge,
-    PurgeError, Purged, RegisterError, RegisterFault, Resumed, StackParts, TenantError, TenantId, TenantUse,
+    Blocks, BlocksMut, BuildError, Census, Device, DeviceError, DiskError, Group, GroupMatch, GroupsMatch,
+    GroupsOnboarded, HashKeyError, Iteration, KvBlockManager, ManagerBuilder, ManagerStats, Needs, Offload,
+    OffloadOptions, Offloaded, Onboard, OnboardError, OnboardGroups, OnboardOptions, Onboarded,
+    OriginalNames, OwnRuntime, Parts, PartsError, PathStats, Preempted, Prefetch, PrefixMatch, Purge,
+    PurgeError, Purged, PurgedTier, Refusal, RegisterError, RegisterFault, Resumed, StackParts, TenantError,
+    TenantId, TenantUse, TierCensus, Tiers, TooManyReferences,
 };
+pub use scheduler::{Gate, Misuse};
+pub use tier::Tier;
 pub use transfer::{Cause, Class};

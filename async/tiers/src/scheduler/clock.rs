@@ -82,6 +82,7 @@ impl std::fmt::Display for Call {
 /// A call that makes no sense now. It has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {reason}")]
+#[non_exhaustive]
 pub struct Misuse {
     /// Which call.
     pub call: Call,
