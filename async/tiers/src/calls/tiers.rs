@@ -34,8 +34,10 @@ use tracing::{Instrument, info_span};
 /// is left, and the blocks that it has gathered go back. A transfer that is under way goes on, and owns its
 /// memory until it has ended.
 ///
-/// Requests that gather nothing for the caller go on without their future: an [`offload`](Group::offload),
-/// what a [`persist`](Group::persist) has queued, a [purge](Tiers::purge).
+/// Requests that gather nothing for the caller go on without their future: an [`offload`](Group::offload), the
+/// copies that a [`persist`](Group::persist) has queued, a [purge](Tiers::purge), a
+/// [shutdown](Tiers::shutdown)'s refusals. [`Onboard::layer_ready`](crate::Onboard::layer_ready) and
+/// [`Preempted::settled`](crate::Preempted::settled) begin nothing: they only wait.
 #[derive(Clone)]
 pub struct Tiers {
     default_group: Group,
