@@ -3,8 +3,9 @@
 //! Blocks live in strata: device memory (G1), host memory (G2), NVMe (G3); remote stores (G4) are not there yet. The bookkeeping is in
 //! `kvstrata-core`, lock-free and `no_std`; what touches memory, devices and files is in `kvstrata-ffi`; this crate puts them together.
 //!
-//! Types are at the root: [`KvBlockManager`], its [`ManagerConfig`], a [`Group`] of layers, and what their calls take and give.
-//! When a call begins, and what dropping its future means, is one rule: [`Tiers`](Tiers#calls-futures-and-drops).
+//! Types are at the root: [`KvBlockManager`], its [`ManagerConfig`], a [`Group`] of layers, and what their
+//! calls take and give. When a call begins, and what dropping its future means, is one rule:
+//! [`Tiers`](Tiers#calls-futures-and-drops).
 //!
 //! | module | what |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! Blocks copied down to the disk, from whichever tier has them.
 //!
 //! ```text
-//!   device ── first half ──► host ── second half ──► disk       without a host: the first half alone, to the disk
+//! device ── first half ──► host ── second half ──► disk without a host: the first half alone, to the disk
 //! ```
 //!
 //! The first half is queued by the call. The second follows the first one's answer, so it begins only while
