@@ -57,8 +57,8 @@ pub enum AcquireError {
     Onboard(#[from] OnboardError),
 }
 
-/// A call for all blocks of a sequence ([`Group::acquire`]), before it begins: it begins when it is awaited, or
-/// by [`into_future`](IntoFuture::into_future).
+/// A call for all blocks of a sequence ([`Group::acquire`]), before it begins: it begins when it is awaited,
+/// or by [`into_future`](IntoFuture::into_future).
 #[derive(Clone, Copy)]
 #[must_use = "it begins when it is awaited, or by into_future()"]
 pub struct Acquire<'a> {

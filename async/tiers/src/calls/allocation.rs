@@ -23,8 +23,8 @@ pub(crate) struct AllocateOptions {
     pub(crate) deadline: Option<Duration>,
 }
 
-/// A call for blocks to fill ([`Group::allocate`](crate::Group::allocate)), before it begins: it begins when it
-/// is awaited, or by [`into_future`](IntoFuture::into_future), which takes its place in the queue.
+/// A call for blocks to fill ([`Group::allocate`](crate::Group::allocate)), before it begins: it begins when
+/// it is awaited, or by [`into_future`](IntoFuture::into_future), which takes its place in the queue.
 #[derive(Clone, Copy)]
 #[must_use = "it begins when it is awaited, or by into_future()"]
 pub struct Allocate<'g> {

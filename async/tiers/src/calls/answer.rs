@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The answer of a call that has begun ([rule](crate::Tiers#calls-futures-and-drops)): a future that only waits
-/// for it. What dropping it means, the call says.
+/// The answer of a call that has begun ([rule](crate::Tiers#calls-futures-and-drops)): a future that only
+/// waits for it. What dropping it means, the call says.
 #[must_use = "a future has its answer when it is awaited"]
 pub struct Answer<T>(State<T>);
 

@@ -1,7 +1,7 @@
 //! One group of layers: look-ups, allocations and copies of its blocks.
 //!
-//! The groups of a hybrid model have blocks, tiers and hashes of their own. What concerns all groups is called
-//! by [`Tiers`](crate::Tiers): a prefix over all of them, iterations, statistics, shutdown.
+//! The groups of a hybrid model have blocks, tiers and hashes of their own. What concerns all groups is
+//! called by [`Tiers`](crate::Tiers): a prefix over all of them, iterations, statistics, shutdown.
 
 use crate::calls::allocation::Allocate;
 use crate::calls::answer::Answer;
@@ -112,9 +112,9 @@ impl Group {
     ///
     /// The run's blocks that the device has are held meanwhile. Two requests that hold some blocks and wait
     /// for more may wait for each other, as any two that allocate while they hold blocks. Then the one whose
-    /// deadline passes first gets what is there, and gives it up or computes the rest. The manager cannot tell
-    /// before: it does not know that the holder of a list is the caller who allocates, and any list may be
-    /// dropped at any moment.
+    /// deadline passes first gets what is there, and gives it up or computes the rest. The manager cannot
+    /// tell before: it does not know that the holder of a list is the caller who allocates, and any list may
+    /// be dropped at any moment.
     ///
     /// Of another tenant's blocks no more come than that one may have in the device: the next is missed, as
     /// one that is late.
@@ -151,16 +151,16 @@ impl Group {
         allocate::try_allocate(self.inner(), self.group, count, self.handle.tenant.id())
     }
 
-    /// Blocks of a tier that are free, or not held: an allocation can have so many, as far as other callers do
-    /// not take them before.
+    /// Blocks of a tier that are free, or not held: an allocation can have so many, as far as other callers
+    /// do not take them before.
     #[must_use]
     pub fn available(&self, tier: Tier) -> usize {
         self.inner().group(self.group).pool(tier).map_or(0, BlockPool::available)
     }
 
-    /// Copies blocks to the tier below; they stay where they are. It begins at once, and goes on if the future
-    /// is dropped, or answers by its deadline (`deadline.offload`). A list of blocks knows its group, whichever
-    /// group of the manager is called.
+    /// Copies blocks to the tier below; they stay where they are. It begins at once, and goes on if the
+    /// future is dropped, or answers by its deadline (`deadline.offload`). A list of blocks knows its group,
+    /// whichever group of the manager is called.
     ///
     /// Within an iteration whose bytes (`iteration.bytes`) are spent a copy waits for the next iteration. So
     /// the task that begins the iterations does not await this within one, nor [`persist`](Group::persist),
@@ -170,10 +170,10 @@ impl Group {
     }
 
     /// Copies blocks to the disk tier, from whichever tier has them, so that they outlive the process. Ends
-    /// when they are on the disk. Blocks for which the tier has no room, which its admission refuses, or which
-    /// are in no tier, are counted as refused, and stay where they are. Blocks that are not on the disk by the
-    /// deadline (`deadline.offload`) are counted as failed. A block that a pass still writes waits for the
-    /// pass; about awaiting this within an iteration see [`offload`](Group::offload).
+    /// when they are on the disk. Blocks for which the tier has no room, which its admission refuses, or
+    /// which are in no tier, are counted as refused, and stay where they are. Blocks that are not on the disk
+    /// by the deadline (`deadline.offload`) are counted as failed. A block that a pass still writes waits for
+    /// the pass; about awaiting this within an iteration see [`offload`](Group::offload).
     ///
     /// Where there is a host tier, blocks come there first. Dropped, they go so far, and no further.
     pub fn persist(&self, hashes: &[SequenceHash]) -> Answer<Offloaded> {
@@ -190,8 +190,8 @@ impl Group {
     }
 
     /// The same of tokens, as a queued request has them: their hashes are made by the group's pages, with the
-    /// salt that the sequence is registered with ([`Tiers::salt`](crate::Tiers::salt)). The groups of a hybrid
-    /// model have different pages: hint each group.
+    /// salt that the sequence is registered with ([`Tiers::salt`](crate::Tiers::salt)). The groups of a
+    /// hybrid model have different pages: hint each group.
     pub fn prefetch_tokens(&self, tokens: &[Token], salt: Salt) -> Prefetch {
         self.prefetch(&self.hashes_of(tokens, salt))
     }

@@ -1,4 +1,5 @@
-//! What each handle of the tiers has: the engine, whose calls they are, and its part of keeping the engine open.
+//! What each handle of the tiers has: the engine, whose calls they are, and its part of keeping the engine
+//! open.
 
 use crate::engine::inner::Inner;
 use crate::engine::names::TenantHandle;

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering::Relaxed;
 ///
 /// Dropped without [`end`](Iteration::end), the pass has failed: blocks that were [registered
 /// ahead](crate::BlocksMut::register_ahead) of it and are not written yet are withdrawn, as by
-/// [`Ahead::withdraw`](crate::Ahead::withdraw), and the iteration is over. What else waits for it goes on as at
-/// its end. So what the pass has queued must have ended before the guard is dropped.
+/// [`Ahead::withdraw`](crate::Ahead::withdraw), and the iteration is over. What else waits for it goes on as
+/// at its end. So what the pass has queued must have ended before the guard is dropped.
 #[must_use = "dropped, the pass has failed; end() it"]
 pub struct Iteration {
     inner: Arc<Inner>,
@@ -62,8 +62,8 @@ impl Iteration {
         self.inner.layer_done(layer)
     }
 
-    /// The pass is over: transfers that wait for it go on. Blocks that will have to leave soon, or have been idle
-    /// for long, are copied to the tier below.
+    /// The pass is over: transfers that wait for it go on. Blocks that will have to leave soon, or have been
+    /// idle for long, are copied to the tier below.
     ///
     /// # Errors
     /// [`Misuse`]: this process was forked from the one that began it.

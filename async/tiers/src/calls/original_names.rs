@@ -1,5 +1,5 @@
-//! A group's calls by the names of the first descriptions of tiered KV managers, for engines that were written
-//! against those.
+//! A group's calls by the names of the first descriptions of tiered KV managers, for engines that were
+//! written against those.
 
 use crate::calls::allocation::Allocate;
 use crate::calls::answer::Answer;

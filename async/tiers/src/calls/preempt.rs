@@ -127,7 +127,8 @@ impl Group {
         Ok(Preempted { hashes, full, names, down })
     }
 
-    /// Brings a preempted request's blocks back. It begins at once; dropped, blocks that were not full are lost.
+    /// Brings a preempted request's blocks back. It begins at once; dropped, blocks that were not full are
+    /// lost.
     ///
     /// # Errors
     /// [`OnboardError`].
@@ -151,8 +152,8 @@ impl Group {
     }
 }
 
-/// A preempted request's blocks on their way up. Whatever comes of it, and if it is dropped, the names go with
-/// it.
+/// A preempted request's blocks on their way up. Whatever comes of it, and if it is dropped, the names go
+/// with it.
 struct Resuming {
     up: Onboard,
     /// Whether all of it was found.

@@ -58,8 +58,9 @@ impl Tiers {
         self.inner().usage(self.handle().tenant.id(), tier)
     }
 
-    /// Purges all of the tenant's blocks from all tiers. It begins at once, and goes on if the answer is dropped,
-    /// or has come at its deadline. Until it is over the tenant gets no blocks, and none of its own is found.
+    /// Purges all of the tenant's blocks from all tiers. It begins at once, and goes on if the answer is
+    /// dropped, or has come at its deadline. Until it is over the tenant gets no blocks, and none of its own
+    /// is found.
     ///
     /// # Errors
     /// [`PurgeError`].

@@ -27,15 +27,17 @@ use tracing::{Instrument, info_span};
 ///
 /// A call begins when it is made: its place in the queue is taken, its look-up is held, its transfers are
 /// queued. The future that it gives only waits for the answer. A call that is built
-/// ([`allocate`](Group::allocate), [`acquire`](Group::acquire), [`allocate_groups`](Tiers::allocate_groups)) is
-/// made by `.await`, or by [`into_future`](std::future::IntoFuture::into_future).
+/// ([`allocate`](Group::allocate), [`acquire`](Group::acquire), [`allocate_groups`](Tiers::allocate_groups))
+/// is made by `.await`, or by [`into_future`](std::future::IntoFuture::into_future).
 ///
-/// Dropping the future, polled or not, withdraws a request for blocks or for a prefix in the device. Its place
-/// is left, and the blocks that it has gathered go back. A transfer that is under way goes on, and owns its
-/// memory until it has ended.
+/// Dropping the future, polled or not, withdraws a request for blocks or for a prefix in the device. Its
+/// place is left, and the blocks that it has gathered go back. A transfer that is under way goes on, and owns
+/// its memory until it has ended.
 ///
 /// Requests that gather nothing for the caller go on without their future: an [`offload`](Group::offload),
-/// what a [`persist`](Group::persist) has queued, a [purge](Tiers::purge).
+/// the copies that a [`persist`](Group::persist) has queued, a [purge](Tiers::purge), a
+/// [shutdown](Tiers::shutdown)'s refusals. [`Onboard::layer_ready`](crate::Onboard::layer_ready) and
+/// [`Preempted::settled`](crate::Preempted::settled) begin nothing: they only wait.
 #[derive(Clone)]
 pub struct Tiers {
     default_group: Group,

@@ -71,7 +71,7 @@ pub fn believe(world: &World, blocks: impl Iterator<Item = BlockId>, hashes: &[S
 /// Runs `body` with ever more patience, in a fresh world each time; it says whether what it waited for ended. The first six blocks are
 /// below the device, which is full of six others that nobody holds.
 fn give_up<F: Future<Output = bool>>(body: impl Fn(Rc<World>, Tiers, Patience) -> F) {
-    let kinds: [fn(u32) -> Patience; 2] = [|n| Patience::Polls(n + 1), |n| Patience::Time(STEP * n)];
+    let kinds: [fn(u32) -> Patience; 2] = [Patience::Polls, |n| Patience::Time(STEP * n)];
     for (settings, patience) in grounds().flat_map(|settings| kinds.map(|kind| (settings.clone(), kind))) {
         let ended = |n: &u32| {
             in_virtual_time(async {

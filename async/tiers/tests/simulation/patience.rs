@@ -10,6 +10,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
     Endless,
+    /// After 0 the call has begun, and its future is dropped.
     Polls(u32),
     Time(Duration),
 }
@@ -20,7 +21,7 @@ impl Patience {
         let (hasty, kind) = (random.below(100) < of_100, random.next());
         match (hasty, kind % 2) {
             (false, _) => Patience::Endless,
-            (_, 0) => Patience::Polls(1 + (kind >> 8) as u32 % 4),
+            (_, 0) => Patience::Polls((kind >> 8) as u32 % 5),
             _ => Patience::Time(Duration::from_millis((kind >> 8) % 400)),
         }
     }
@@ -30,6 +31,7 @@ impl Patience {
         let future = call.into_future();
         match self {
             Patience::Endless => Some(future.await),
+            Patience::Polls(0) => None,
             Patience::Polls(left) => Polls { future: Some(Box::pin(future)), left }.await,
             Patience::Time(time) => kvstrata_testing::virtual_time::timeout(time, future).await.ok(),
         }
