@@ -320,3 +320,23 @@ async fn at_its_quota_a_tenant_has_its_parents_of_lower_classes_first() {
         a.default_group().allocate(1).deadline(Duration::ZERO).await.expect("nobody holds its parents");
     assert_eq!(a.default_group().match_device(&run[..3]).len(), 1, "the second is gone");
 }
+
+/// By all groups at once as by one: a run of nobody's that a tenant brings up is the tenant's, and counts.
+#[tokio::test]
+async fn a_run_of_all_groups_counts_for_the_tenant_that_asks() {
+    let manager = build(settings(16, 16).quota_device(0.25));
+    let run = sequence(&manager, 1, 5);
+    drop(compute(&manager, &run, None).await);
+    rest(&manager).await;
+    drop(manager.default_group().allocate(16).await.expect("all of the device"));
+    rest(&manager).await;
+    let tenant = manager.tenant("a").expect("few tenants");
+    let options = OnboardOptions::default();
+    let of_all = || tenant.match_groups(&[&run]);
+    assert_eq!(of_all().groups()[0].found.in_tier(Tier::Host), 5);
+    let error = tenant.onboard_groups(of_all(), options).err();
+    assert!(matches!(error, Some(OnboardError::Quota { .. })), "{error:?}");
+    let short = || tenant.match_groups(&[&run[..3]]);
+    let up = tenant.onboard_groups(short(), options).expect("it fits").await;
+    assert_eq!((up.tokens, tenant.usage(Tier::Device).blocks), (3 * 16, 3));
+}

@@ -306,7 +306,11 @@ impl Tiers {
     /// sequence's, a list a group, by that group's pages: of a state, one for each that is kept.
     #[must_use]
     pub fn match_groups(&self, hashes: &[&[SequenceHash]]) -> GroupsMatch {
-        self.inner().match_groups(hashes)
+        let mut found = self.inner().match_groups(hashes);
+        for group in &mut found.groups {
+            group.found.asked_by(&self.handle().tenant);
+        }
+        found
     }
 
     /// Brings a prefix up, all groups at a time. It begins at once; at a tenant's quota in one of them, when

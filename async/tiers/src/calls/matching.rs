@@ -41,10 +41,15 @@ pub struct PrefixMatch {
 impl PrefixMatch {
     /// Asked for by a tenant, unless it was by another before.
     pub(crate) fn by(mut self, tenant: &TenantHandle) -> PrefixMatch {
+        self.asked_by(tenant);
+        self
+    }
+
+    /// The same of one of several.
+    pub(crate) fn asked_by(&mut self, tenant: &TenantHandle) {
         if self.tenant.id() == TenantId::NOBODY {
             self.tenant = tenant.clone();
         }
-        self
     }
 
     /// Blocks of the run.
