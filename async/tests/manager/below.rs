@@ -2,13 +2,16 @@
 
 use crate::ground::{BYTES, bytes_of, check, compute, hashes, rest, settings};
 use crate::sim::{Plan, Remote, SimDisk, SimMover, Weather};
-use kvstrata::manager::{KvBlockManager, Needs, OnboardOptions, Parts, StackParts, TierParts};
+use kvstrata::manager::{KvBlockManager, Needs, OnboardOptions, Parts, Purge, StackParts, TierParts};
 use kvstrata::memory::MemoryTier;
-use kvstrata::transfer::{HostMemory, Path, TierPort};
-use kvstrata_core::{PoolConfig, SequenceHash};
+use kvstrata::transfer::{
+    Cause, Extras, Failure, HostMemory, Landed, Path, Reserve, TierFacts, TierPort, TierRead, TierWrite,
+};
+use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, PoolConfig, SequenceHash};
 use kvstrata_ffi::device::SimDevice;
 use kvstrata_tiers::Tier;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const DEVICE: u32 = 4;
@@ -174,4 +177,155 @@ async fn a_store_that_is_away_costs_its_own_blocks_alone() {
     assert!(remote.events().away > 0 && remote.events().written == 0);
     bring_up(&manager, &hashes(3, 4), Tier::Below(0)).await;
     assert_eq!(group.match_prefix(&hashes(2, 4)).in_tier(Tier::Below(0)), 0, "the disk has two sequences");
+}
+
+/// Of a tier below, what its port answers to a write is the last it has to do with the slot: where the block goes on to the next
+/// tier, its tenant has no credit there any more.
+#[tokio::test(start_paused = true)]
+async fn a_slot_whose_write_has_failed_is_nobodys_where_the_block_goes_on() {
+    let fails = Weather { fails: 1000, ..Weather::fair(1) };
+    let remote = Arc::new(Remote::new(32, BYTES, fails));
+    let manager = manager(vec![
+        TierParts::new("remote", Arc::<Remote>::clone(&remote)),
+        TierParts::new("disk", quick_disk(32)),
+    ]);
+    let tenant = manager.tenant("a").expect("few tenants");
+    let of = hashes(1, 4);
+    drop(compute(&tenant, &of, None).await);
+    assert_eq!(tenant.persist(&of).await.copied, 4, "the disk takes them");
+    rest(&manager).await;
+    let used = |number| tenant.usage(Tier::Below(number)).blocks;
+    assert_eq!([used(0), used(1)], [0, 4]);
+}
+
+/// What the first tier has is not lost, nor has it failed, where the next one fails.
+#[tokio::test(start_paused = true)]
+async fn what_a_tier_has_taken_is_not_lost_where_the_next_one_fails() {
+    let fails = Weather { fails: 1000, ..Weather::fair(1) };
+    let manager = manager(vec![
+        TierParts::new("disk", quick_disk(64)),
+        TierParts::new("remote", Arc::new(Remote::new(64, BYTES, fails))),
+    ]);
+    let group = manager.group(0).expect("the first");
+    for sequence in 1..=3 {
+        let of = hashes(sequence, 4);
+        drop(compute(&manager, &of, None).await);
+        let down = group.persist(&of).await;
+        assert_eq!((down.copied + down.there, down.failed), (4, 0), "{down:?}");
+    }
+    // Victims of the device, and of the host.
+    for sequence in 10..14 {
+        drop(compute(&manager, &hashes(sequence, 4), None).await);
+        rest(&manager).await;
+    }
+    drop(manager.allocate(4).await.expect("evictable"));
+    rest(&manager).await;
+    let stats = manager.stats();
+    assert!(stats.path(Path::ToBelow(1)).failed.iter().sum::<u64>() > 0, "{stats:?}");
+    assert_eq!(stats.dropped, [0, 0], "the disk has them");
+    let again = group.persist(&hashes(1, 4)).await;
+    assert_eq!((again.there, again.failed, again.refused), (4, 0, 0), "they are down");
+}
+
+/// A port that frees the slot of a write that fails a while before it answers.
+#[derive(Debug)]
+struct Hasty {
+    of: Arc<Remote>,
+    cause: Cause,
+    /// Writes that fail.
+    left: AtomicU32,
+    answers: Mutex<Vec<TierWrite>>,
+}
+
+impl Hasty {
+    fn answer(&self) {
+        for write in self.answers.lock().expect("no panic").drain(..) {
+            write.landing.land(Landed::Write(write.token, Err(Failure::of(self.cause))));
+        }
+    }
+}
+
+impl TierPort for Hasty {
+    fn pool(&self) -> &BlockPool {
+        self.of.pool()
+    }
+
+    fn facts(&self) -> TierFacts {
+        self.of.facts()
+    }
+
+    fn find(&self, hash: SequenceHash, uses: bool) -> Option<ImmutableBlock<'_>> {
+        self.of.find(hash, uses)
+    }
+
+    fn reserve(&self, which: Reserve, slots: &mut Vec<BlockId>) {
+        self.of.reserve(which, slots);
+    }
+
+    fn read(&self, read: TierRead) {
+        self.of.read(read);
+    }
+
+    fn write(&self, write: TierWrite) {
+        if self.left.load(Relaxed) == 0 {
+            return self.of.write(write);
+        }
+        self.left.fetch_sub(1, Relaxed);
+        self.of.release(write.slot);
+        self.answers.lock().expect("no panic").push(write);
+    }
+
+    fn release(&self, slot: BlockId) {
+        self.of.release(slot);
+    }
+
+    fn forget(&self, block: BlockRef) {
+        self.of.forget(block);
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        self.of.extras()
+    }
+}
+
+/// The slot of a write that failed is free before that is known: who has taken it meanwhile keeps it, and its purge finds it.
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_is_anothers_when_its_failed_write_is_answered_stays_the_others() {
+    for cause in [Cause::Away, Cause::Lost, Cause::Tier] {
+        for next in [false, true] {
+            let of = Arc::new(Remote::new(1, BYTES, Weather::fair(1)));
+            let hasty = Arc::new(Hasty { of, cause, left: AtomicU32::new(1), answers: Mutex::default() });
+            let mut below = vec![TierParts::new("hasty", Arc::<Hasty>::clone(&hasty))];
+            below.extend(next.then(|| TierParts::new("disk", quick_disk(32))));
+            let manager = manager(below);
+            let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
+            let (of_a, of_b) = (hashes(1, 4), hashes(2, 4));
+            drop(compute(&a, &of_a[..1], None).await);
+            let persisted = tokio::spawn({
+                let (a, of_a) = (a.clone(), of_a.clone());
+                async move { a.persist(&of_a[..1]).await }
+            });
+            while hasty.answers.lock().expect("no panic").is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            drop(compute(&b, &of_b[..1], None).await);
+            let other = tokio::spawn({
+                let (b, of_b) = (b.clone(), of_b.clone());
+                async move { b.persist(&of_b[..1]).await }
+            });
+            while manager.census().down < 2 || manager.stats().path(Path::DeviceToHost).transfers < 2 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            assert_eq!(b.usage(Tier::Below(0)).blocks, 1, "{cause:?}: its write is under way");
+            hasty.answer();
+            let down = other.await.expect("no panic");
+            assert_eq!(down.copied, 1, "{cause:?}: {down:?}");
+            let _ = persisted.await.expect("no panic");
+            rest(&manager).await;
+            let there = hasty.pool().contains(of_b[0]);
+            assert_eq!((b.usage(Tier::Below(0)).blocks, there), (1, true), "{cause:?}, {next}");
+            let purged = b.purge(Purge::default()).await.expect("open");
+            assert!(purged.complete && !hasty.pool().contains(of_b[0]), "{cause:?}, {next}: {purged:?}");
+        }
+    }
 }

@@ -109,6 +109,8 @@ async fn bring_down(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash])
     let of = inner.group(group);
     let in_host = |hash: &SequenceHash| of.host.as_ref().is_some_and(|host| host.pool().contains(*hash));
     let is_below = |hash: &SequenceHash| !of.lower.is_empty() && of.all_lower_contain(*hash);
+    // What no tier above has goes no further: it is there.
+    let is_in_one = |hash: &SequenceHash| of.any_lower_contains(*hash);
     let (mut there, mut nowhere) = (0, Vec::new());
     let (mut refs, mut missing) = (Vec::new(), Vec::new());
     for hash in hashes.iter().copied() {
@@ -129,7 +131,7 @@ async fn bring_down(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash])
         // Victims, which the device has no more and the host not yet; or they have come down since.
         for hash in missing {
             match traffic.join_down(key, group, hash, None) {
-                false if is_below(&hash) => there += 1,
+                false if is_in_one(&hash) && !in_host(&hash) => there += 1,
                 false if !in_host(&hash) => nowhere.push(hash),
                 _ => {}
             }
@@ -145,7 +147,7 @@ async fn bring_down(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash])
     let late = first.cause == Some(Cause::Deadline) && due.is_some_and(|due| due <= inner.elapsed());
     if late {
         // What has come to the host has not come further.
-        let there = hashes.iter().filter(|hash| is_below(hash)).count();
+        let there = hashes.iter().filter(|hash| is_in_one(hash)).count();
         let left = hashes.len() - there;
         let refused = left.min(first.refused + nowhere.len());
         let failed = left - refused;
