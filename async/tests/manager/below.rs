@@ -1,8 +1,10 @@
 //! Several tiers below host memory: one behind the other, of one kind or not.
 
-use crate::ground::{BYTES, bytes_of, check, compute, hashes, rest, settings};
+use crate::ground::{BYTES, bytes_of, check, compute, hashes, settings};
 use crate::sim::{Plan, Remote, SimDisk, SimMover, Weather};
-use kvstrata::manager::{KvBlockManager, Needs, OnboardOptions, Parts, Purge, StackParts, TierParts};
+use kvstrata::manager::{
+    KvBlockManager, Needs, OffloadOptions, OnboardOptions, Parts, Purge, StackParts, TierParts,
+};
 use kvstrata::memory::MemoryTier;
 use kvstrata::transfer::{
     Cause, Extras, Failure, HostMemory, Landed, Path, Reserve, TierFacts, TierPort, TierRead, TierWrite,
@@ -18,15 +20,19 @@ const DEVICE: u32 = 4;
 const HOST: u32 = 4;
 
 fn manager(below: Vec<TierParts>) -> KvBlockManager {
+    manager_and_mover(below).0
+}
+
+fn manager_and_mover(below: Vec<TierParts>) -> (KvBlockManager, Arc<SimMover>) {
     let layers = [BYTES];
     let memory = HostMemory::new(HOST as usize + 2, &layers).expect("memory");
     let device = Arc::new(SimDevice::with_layers(0, DEVICE as usize, &layers).expect("memory"));
-    let mover = SimMover::new(Arc::clone(&device), Arc::clone(&memory), quick());
+    let mover = Arc::new(SimMover::new(Arc::clone(&device), Arc::clone(&memory), quick()));
     let stack = StackParts {
         name: "all".to_owned(),
         device: PoolConfig::new(DEVICE),
         port: Some(device),
-        mover: Arc::new(mover),
+        mover: Arc::<SimMover>::clone(&mover),
         memory: Some(memory),
         host: Some(PoolConfig::new(HOST)),
         below,
@@ -38,7 +44,8 @@ fn manager(below: Vec<TierParts>) -> KvBlockManager {
     };
     let parts =
         Parts { stacks: vec![stack], runtime: tokio::runtime::Handle::current(), own: None, names: None };
-    KvBlockManager::of_parts(&settings(DEVICE, HOST).build().expect("settings"), parts).expect("they fit")
+    let settings = settings(DEVICE, HOST).build().expect("settings");
+    (KvBlockManager::of_parts(&settings, parts).expect("they fit"), mover)
 }
 
 fn pageable(blocks: u32) -> Arc<MemoryTier> {
@@ -51,6 +58,13 @@ fn quick() -> Plan {
 
 fn quick_disk(blocks: u32) -> Arc<SimDisk> {
     Arc::new(SimDisk::new(blocks, BYTES, quick()))
+}
+
+/// Waits until nothing is under way; virtual time goes on.
+async fn rest(manager: &KvBlockManager) {
+    while !manager.census().is_idle() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// Computes sequences, each of as many blocks as the device has, and has them written down.
@@ -328,4 +342,68 @@ async fn a_slot_that_is_anothers_when_its_failed_write_is_answered_stays_the_oth
             assert!(purged.complete && !hasty.pool().contains(of_b[0]), "{cause:?}, {next}: {purged:?}");
         }
     }
+}
+
+/// A tier that does not answer just now keeps its blocks, and those that another one has come up from there.
+#[tokio::test(start_paused = true)]
+async fn what_a_store_that_is_away_has_comes_up_from_the_next_tier_that_has_it() {
+    let away =
+        Weather { there: Some([Duration::from_secs(100), Duration::from_secs(3600)]), ..Weather::fair(1) };
+    let remote = Arc::new(Remote::new(64, BYTES, away));
+    let manager = manager(vec![
+        TierParts::new("remote", Arc::<Remote>::clone(&remote)),
+        TierParts::new("disk", quick_disk(64)),
+    ]);
+    let all = fill(&manager, 3).await;
+    tokio::time::advance(Duration::from_secs(100)).await;
+    bring_up(&manager, &all[0], Tier::Below(0)).await;
+    let stats = manager.stats();
+    assert_eq!([0, 1].map(|number| stats.onboarded_from(Tier::Below(number))), [0, 4]);
+    assert_eq!(stats.path(Path::FromBelow(0)).failed_by(Cause::Away), 4);
+    assert!(all[0].iter().all(|hash| remote.pool().contains(*hash)), "it may have them still");
+    rest(&manager).await;
+    assert_eq!(remote.pool().census().active, 0, "nobody holds them");
+}
+
+/// Victims find out that a store is back.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_was_away_gets_victims_again() {
+    let away = Weather { there: Some([Duration::from_secs(2), Duration::from_secs(20)]), ..Weather::fair(1) };
+    let remote = Arc::new(Remote::new(1024, BYTES, away));
+    let manager = manager(vec![
+        TierParts::new("disk", quick_disk(1024)),
+        TierParts::new("remote", Arc::<Remote>::clone(&remote)),
+    ]);
+    for sequence in 1..2000 {
+        drop(compute(&manager, &hashes(sequence, 4), None).await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let events = remote.events();
+    assert!(events.written > 0 && events.away > 10 && events.back > 10, "{events:?}");
+    assert_eq!(manager.stats().dropped, [0, 0]);
+}
+
+/// Bytes that have rotted in host memory take no other block's place.
+#[tokio::test(start_paused = true)]
+async fn what_has_rotted_in_host_memory_takes_no_place_further_down() {
+    let second = quick_disk(4);
+    let (manager, mover) = manager_and_mover(vec![
+        TierParts::new("one", quick_disk(4)),
+        TierParts::new("other", Arc::<SimDisk>::clone(&second)),
+    ]);
+    let (kept, rotten) = (hashes(1, 4), hashes(2, 4));
+    drop(compute(&manager, &kept, None).await);
+    assert_eq!(manager.persist(&kept).await.copied, 4);
+    drop(compute(&manager, &rotten, None).await);
+    // To the host, and no further.
+    let blocks = manager.match_sequence_hashes(&rotten);
+    manager.offload(&blocks, OffloadOptions::default()).await;
+    drop(blocks);
+    rest(&manager).await;
+    (0..HOST).for_each(|block| _ = mover.rot(block, 1));
+    let down = manager.persist(&rotten).await;
+    assert_eq!((down.failed, down.cause), (4, Some(Cause::Mismatch)), "{down:?}");
+    rest(&manager).await;
+    assert!(kept.iter().all(|hash| second.has(*hash)), "they were there before");
+    assert_eq!(manager.stats().path(Path::ToBelow(1)).failed_by(Cause::Mismatch), 0);
 }

@@ -81,7 +81,7 @@ impl Traffic {
 
     /// Whether a block may go to a tier below: to the first one always, as far as this goes. A tier further down must
     /// have room in its queue; and of what nobody has asked for no more goes there than a part of the blocks above, so that it
-    /// keeps these from nobody where it is slow. A victim goes there only where the tier keeps up.
+    /// keeps these from nobody where it is slow. Where it does not keep up, of victims one at a time.
     pub(crate) fn may_go_on(
         &mut self,
         inner: &Inner,
@@ -96,10 +96,15 @@ impl Traffic {
         }
         let queue = &self.queues[path];
         let on_it = queue.in_flight() as usize + queue.waiting() as usize;
-        let asked = matches!(source, Have::Held(_));
-        self.has_room(path, class)
-            && (asked || on_it < Traffic::share_of(of))
-            && (!matches!(source, Have::Owned(_)) || self.waits_for_none(inner, of.number, path))
+        // One at a time tells when it does again.
+        let most = match source {
+            Have::Held(_) => usize::MAX,
+            Have::Leased(_) => Traffic::share_of(of),
+            Have::Owned(_) if self.waits_for_none(inner, of.number, path) => Traffic::share_of(of),
+            // Of the device: somebody waits for it.
+            Have::Owned(_) => usize::from(of.host.is_some()),
+        };
+        self.has_room(path, class) && on_it < most
     }
 
     /// A victim goes no further, since the tier below has no room: news to an operator, who may have a larger
