@@ -6,7 +6,7 @@ use crate::sim::Kept;
 use crate::world::{LONG, World};
 use kvstrata_tiers::Tier;
 use kvstrata_tiers::tier::MOST_BELOW;
-use kvstrata_tiers::transfer::{Cause, Path, TierPort};
+use kvstrata_tiers::transfer::{Cause, Loses, Path, TierPort};
 
 impl World {
     /// Conservation, and the bytes of all that is held.
