@@ -3,7 +3,7 @@
 use crate::ground::{BYTES, bytes_of, check, compute, hashes, settings};
 use crate::sim::{Plan, Remote, SimDisk, SimMover, Weather};
 use kvstrata::manager::{
-    KvBlockManager, Needs, OffloadOptions, OnboardOptions, Parts, Purge, StackParts, TierParts,
+    KvBlockManager, Needs, OffloadOptions, Offloaded, OnboardOptions, Parts, Purge, StackParts, TierParts,
 };
 use kvstrata::memory::MemoryTier;
 use kvstrata::transfer::{
@@ -18,6 +18,7 @@ use std::time::Duration;
 
 const DEVICE: u32 = 4;
 const HOST: u32 = 4;
+const SHUTDOWN: Duration = Duration::from_secs(8);
 
 fn manager(below: Vec<TierParts>) -> KvBlockManager {
     manager_and_mover(below).0
@@ -44,7 +45,7 @@ fn manager_and_mover(below: Vec<TierParts>) -> (KvBlockManager, Arc<SimMover>) {
     };
     let parts =
         Parts { stacks: vec![stack], runtime: tokio::runtime::Handle::current(), own: None, names: None };
-    let settings = settings(DEVICE, HOST).build().expect("settings");
+    let settings = settings(DEVICE, HOST).deadline_shutdown(SHUTDOWN).build().expect("settings");
     (KvBlockManager::of_parts(&settings, parts).expect("they fit"), mover)
 }
 
@@ -406,4 +407,58 @@ async fn what_has_rotted_in_host_memory_takes_no_place_further_down() {
     rest(&manager).await;
     assert!(kept.iter().all(|hash| second.has(*hash)), "they were there before");
     assert_eq!(manager.stats().path(Path::ToBelow(1)).failed_by(Cause::Mismatch), 0);
+}
+
+/// A tenant's four blocks are being written to the first tier, which waits.
+async fn one_waits(manager: &KvBlockManager, first: &SimDisk) -> tokio::task::JoinHandle<Offloaded> {
+    first.gate().hold();
+    let of = hashes(1, 4);
+    let tenant = manager.tenant("a").expect("few tenants");
+    drop(compute(&tenant, &of, None).await);
+    let asked = tokio::spawn(async move { tenant.persist(&of).await });
+    while manager.metrics().paths[Path::ToBelow(0).index()].inflight < 4 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    asked
+}
+
+/// What is written to one tier when its purge begins goes to no other.
+#[tokio::test(start_paused = true)]
+async fn a_block_that_is_being_purged_goes_no_further() {
+    let [first, second] = [16, 16].map(quick_disk);
+    let manager = manager(vec![
+        TierParts::new("one", Arc::<SimDisk>::clone(&first)),
+        TierParts::new("other", Arc::<SimDisk>::clone(&second)),
+    ]);
+    let asked = one_waits(&manager, &first).await;
+    let tenant = manager.tenant("a").expect("few tenants");
+    let purge = tokio::spawn(async move { tenant.purge(Purge::default()).await });
+    while manager.census().purges == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    first.gate().open();
+    let purged = purge.await.expect("no panic").expect("open");
+    assert!(purged.complete, "{purged:?}");
+    asked.await.expect("no panic");
+    assert_eq!([first.counts().written, second.counts().written], [4, 0]);
+    assert!(first.left().is_empty() && second.left().is_empty());
+}
+
+/// What is written to one tier when the manager closes goes to no other, for which the shutdown would wait.
+#[tokio::test(start_paused = true)]
+async fn a_block_goes_no_further_when_the_manager_closes() {
+    let [first, second] = [16, 16].map(quick_disk);
+    let manager = manager(vec![
+        TierParts::new("one", Arc::<SimDisk>::clone(&first)),
+        TierParts::new("other", Arc::<SimDisk>::clone(&second)),
+    ]);
+    let asked = one_waits(&manager, &first).await;
+    let closing = manager.clone();
+    let shutdown = tokio::spawn(async move { closing.shutdown().await });
+    // Half of its deadline is for what has begun and waits.
+    tokio::time::sleep(SHUTDOWN * 3 / 4).await;
+    first.gate().open();
+    assert!(!shutdown.await.expect("no panic"), "not all of it was moved");
+    assert_eq!(asked.await.expect("no panic").copied, 4, "the first has them");
+    assert_eq!([first.counts().written, second.counts().written], [4, 0]);
 }
