@@ -462,3 +462,40 @@ async fn a_block_goes_no_further_when_the_manager_closes() {
     assert_eq!(asked.await.expect("no panic").copied, 4, "the first has them");
     assert_eq!([first.counts().written, second.counts().written], [4, 0]);
 }
+
+/// A purge takes the slots of a tier further down that others' transfers have and have not written, and those of no other tier.
+#[tokio::test(start_paused = true)]
+async fn a_purge_takes_unwritten_slots_of_the_tier_that_they_are_of() {
+    let (first, second) = (quick_disk(16), Arc::new(SimDisk::with_at_once(4, BYTES, quick(), 1)));
+    let manager = manager(vec![
+        TierParts::new("one", Arc::<SimDisk>::clone(&first)),
+        TierParts::new("other", Arc::<SimDisk>::clone(&second)),
+    ]);
+    let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
+    let [of_a, of_b] = [1, 2].map(|sequence| hashes(sequence, 4));
+    drop(compute(&b, &of_b, None).await);
+    assert_eq!(b.persist(&of_b).await.copied, 4);
+    assert!(of_b.iter().all(|hash| second.has(*hash)));
+    second.gate().hold();
+    drop(compute(&a, &of_a, None).await);
+    let asked = tokio::spawn({
+        let (a, of_a) = (a.clone(), of_a.clone());
+        async move { a.persist(&of_a).await }
+    });
+    while manager.metrics().paths[Path::ToBelow(1).index()].queued.iter().sum::<u64>() < 3 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let purge = tokio::spawn(async move { b.purge(Purge::default()).await });
+    while manager.census().purges == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    second.gate().open();
+    let purged = purge.await.expect("no panic").expect("open");
+    assert!(purged.complete && purged.failed == 0, "{purged:?}");
+    assert_eq!(asked.await.expect("no panic").copied, 4, "the first has them");
+    rest(&manager).await;
+    assert!(of_b.iter().all(|hash| !first.has(*hash) && !second.has(*hash)), "nothing of it is left");
+    assert!(of_a.iter().all(|hash| first.has(*hash)), "nor is anything of another's gone");
+    assert_eq!([&first, &second].map(|disk| disk.pool().census().owned), [0, 0]);
+    assert_eq!([&first, &second].map(|disk| disk.counts().violations), [vec![], vec![]] as [Vec<String>; 2]);
+}

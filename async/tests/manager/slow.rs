@@ -4,7 +4,7 @@
 
 use crate::ground::{BYTES, hashes, rest, settings};
 use crate::sim::{Plan, SimDisk, SimMover};
-use kvstrata::config::ManagerConfigBuilder;
+use kvstrata::config::{ManagerConfigBuilder, WriteMode};
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, TierParts, Tiers};
 use kvstrata::metrics::PathMetrics;
 use kvstrata::tier::Tier;
@@ -411,4 +411,28 @@ fn a_store_behind_a_fast_disk_that_stops_keeps_no_allocation_waiting() {
         assert!(slowest < MS * 50, "host {host}, {patience:?}: {slowest:?}");
         assert_eq!(dropped, [0, 0], "host {host}, {patience:?}: all are on the disk");
     }
+}
+
+/// Nor does it where all blocks are written through: what waits for the store keeps no more than a part of the host.
+#[test]
+fn a_store_that_stops_keeps_what_is_written_through_from_no_disk() {
+    let through = |store: bool| {
+        in_virtual_time(async {
+            let (first, second) = (disk(MS / 10), disk(MS / 10));
+            let mut shape = shape(256, 256);
+            shape.settings = shape.settings.offload_mode(WriteMode::Through);
+            let store = store.then(|| ("remote", Arc::clone(&second)));
+            let below = std::iter::once(("disk", Arc::clone(&first))).chain(store).collect();
+            let manager = manager_over(shape, below);
+            second.gate().hold();
+            let slowest = *allocations(&manager, 400, 1, 8).await.last().expect("some");
+            let (stats, written) = (manager.stats(), first.counts().written);
+            second.gate().open();
+            rest_of(&manager).await;
+            (slowest, stats.dropped, written)
+        })
+    };
+    let (alone, with) = (through(false), through(true));
+    assert_eq!(with.1, [0, 0], "all are on the disk, or above: {with:?}, and {alone:?} without the store");
+    assert!(with.0 <= alone.0.mul_f64(1.2) && with.2 * 10 >= alone.2 * 9, "{with:?}, {alone:?}");
 }

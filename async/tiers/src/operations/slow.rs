@@ -15,6 +15,10 @@
 //!
 //! Reads have a path of their own, and go on.
 //!
+//! Nobody waits for tiers further down than the first: a victim that goes on there is none of those on their way, for whoever
+//! waits, and of what nobody has asked for no more goes there than the same part of the blocks (`room.rs`). A block that one of
+//! the tiers below has is not lost where another does not take it.
+//!
 //! Invariants
 //! - I1: who waits in the queue for longer than the patience lets it waits for no write: a victim of the
 //!   device gets a host block that is free, or a dropped victim's, or one on its way to the host; or it is
