@@ -8,15 +8,16 @@ use kvstrata::{Acquired, KvBlockManager, ManagerConfig};
 pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Settings by calls, a file, or KVSTRATA_* variables: `kvstrata config` lists them.
     let config = ManagerConfig::builder().environment().device_blocks(256).host_blocks(1024).build()?;
-    let manager = KvBlockManager::new(&config)?; // on your tokio runtime, or its own
+    let manager = KvBlockManager::open(&config)?; // on your tokio runtime, or its own
+    let group = manager.default_group(); // of layers: a hybrid model has several
 
     // Blocks of 16 tokens, by hashes that contain the model, a LoRA, and all tokens before them; your own do as well.
-    let mut prompt = manager.sequence(manager.salt("llama-3-8b", "", &[]));
+    let mut prompt = group.sequence(manager.salt("llama-3-8b", "", &[]));
     prompt.extend(&(0..1000).collect::<Vec<u32>>());
     let hashes = prompt.hashes();
 
     // The leading run that any tier has, in the device now, and blocks for the rest: in order of arrival, all or nothing, with a deadline.
-    let Acquired { held, fresh, .. } = manager.acquire(hashes).await?;
+    let Acquired { held, fresh, .. } = group.acquire(hashes).await?;
     let rest = &hashes[held.len()..];
     let table: Vec<_> = held.ids().chain(fresh.ids().iter().copied()).collect(); // the model's; it fills those of `fresh`
 

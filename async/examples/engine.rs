@@ -77,7 +77,7 @@ pub(crate) async fn main() -> Result<(), Failed> {
         .device_blocks(88)
         .host_blocks(512)
         .build()?;
-    let manager = KvBlockManager::new(&config)?;
+    let manager = KvBlockManager::open(&config)?;
     print!("{}", manager.describe());
     let (waiting, running) = (VecDeque::new(), Vec::new());
     let mut engine = Engine { manager, waiting, running, counts: Counts::default() };
@@ -111,7 +111,7 @@ pub(crate) async fn main() -> Result<(), Failed> {
 
 impl Engine {
     fn submit(&mut self, number: u64, prompt: &[u32]) -> Result<(), Failed> {
-        let mut tokens = self.manager.sequence(self.manager.salt("toy", "", &[]));
+        let mut tokens = self.manager.default_group().sequence(self.manager.salt("toy", "", &[]));
         tokens.extend(prompt);
         self.waiting.push_back(Waiting { number, tokens, answered: 0, preempted: None });
         Ok(())
@@ -130,15 +130,15 @@ impl Engine {
             }
         }
         self.tails().await?;
-        self.manager.iteration_begin()?;
+        let pass = self.manager.begin_iteration()?;
         for layer in 0..LAYERS {
             // Here the kernels of a layer run, over all requests: what waits for a layer of their blocks goes on behind it.
-            self.manager.layer_done(layer)?;
+            pass.layer_done(layer)?;
         }
         for at in 0..self.running.len() {
             self.one_token(at)?;
         }
-        self.manager.iteration_end()?;
+        pass.end()?;
         Ok(self.running.extract_if(.., |request| request.answered == ANSWER).collect())
     }
 
@@ -146,7 +146,7 @@ impl Engine {
     async fn start(&mut self, mut next: Waiting) -> Result<Option<Waiting>, Failed> {
         if let Some(preempted) = next.preempted.take() {
             let options = OnboardOptions::default().request(next.number).deadline(LONG);
-            let resumed = self.manager.resume(preempted, options).await?;
+            let resumed = self.manager.default_group().resume(preempted, options).await?;
             if let (None, Some(tail)) = (resumed.missed, resumed.partial) {
                 self.check(&resumed.blocks, &next.tokens)?;
                 tail.ids().iter().try_for_each(|block| self.holds(*block, &Engine::so_far(&next.tokens)))?;
@@ -165,14 +165,14 @@ impl Engine {
     /// Takes what any tier has of the prompt, and computes the rest.
     async fn prefill(&mut self, next: Waiting) -> Result<Option<Waiting>, Failed> {
         let hashes = next.tokens.hashes();
-        let found = self.manager.match_prefix(hashes);
+        let found = self.manager.default_group().match_prefix(hashes);
         let (device, host) = (found.in_tier(Tier::Device), found.in_tier(Tier::Host));
         let options = OnboardOptions::default().request(next.number).deadline(LONG);
-        let mut blocks = self.manager.onboard(found, options)?.await.blocks;
+        let mut blocks = self.manager.default_group().onboard(found, options)?.await.blocks;
         // Whatever is missing, and why ever, is computed.
         let rest = &hashes[blocks.len()..];
         let patience = if self.running.is_empty() { LONG } else { PATIENCE };
-        let fresh = match self.manager.allocate_within(rest.len(), patience).await {
+        let fresh = match self.manager.default_group().allocate(rest.len()).deadline(patience).await {
             Ok(fresh) => fresh,
             // Those that run are served first. If none does, the prompt is too long for the device.
             Err(AllocateError::Deadline { .. }) if !self.running.is_empty() => return Ok(Some(next)),
@@ -201,7 +201,7 @@ impl Engine {
         while at < self.running.len() {
             if self.running[at].tail.is_none() {
                 let patience = if self.running.len() == 1 { LONG } else { PATIENCE };
-                match self.manager.allocate_within(1, patience).await {
+                match self.manager.default_group().allocate(1).deadline(patience).await {
                     Ok(tail) => self.running[at].tail = Some(tail),
                     Err(AllocateError::Deadline { .. }) if self.running.len() > 1 => {
                         self.preempt_youngest()?;
@@ -222,12 +222,13 @@ impl Engine {
         println!("request {number}: preempted, with {} blocks", blocks.len());
         self.counts.preempted += 1;
         // Of a block that is not full there are keys and values, too: those of all tokens so far.
-        let tail = tail.or_else(|| self.manager.try_allocate(0)).ok_or("none of no blocks")?;
+        let tail =
+            tail.or_else(|| self.manager.default_group().try_allocate(0)).ok_or("none of no blocks")?;
         for block in tail.ids() {
             self.port()?.copy_in(block.0, 0, &Engine::so_far(&tokens))?;
         }
         // Refused, as of a tenant that is being purged, they are dropped: it begins anew.
-        let preempted = self.manager.preempt(blocks, tail, number).ok();
+        let preempted = self.manager.default_group().preempt(blocks, tail, number).ok();
         self.waiting.push_front(Waiting { number, tokens, answered, preempted });
         Ok(())
     }
@@ -269,16 +270,16 @@ impl Engine {
     }
 
     fn port(&self) -> Result<&dyn kvstrata_core::DevicePort, Failed> {
-        Ok(&**self.manager.device_port().ok_or("no device")?)
+        Ok(&**self.manager.default_group().device_port().ok_or("no device")?)
     }
 }
 
 /// Whether the device has room for a request and for all that run to go on.
 fn fits(manager: &Tiers, running: &[Request], next: &Waiting) -> bool {
     // Held for the moment, so that they do not count as available, too.
-    let there = manager.match_sequence_hashes(next.tokens.hashes());
+    let there = manager.default_group().match_device(next.tokens.hashes());
     let needed = next.tokens.hashes().len() - there.len() + 1 + running.len();
-    manager.available(Tier::Device) >= needed
+    manager.default_group().available(Tier::Device) >= needed
 }
 
 fn bytes_of(hash: SequenceHash) -> Vec<u8> {

@@ -24,27 +24,29 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         .device_blocks(BLOCKS)
         .host_blocks(2 * BLOCKS)
         .build()?;
-    let manager = KvBlockManager::new(&config)?;
+    let manager = KvBlockManager::open(&config)?;
+    let group = manager.default_group();
     print!("{}", manager.describe());
     let block_bytes = config.groups()[0].block_bytes() as usize;
     let layer_bytes = block_bytes / LAYERS as usize;
     let hashes: Vec<_> = (1..=u128::from(BLOCKS)).map(SequenceHash::from_u128).collect();
 
     // A prefix is computed. It goes down four layers at a time, each four when the pass has written them; whoever asks for a copy waits for that.
-    let port = manager.device_port().ok_or("no device")?.clone();
-    let iteration = manager.iteration_begin()?;
-    let (blocks, ahead) = manager.allocate(hashes.len()).await?.register_ahead(&hashes, None, iteration)?;
+    let port = group.device_port().ok_or("no device")?.clone();
+    let pass = manager.begin_iteration()?;
+    let iteration = pass.number();
+    let (blocks, ahead) = group.allocate(hashes.len()).await?.register_ahead(&hashes, None, iteration)?;
     let gate = Gate::Layer { iteration, layer: 3 };
-    let down = manager.offload(&blocks, OffloadOptions::default().gate(gate));
+    let down = group.offload(&blocks, OffloadOptions::default().gate(gate));
     for layer in 0..LAYERS {
         for (block, hash) in blocks.ids().zip(&hashes) {
             let bytes = vec![hash.to_u128() as u8; layer_bytes];
             port.copy_in(block.0, layer as usize * layer_bytes, &bytes)?;
         }
-        manager.layer_done(layer)?;
+        pass.layer_done(layer)?;
     }
     let ended = Instant::now();
-    manager.iteration_end()?;
+    pass.end()?;
     // A pass that has failed would have said so before its last layer, and nobody would find its blocks: ahead.withdraw().
     drop(ahead);
     let down = down.await;
@@ -53,17 +55,17 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
 
     // Others, who compute something else, push it out of the device.
     drop(blocks);
-    let others = manager.allocate(hashes.len()).await?;
+    let others = group.allocate(hashes.len()).await?;
     for block in others.ids() {
         port.copy_in(block.0, 0, &vec![0; block_bytes])?;
     }
     drop(others);
 
     // It is asked for again.
-    let found = manager.match_prefix(&hashes);
+    let found = group.match_prefix(&hashes);
     println!("{} blocks of {} layers are in host memory", found.len(), LAYERS);
     let began = Instant::now();
-    let up = manager.onboard(found, OnboardOptions::default().layers(1))?;
+    let up = group.onboard(found, OnboardOptions::default().layers(1))?;
     for layer in 0..LAYERS {
         up.layer_ready(layer).await.map_err(|cause| format!("layer {layer}: {}", cause.name()))?;
         // From here on all blocks have their places, and this layer its bytes.

@@ -34,7 +34,7 @@ fn name(number: u128) -> Name {
 
 fn open(path: &Path, blocks: u32) -> Result<(DiskTier, u64), Box<dyn Error>> {
     let volume = VolumeOptions::new(path, blocks, BLOCK_BYTES).keep(true);
-    let options = TierOptions { linked: true, ..TierOptions::default() };
+    let options = TierOptions::default().linked(true);
     let (tier, found) = DiskTier::open(vec![volume], PoolConfig::new(blocks), options)?;
     Ok((tier, found.recovered_blocks))
 }

@@ -45,25 +45,26 @@ async fn serve(directory: &Path) -> Result<usize, Box<dyn Error>> {
         .disk_blocks(256)
         .disk_paths(vec![directory.to_owned()])
         .build()?;
-    let manager = KvBlockManager::new(&config)?;
+    let manager = KvBlockManager::open(&config)?;
+    let group = manager.default_group();
     print!("{}", manager.describe());
-    let port = manager.device_port().ok_or("no device")?.clone();
+    let port = group.device_port().ok_or("no device")?.clone();
     let (mut found, mut computed) = ([0; 3], 0);
     // 8 sequences of 16 blocks: more than device and host have together.
     for sequence in 1..=8u128 {
         let hashes: Vec<_> = (1..=16).map(|block| SequenceHash::from_u128(sequence << 64 | block)).collect();
-        let prefix = manager.match_prefix(&hashes);
+        let prefix = group.match_prefix(&hashes);
         for (count, tier) in found.iter_mut().zip(Tier::OF_SETTINGS) {
             *count += prefix.in_tier(tier);
         }
-        let up = manager.onboard(prefix, OnboardOptions::default())?.await;
+        let up = group.onboard(prefix, OnboardOptions::default())?.await;
         let mut bytes = vec![0; BLOCK_BYTES];
         for (block, hash) in up.blocks.ids().zip(&hashes) {
             port.copy_out(block.0, 0, &mut bytes)?;
             assert!(bytes.iter().all(|byte| *byte == byte_of(*hash)), "{block} has wrong bytes");
         }
         let rest = &hashes[up.blocks.len()..];
-        let fresh = manager.allocate(rest.len()).await?;
+        let fresh = group.allocate(rest.len()).await?;
         for (block, hash) in fresh.ids().iter().zip(rest) {
             port.copy_in(block.0, 0, &vec![byte_of(*hash); BLOCK_BYTES])?;
         }
@@ -78,7 +79,7 @@ async fn serve(directory: &Path) -> Result<usize, Box<dyn Error>> {
     // What is still above goes down, too, so that it is there the next time.
     for sequence in 1..=8u128 {
         let hashes: Vec<_> = (1..=16).map(|block| SequenceHash::from_u128(sequence << 64 | block)).collect();
-        manager.persist(&hashes).await;
+        group.persist(&hashes).await;
     }
     assert!(manager.shutdown().await, "everything has ended");
     Ok(found.iter().sum())

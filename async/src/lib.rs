@@ -4,8 +4,9 @@
 //! yet. The bookkeeping is in `kvstrata-core`, lock-free and `no_std`; what touches memory, devices and files
 //! is in `kvstrata-ffi`; this crate puts them together.
 //!
-//! What an engine needs every day is at the root: [`KvBlockManager`], its [`ManagerConfig`], a [`Group`] of
-//! layers, and what their calls take and give.
+//! Types are at the root: [`KvBlockManager`], its [`ManagerConfig`], a [`Group`] of layers, and what their
+//! calls take and give. When a call begins, and what dropping its future means, is one rule:
+//! [`Tiers`](Tiers#calls-futures-and-drops).
 //!
 //! | module | what |
 //! |---|---|
@@ -25,8 +26,8 @@
 //! # use kvstrata::{KvBlockManager, ManagerConfig};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let manager = KvBlockManager::new(&ManagerConfig::builder().device_blocks(64).build()?)?;
-//! let group = manager.group(0).expect("the first one");
+//! let manager = KvBlockManager::open(&ManagerConfig::builder().device_blocks(64).build()?)?;
+//! let group = manager.default_group();
 //! let tokens: Vec<u32> = (0..100).collect(); // six full blocks of 16 tokens, and four tokens
 //! let hashes = group.hashes_of(&tokens, manager.salt("a model", "", &[]));
 //!
@@ -50,19 +51,23 @@ pub mod otel;
 #[doc(hidden)]
 pub mod shared;
 
-pub use config::ManagerConfig;
+pub use config::{ConfigError, ManagerConfig, ManagerConfigBuilder};
 pub use kvstrata_backends::{costs, disk, memory, movers};
 pub use kvstrata_config::{self as config, model};
 pub use kvstrata_core::{
     BlockId, BlockRef, DevicePort, Policy, PoolConfig, Priority, Salt, SequenceHash, Token,
     TokenBlockSequence,
 };
-pub use kvstrata_tiers::{Tier, Tiers, scheduler, tier, transfer};
+pub use kvstrata_tiers::{scheduler, tier, transfer};
 pub use manager::{
-    Acquire, AcquireError, Acquired, Ahead, AllocateError, AllocateOptions, Blocks, BlocksMut, BuildError,
-    Device, Group, GroupMatch, GroupsMatch, GroupsOnboarded, KvBlockManager, ManagerBuilder, Needs, Offload,
-    OffloadOptions, Offloaded, Onboard, OnboardError, OnboardGroups, OnboardOptions, Onboarded, Parts,
-    Preempted, Prefetch, PrefixMatch, Purge, PurgeError, Purged, RegisterError, RegisterFault, Resumed,
-    StackParts, TenantError, TenantId, TenantUse, TierParts,
+    Acquire, AcquireError, Acquired, Ahead, Allocate, AllocateError, AllocateGroups, Allocation, Answer,
+    Blocks, BlocksMut, BuildError, Census, Device, DeviceError, DiskError, Group, GroupMatch, GroupsMatch,
+    GroupsOnboarded, HashKeyError, Iteration, KvBlockManager, ManagerBuilder, ManagerStats, Needs, Offload,
+    OffloadOptions, Offloaded, Onboard, OnboardError, OnboardGroups, OnboardOptions, Onboarded,
+    OriginalNames, OwnRuntime, Parts, PartsError, PathStats, Preempted, Prefetch, PrefixMatch, Purge,
+    PurgeError, Purged, PurgedTier, Refusal, RegisterError, RegisterFault, Resumed, StackParts, TenantError,
+    TenantId, TenantUse, TierCensus, TierParts, Tiers, TooManyReferences,
 };
+pub use scheduler::{Gate, Misuse};
+pub use tier::Tier;
 pub use transfer::{Cause, Class};

@@ -28,17 +28,18 @@ fn a_block_that_lands_before_its_parent_allocates_nothing() {
     let policy = settings(BLOCKS, 4 * BLOCKS).device_policy(Policy::Lfu);
     let ground = runtime.block_on(async { Ground::of(policy, BLOCKS, 4 * BLOCKS) });
     let manager = &ground.manager;
+    let group = manager.default_group();
     let of_run = |blocks: u32| {
         let run = hashes(u64::from(blocks), u64::from(blocks));
         runtime.block_on(async { drop(compute(manager, &run, None).await) });
         let mut count = 0;
         for _ in 0..=WARM {
             runtime.block_on(async {
-                drop(manager.allocate(BLOCKS as usize).await.expect("idle"));
+                drop(group.allocate(BLOCKS as usize).await.expect("idle"));
                 rest(manager).await;
             });
             ground.mover.close();
-            let mut up = pin!(manager.onboard(manager.match_prefix(&run), Default::default()).expect("fits"));
+            let mut up = pin!(group.onboard(group.match_prefix(&run), Default::default()).expect("fits"));
             assert!(up.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             assert_eq!(ground.mover.waiting(), run.len());
             let all;

@@ -139,13 +139,13 @@ fn in_the_group(host_bytes: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(async {
         let config = settings(host_bytes).build().expect("possible");
-        match KvBlockManager::new(&config) {
+        match KvBlockManager::open(&config) {
             Err(error) => println!("refused: {error}"),
             Ok(manager) => {
-                let port = manager.device_port().expect("a simulated device").clone();
+                let port = manager.default_group().device_port().expect("a simulated device").clone();
                 let bytes = vec![7; port.block_bytes()];
                 for first in (0..u128::from(config.host.blocks)).step_by(16) {
-                    let blocks = manager.allocate(16).await.expect("blocks");
+                    let blocks = manager.default_group().allocate(16).await.expect("blocks");
                     let ids = blocks.ids().to_vec();
                     ids.iter().for_each(|block| port.copy_in(block.0, 0, &bytes).expect("in range"));
                     let hashes: Vec<_> =

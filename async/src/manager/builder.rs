@@ -47,7 +47,7 @@ impl<'b> ManagerBuilder<'b> {
     ///         Ok(Device::new(Arc::new(mover)).port(tensors))
     ///     })
     ///     .build()?;
-    /// assert_eq!(manager.capacity(Tier::Device), 8);
+    /// assert_eq!(manager.default_group().capacity(Tier::Device), 8);
     /// # Ok(())
     /// # }
     /// ```

@@ -39,11 +39,12 @@ pub use error::{BuildError, DeviceError};
 pub use hash_key::HashKeyError;
 pub use kvstrata_tiers::metrics::{ManagerStats, PathStats, Refusal};
 pub use kvstrata_tiers::{
-    Acquire, AcquireError, Acquired, Ahead, AllocateError, AllocateOptions, Blocks, BlocksMut, Census, Group,
-    GroupMatch, GroupsMatch, GroupsOnboarded, Needs, Offload, OffloadOptions, Offloaded, Onboard,
-    OnboardError, OnboardGroups, OnboardOptions, Onboarded, PartsError, Preempted, Prefetch, PrefixMatch,
-    Purge, PurgeError, Purged, PurgedTier, RegisterError, RegisterFault, Resumed, StackParts, TenantError,
-    TenantId, TenantUse, TierCensus, TierParts, Tiers, TooManyReferences,
+    Acquire, AcquireError, Acquired, Ahead, Allocate, AllocateError, AllocateGroups, Allocation, Answer,
+    Blocks, BlocksMut, Census, Group, GroupMatch, GroupsMatch, GroupsOnboarded, Iteration, Needs, Offload,
+    OffloadOptions, Offloaded, Onboard, OnboardError, OnboardGroups, OnboardOptions, Onboarded,
+    OriginalNames, PartsError, Preempted, Prefetch, PrefixMatch, Purge, PurgeError, Purged, PurgedTier,
+    RegisterError, RegisterFault, Resumed, StackParts, TenantError, TenantId, TenantUse, TierCensus,
+    TierParts, Tiers, TooManyReferences,
 };
 pub use own::OwnRuntime;
 pub use volumes::DiskError;
@@ -69,7 +70,7 @@ impl KvBlockManager {
     ///
     /// # Errors
     /// [`BuildError`]: memory, a device or a volume that cannot be had.
-    pub fn new(config: &ManagerConfig) -> Result<KvBlockManager, BuildError> {
+    pub fn open(config: &ManagerConfig) -> Result<KvBlockManager, BuildError> {
         KvBlockManager::builder(config).build()
     }
 

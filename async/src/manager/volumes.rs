@@ -168,11 +168,10 @@ impl Made<'_> {
                 None => options,
             }
         });
-        let options = TierOptions {
-            admission: disk.admission,
-            write_budget: disk.write_budget,
-            linked: disk.policy != Policy::Lru,
-        };
+        let options = TierOptions::default()
+            .admission(disk.admission)
+            .write_budget(disk.write_budget)
+            .linked(disk.policy != Policy::Lru);
         let pool = PoolConfig::new(slots * files.len() as u32).policy(disk.policy);
         let pool = pool.page_size(self.group.page_size).seed(self.hashing.seed);
         DiskTier::open(volumes.collect(), pool, options).map(|(tier, _)| tier)

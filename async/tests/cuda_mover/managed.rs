@@ -1,6 +1,7 @@
 //! A manager over a CUDA device: blocks of the engine's tensors go down to pinned memory and come back; and a device that dies.
 
 use crate::ground::{BLOCK_BYTES, BLOCKS, Ground, LAYERS, pattern};
+use kvstrata::OriginalNames;
 use kvstrata::config::{DeviceKind, ManagerConfig};
 use kvstrata::manager::{Blocks, KvBlockManager, Needs, OnboardOptions, Parts, StackParts, Tiers};
 use kvstrata::movers::CudaMoverOptions;
@@ -45,7 +46,7 @@ fn bytes_of(hash: SequenceHash) -> Vec<u8> {
 }
 
 async fn compute(manager: &Tiers, ground: &Ground, hashes: &[SequenceHash]) -> Blocks {
-    let blocks = manager.allocate(hashes.len()).await.expect("blocks");
+    let blocks = manager.default_group().allocate(hashes.len()).await.expect("blocks");
     for (block, hash) in blocks.ids().iter().zip(hashes) {
         ground.poke(block.0, &bytes_of(*hash));
     }
@@ -56,14 +57,15 @@ async fn compute(manager: &Tiers, ground: &Ground, hashes: &[SequenceHash]) -> B
 async fn what_left_the_device_comes_back_with_its_bytes_whole_or_by_layers() {
     let mut ground = Ground::new(CudaMoverOptions::new());
     let manager = manager(&mut ground);
+    let group = manager.default_group();
     drop(compute(&manager, &ground, &hashes(1)).await);
     for layers in [None, Some(1)] {
         // Others need the room.
         drop(compute(&manager, &ground, &hashes(2)[..3]).await);
-        drop(manager.allocate(BLOCKS as usize).await.expect("all of them"));
-        let found = manager.match_prefix(&hashes(1));
+        drop(group.allocate(BLOCKS as usize).await.expect("all of them"));
+        let found = group.match_prefix(&hashes(1));
         assert_eq!(found.len(), 5);
-        let up = manager.onboard(found, OnboardOptions::default().layers(layers)).expect("fits");
+        let up = group.onboard(found, OnboardOptions::default().layers(layers)).expect("fits");
         if layers.is_some() {
             for layer in 0..LAYERS {
                 up.layer_ready(layer).await.expect("ready");
@@ -84,16 +86,17 @@ async fn what_left_the_device_comes_back_with_its_bytes_whole_or_by_layers() {
 async fn a_device_that_dies_makes_misses_and_nobody_waits_for_it() {
     let mut ground = Ground::new(CudaMoverOptions::new().patience(Duration::from_millis(100)));
     let manager = manager(&mut ground);
+    let group = manager.default_group();
     drop(compute(&manager, &ground, &hashes(1)).await);
-    drop(manager.allocate(BLOCKS as usize).await.expect("all of them"));
-    let found = manager.match_prefix(&hashes(1));
+    drop(group.allocate(BLOCKS as usize).await.expect("all of them"));
+    let found = group.match_prefix(&hashes(1));
     assert_eq!(found.len(), 5);
     ground.double.break_at(0, 1, 700);
-    let up = manager.onboard(found, OnboardOptions::default()).expect("fits").await;
+    let up = group.onboard(found, OnboardOptions::default()).expect("fits").await;
     assert_eq!((up.blocks.len(), up.missed), (0, Some(Cause::Device)));
     drop(up);
     // What goes on is without a copy below: a victim whose copy fails is dropped.
-    let again = tokio::time::timeout(Duration::from_secs(10), manager.allocate(1)).await.expect("an answer");
+    let again = tokio::time::timeout(Duration::from_secs(10), group.allocate(1)).await.expect("an answer");
     drop(again);
     manager.shutdown().await;
     assert!(manager.census().is_idle(), "{:?}", manager.census());
@@ -124,19 +127,20 @@ async fn hands_out_a_way_to_its_memory(alignment: Option<u64>) {
         .idle_host_after(None);
     let config = config.build().expect("a configuration");
     let length = config.groups()[0].block_bytes() as usize;
-    let manager = KvBlockManager::new(&config).expect("a manager");
-    let port = manager.device_port().expect("its own");
+    let manager = KvBlockManager::open(&config).expect("a manager");
+    let group = manager.default_group();
+    let port = group.device_port().expect("its own");
     let stride = length.next_multiple_of(alignment.unwrap_or(1) as usize);
     assert_eq!((port.block_bytes(), stride > length), (stride, alignment.is_some()));
     let bytes_of = |hash: SequenceHash| pattern(hash.to_u128() as u64, length);
     assert!(port.base_address() > 0 && port.size_bytes() == u64::from(BLOCKS) * port.block_bytes() as u64);
-    let blocks = manager.allocate(5).await.expect("blocks");
+    let blocks = group.allocate(5).await.expect("blocks");
     for (block, hash) in blocks.ids().iter().zip(hashes(1)) {
         port.copy_in(block.0, 0, &bytes_of(hash)).expect("in range");
     }
     drop(blocks.register(&hashes(1), None).expect("registered"));
-    drop(manager.allocate(BLOCKS as usize).await.expect("all of them"));
-    let up = manager.restore_to_gpu(&hashes(1)).await.expect("fits");
+    drop(group.allocate(BLOCKS as usize).await.expect("all of them"));
+    let up = group.restore_to_gpu(&hashes(1)).await.expect("fits");
     assert_eq!((up.blocks.len(), up.missed), (5, None));
     let mut bytes = vec![0; length];
     for (block, hash) in up.blocks.ids().zip(hashes(1)) {

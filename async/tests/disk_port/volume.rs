@@ -327,11 +327,10 @@ fn a_read_that_brings_nothing_is_counted_and_its_record_ended() {
 #[test]
 fn admission_and_budget_are_the_tiers() {
     let folder = folder();
-    let options = TierOptions {
-        admission: AdmissionPolicy::SecondUse,
-        write_budget: Some(144 * 3 * BYTES as u64),
-        linked: true,
-    };
+    let options = TierOptions::default()
+        .admission(AdmissionPolicy::SecondUse)
+        .write_budget(144 * 3 * BYTES as u64)
+        .linked(true);
     let runtime = one_thread();
     let (tier, _) = open(folder.path(), SLOTS, options);
     let mover = DiskMover::new(Arc::new(tier), runtime.handle());

@@ -24,6 +24,7 @@ mod volumes;
 
 use gated::Ground;
 use ground::{BYTES, compute, hashes, rest, settings};
+use kvstrata::OriginalNames;
 use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
 use kvstrata_core::PoolConfig;
 use kvstrata_ffi::disk::VolumeOptions;
@@ -55,7 +56,7 @@ async fn fill(ground: &Ground, sequences: u64) {
 /// Its sequences are asked for, and more come.
 async fn use_all(ground: &Ground, sequences: &[u64], more: std::ops::Range<u64>) {
     for sequence in sequences {
-        drop(ground.manager.restore_to_gpu(&hashes(*sequence, 4)).await.expect("it fits"));
+        drop(ground.manager.default_group().restore_to_gpu(&hashes(*sequence, 4)).await.expect("it fits"));
         rest(&ground.manager).await;
     }
     for sequence in more {

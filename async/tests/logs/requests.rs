@@ -6,7 +6,7 @@ use crate::gated::Ground;
 use crate::ground::{BYTES, compute, hashes, rest, settings};
 use crate::{fill, over_a_volume};
 use kvstrata::config::TenantSettings;
-use kvstrata::manager::{AllocateOptions, OffloadOptions, OnboardOptions, Purge};
+use kvstrata::manager::{OffloadOptions, OnboardOptions, Purge};
 use kvstrata::tier::Tier;
 use kvstrata_core::BlockId;
 use std::future::{Future, poll_fn};
@@ -25,21 +25,21 @@ async fn copies_that_fail_are_said_once_a_path() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(4, 16);
     fill(&ground, 2).await;
-    drop(ground.manager.allocate(4).await.expect("blocks"));
+    drop(ground.manager.default_group().allocate(4).await.expect("blocks"));
     rest(&ground.manager).await;
     let mut came = Vec::new();
     for _ in 0..2 {
         // What fails is tried again, and comes.
         ground.mover.close();
-        let found = ground.manager.match_prefix(&hashes(1, 4));
-        let up = ground.manager.onboard(found, OnboardOptions::default().request(7));
+        let found = ground.manager.default_group().match_prefix(&hashes(1, 4));
+        let up = ground.manager.default_group().onboard(found, OnboardOptions::default().request(7));
         ground.mover.fail();
         let up = up.expect("it fits").await;
         assert_eq!(up.blocks.len(), 4);
         came.push(numbers(up.blocks.ids()));
         drop(up);
         rest(&ground.manager).await;
-        drop(ground.manager.allocate(4).await.expect("blocks"));
+        drop(ground.manager.default_group().allocate(4).await.expect("blocks"));
         rest(&ground.manager).await;
     }
     let complaints = ears.complaints();
@@ -53,8 +53,8 @@ async fn copies_that_fail_are_said_once_a_path() {
     let spans = ears.spans("onboard");
     assert_eq!(spans.iter().map(|span| span.field("block_ids")).collect::<Vec<_>>(), came);
     for span in spans {
-        let fields =
-            ["request", "blocks", "host", "disk", "came", "missed"].map(|field| span.field(field).to_owned());
+        let fields = ["request", "blocks", "host", "below", "came", "missed"]
+            .map(|field| span.field(field).to_owned());
         assert_eq!(fields, ["7", "4", "4", "0", "4", ""].map(str::to_owned));
     }
 }
@@ -64,15 +64,16 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
     let (ears, _turn) = listen().await;
     let one_at_a_time = settings(4, 16).transfer_queue(1).transfer_in_flight(BYTES as u64);
     let ground = Ground::of(one_at_a_time, 4, 16);
+    let group = ground.manager.default_group();
     let [first, second] = [1, 2].map(|sequence| hashes(sequence, 2));
     let first = compute(&ground.manager, &first, None).await;
     let second = compute(&ground.manager, &second, None).await;
     ground.mover.close();
     let asked = OffloadOptions::default().request(9);
-    let under_way = ground.manager.offload(&first, asked);
+    let under_way = group.offload(&first, asked);
     // One is under way and one waits: there is no room for more.
     for _ in 0..2 {
-        assert_eq!(ground.manager.offload(&second, asked).await.refused, 2);
+        assert_eq!(group.offload(&second, asked).await.refused, 2);
     }
     ground.mover.open();
     assert_eq!(under_way.await.copied, 2);
@@ -82,8 +83,7 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
     };
     assert_eq!(spans.iter().map(fields).collect::<Vec<_>>(), ["9 2 0 2", "9 2 0 2", "9 2 2 0"]);
     let patience = Some(Duration::from_millis(5));
-    let more =
-        ground.manager.allocate_with(1, AllocateOptions::default().request(11).deadline(patience)).await;
+    let more = ground.manager.default_group().allocate(1).request(11).deadline(patience).await;
     assert!(more.is_err(), "all are held");
     let fields = ["request", "blocks", "block_ids"];
     let of_request = |number: &str| {
@@ -99,8 +99,7 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
         [&ids[1], &ids[1], &ids[0]]
     );
     // Who waits, and is served.
-    let asked = AllocateOptions::default().request(12);
-    let mut more = Box::pin(ground.manager.allocate_with(1, asked));
+    let mut more = Box::pin(group.allocate(1).request(12).into_future());
     assert!(poll_fn(|context| Poll::Ready(more.as_mut().poll(context).is_pending())).await, "all are held");
     drop(first);
     let more = more.await.expect("one that nobody has");
@@ -120,15 +119,16 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
 async fn what_is_had_at_once_has_a_span_too() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(4, 16);
-    let blocks = ground.manager.allocate_with(2, AllocateOptions::default().request(3)).await;
+    let group = ground.manager.default_group();
+    let blocks = group.allocate(2).request(3).await;
     let ids = numbers(blocks.expect("free").ids().iter().copied());
     assert_eq!(span(&ears, "allocate", &["request", "blocks", "block_ids"]), format!("3 2 {ids}"));
     drop(compute(&ground.manager, &hashes(1, 3), None).await);
-    let found = ground.manager.match_prefix(&hashes(1, 3));
+    let found = group.match_prefix(&hashes(1, 3));
     assert!(found.is_ready());
     let options = OnboardOptions::default().request(4);
-    let there = ground.manager.onboard(found, options).expect("it fits").await.blocks;
-    let fields = ["request", "blocks", "host", "disk", "came", "block_ids"];
+    let there = group.onboard(found, options).expect("it fits").await.blocks;
+    let fields = ["request", "blocks", "host", "below", "came", "block_ids"];
     assert_eq!(span(&ears, "onboard", &fields), format!("4 3 0 0 3 {}", numbers(there.ids())));
 }
 
@@ -143,7 +143,7 @@ async fn what_is_lost_for_want_of_room_below_is_said_once_a_tier_unless_it_is_me
         for sequence in 1..=2 {
             drop(compute(&acme, &hashes(sequence, 4), None).await);
             ground.mover.close();
-            let _ = ground.manager.allocate_within(4, Duration::from_millis(5)).await;
+            let _ = ground.manager.default_group().allocate(4).deadline(Duration::from_millis(5)).await;
             ground.mover.open();
             rest(&ground.manager).await;
         }
@@ -164,14 +164,15 @@ async fn what_is_lost_at_once_is_said() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(2, 1);
     let manager = &ground.manager;
+    let group = manager.default_group();
     drop(compute(manager, &hashes(1, 1), None).await);
-    drop(manager.allocate(2).await.expect("idle"));
+    drop(group.allocate(2).await.expect("idle"));
     rest(manager).await;
-    let found = manager.match_prefix(&hashes(1, 1));
+    let found = group.match_prefix(&hashes(1, 1));
     assert_eq!(found.in_tier(Tier::Host), 1);
     for round in 0..3 {
         drop(compute(manager, &hashes(2 + round, 2), None).await);
-        drop(manager.allocate(2).await.expect("idle"));
+        drop(group.allocate(2).await.expect("idle"));
     }
     assert!(manager.stats().dropped[0] > 1, "{:?}", manager.stats());
     assert_eq!(ears.said("blocks are lost").len(), 1);
@@ -186,7 +187,7 @@ async fn what_a_purge_has_of_the_host_is_no_reason_to_make_it_larger() {
     let manager = &ground.manager;
     let acme = manager.tenant("acme").expect("a name");
     drop(compute(&acme, &hashes(1, 1), None).await);
-    drop(manager.allocate(2).await.expect("idle"));
+    drop(manager.default_group().allocate(2).await.expect("idle"));
     rest(manager).await;
     drop(compute(&acme, &hashes(2, 1), None).await);
     ground.mover.close();
@@ -196,7 +197,7 @@ async fn what_a_purge_has_of_the_host_is_no_reason_to_make_it_larger() {
         tokio::task::yield_now().await;
     }
     drop(compute(manager, &hashes(3, 1), None).await);
-    drop(manager.allocate_within(1, Duration::from_millis(5)).await.expect("dropped"));
+    drop(manager.default_group().allocate(1).deadline(Duration::from_millis(5)).await.expect("dropped"));
     assert_eq!(manager.stats().dropped[0], 1);
     ground.mover.open();
     let _ = purge.await;
@@ -214,14 +215,15 @@ fn span(ears: &Ears, name: &str, fields: &[&str]) -> String {
 async fn a_request_that_is_preempted_and_comes_back_has_its_number_in_each_span() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(4, 16);
+    let group = ground.manager.default_group();
     let held = compute(&ground.manager, &hashes(1, 2), None).await;
-    let last = ground.manager.allocate(1).await.expect("a block");
+    let last = group.allocate(1).await.expect("a block");
     let given_up = numbers(held.ids().chain(last.ids().iter().copied()));
-    let preempted = ground.manager.preempt(held, last, 5).expect("of one manager");
+    let preempted = group.preempt(held, last, 5).expect("of one manager");
     rest(&ground.manager).await;
-    drop(ground.manager.allocate(4).await.expect("blocks"));
+    drop(group.allocate(4).await.expect("blocks"));
     let options = OnboardOptions::default().request(5);
-    let resumed = ground.manager.resume(preempted, options).await.expect("it fits");
+    let resumed = group.resume(preempted, options).await.expect("it fits");
     assert_eq!((resumed.blocks.len(), resumed.missed), (2, None));
     assert_eq!(span(&ears, "preempt", &["request", "blocks", "partial"]), "5 2 1");
     assert_eq!(span(&ears, "resume", &["request", "blocks", "partial", "came", "missed"]), "5 2 1 3 ");
@@ -241,7 +243,7 @@ async fn what_is_persisted_and_purged_has_a_span_with_its_counts() {
     let folder = directory();
     let (ground, _tier) = over_a_volume(folder.path());
     fill(&ground, 1).await;
-    assert_eq!(ground.manager.persist(&hashes(1, 5)).await.copied, 4);
+    assert_eq!(ground.manager.default_group().persist(&hashes(1, 5)).await.copied, 4);
     assert_eq!(span(&ears, "persist", &["blocks", "copied", "there", "refused", "failed"]), "5 4 0 1 0");
     let of_persist = &ears.spans("persist")[0];
     let named: Vec<_> = hashes(1, 5).iter().map(|hash| format!("{:032x}", hash.to_u128())).collect();

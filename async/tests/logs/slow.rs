@@ -49,7 +49,7 @@ fn over(disk: &Arc<SimDisk>) -> KvBlockManager {
 async fn fill(manager: &Tiers, sequences: std::ops::Range<u64>) {
     for sequence in sequences {
         let wanted = hashes(sequence, 8);
-        let blocks = manager.allocate(8).await.expect("blocks");
+        let blocks = manager.default_group().allocate(8).await.expect("blocks");
         drop(blocks.register(&wanted, None).expect("registered"));
     }
 }

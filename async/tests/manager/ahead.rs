@@ -2,6 +2,7 @@
 
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, bytes_of, check, compute, hashes, rest, settings, still};
+use kvstrata::OriginalNames;
 use kvstrata::config::{ManagerConfigBuilder, WriteMode};
 use kvstrata::manager::{Blocks, OffloadOptions, OnboardOptions, Tiers};
 use kvstrata::tier::Tier;
@@ -27,7 +28,7 @@ fn with_disk(settings: ManagerConfigBuilder) -> (tempfile::TempDir, ManagerConfi
 
 /// Registers blocks whose bytes are of no interest.
 async fn register(manager: &Tiers, hashes: &[SequenceHash]) -> Blocks {
-    let blocks = manager.allocate(hashes.len()).await.expect("blocks");
+    let blocks = manager.default_group().allocate(hashes.len()).await.expect("blocks");
     blocks.register(hashes, None).expect("registered")
 }
 
@@ -43,14 +44,14 @@ async fn whatever_has_been_idle_for_long_is_copied_however_much_it_is() {
 async fn what_is_in_use_and_what_blocks_were_before_keep_nothing_from_being_copied() {
     let manager = build(settings(900, 2000).idle_host_after(Some(3)));
     drop(register(&manager, &hashes(1, 900)).await);
-    drop(manager.allocate(900).await.expect("blocks"));
+    drop(manager.default_group().allocate(900).await.expect("blocks"));
     rest(&manager).await;
     assert_eq!(manager.stats().offloaded[0], 900);
     // These had another one's block before, which was not copied ahead.
     let held = register(&manager, &hashes(2, 300)).await;
     // These have been released, and are in use again.
     drop(register(&manager, &hashes(3, 300)).await);
-    let used = manager.match_prefix(&hashes(3, 300));
+    let used = manager.default_group().match_prefix(&hashes(3, 300));
     iterate(&manager, 1).await;
     drop(register(&manager, &hashes(4, 300)).await);
     iterate(&manager, 12).await;
@@ -73,11 +74,11 @@ async fn above_the_hosts_watermark_its_next_victims_are_copied_to_the_disk_and_s
     let (_directory, settings) = with_disk(settings(20, 20));
     let manager = build(settings.watermark_host(0.9).watermark_host_low(0.5));
     let blocks = compute(&manager, &hashes(1, 17), None).await;
-    assert_eq!(manager.offload(&blocks, OffloadOptions::default()).await.copied, 17);
+    assert_eq!(manager.default_group().offload(&blocks, OffloadOptions::default()).await.copied, 17);
     iterate(&manager, 1).await;
     assert_eq!(manager.stats().offloaded[1], 0, "3 of 20 are free: below the mark");
     let more = compute(&manager, &hashes(2, 2), None).await;
-    assert_eq!(manager.offload(&more, OffloadOptions::default()).await.copied, 2);
+    assert_eq!(manager.default_group().offload(&more, OffloadOptions::default()).await.copied, 2);
     iterate(&manager, 1).await;
     assert_eq!(manager.stats().offloaded[1], 9, "half of 20, but the one that is free");
     assert_eq!(manager.census().tiers[0][1].inactive, 19, "copied is not evicted");
@@ -101,7 +102,7 @@ async fn what_is_idle_goes_on_to_the_disk_counted_from_the_same_use() {
     // A victim of the device brings its last use with it, too.
     drop(compute(&manager, &hashes(2, 4), None).await);
     iterate(&manager, 2).await;
-    drop(manager.allocate(20).await.expect("blocks"));
+    drop(manager.default_group().allocate(20).await.expect("blocks"));
     iterate(&manager, 2).await;
     assert_eq!(manager.stats().offloaded, [8, 4]);
     iterate(&manager, 1).await;
@@ -115,7 +116,7 @@ async fn what_is_written_through_goes_on_to_the_disk() {
     let held = compute(&manager, &hashes(1, 4), None).await;
     rest(&manager).await;
     assert_eq!(manager.stats().offloaded, [4, 4]);
-    assert_eq!(manager.pool_stats(Tier::DISK).stored, 4);
+    assert_eq!(manager.default_group().pool_stats(Tier::DISK).stored, 4);
     drop(held);
 }
 
@@ -124,10 +125,10 @@ async fn a_second_use_is_one_of_what_the_device_has_too() {
     let manager = build(settings(8, 16).offload_mode(WriteMode::SecondUse));
     let all = hashes(1, 2);
     let held = compute(&manager, &all, None).await;
-    assert!(manager.access(all[1]));
+    assert!(manager.default_group().touch(all[1]));
     rest(&manager).await;
     assert_eq!(manager.stats().offloaded[0], 1);
-    drop(manager.match_sequence_hashes(&all));
+    drop(manager.default_group().match_device(&all));
     rest(&manager).await;
     assert_eq!(manager.stats().offloaded[0], 2);
     drop(held);
@@ -140,7 +141,7 @@ async fn what_a_full_queue_refuses_is_written_through_later() {
         let settings = settings(8, 16).offload_mode(mode).transfer_queue(2).iteration_bytes(bytes);
         let manager = build(settings);
         let held = compute(&manager, &hashes(1, 8), None).await;
-        drop(manager.match_prefix(&hashes(1, 8)));
+        drop(manager.default_group().match_prefix(&hashes(1, 8)));
         let all = async {
             while manager.stats().offloaded[0] < 8 {
                 manager.step().expect("no iteration runs");
@@ -159,7 +160,7 @@ async fn what_a_full_queue_refuses_is_written_through_though_nobody_iterates() {
         let (_directory, settings) = with_disk(one_at_a_time.offload_mode(mode));
         let manager = build(settings);
         let held = compute(&manager, &hashes(1, 8), None).await;
-        drop(manager.match_prefix(&hashes(1, 8)));
+        drop(manager.default_group().match_prefix(&hashes(1, 8)));
         rest(&manager).await;
         let below = if mode == WriteMode::Through { 8 } else { 0 };
         assert_eq!(manager.stats().offloaded, [8, below], "{mode:?}");
@@ -198,17 +199,18 @@ async fn what_is_owed_is_made_up_for_in_parts() {
 #[tokio::test]
 async fn what_is_hot_and_was_brought_up_meanwhile_is_not_fetched_again() {
     let manager = build(settings(8, 32).prefetch_threshold(0.2));
+    let group = manager.default_group();
     let (hot, cold) = (hashes(1, 4), hashes(2, 4));
     drop(compute(&manager, &hot, None).await);
     drop(compute(&manager, &cold, None).await);
     for _ in 0..4 {
-        drop(manager.match_prefix(&hot));
+        drop(group.match_prefix(&hot));
     }
-    let mut all = manager.allocate(8).await.expect("blocks");
+    let mut all = group.allocate(8).await.expect("blocks");
     rest(&manager).await;
     let four = all.split_to(4);
     drop(four);
-    let up = manager.restore_to_gpu(&hot).await.expect("fits");
+    let up = group.restore_to_gpu(&hot).await.expect("fits");
     assert_eq!(up.blocks.len(), 4);
     drop(all);
     iterate(&manager, 2).await;
@@ -219,24 +221,25 @@ async fn what_is_hot_and_was_brought_up_meanwhile_is_not_fetched_again() {
 async fn what_is_rotten_and_was_wanted_by_two_is_found_by_nobody_and_gives_way_to_the_good() {
     let ground = Ground::new(4, 16);
     let (manager, all) = (&ground.manager, hashes(1, 1));
+    let group = manager.default_group();
     drop(compute(manager, &all, None).await);
-    drop(manager.allocate(4).await.expect("blocks"));
+    drop(group.allocate(4).await.expect("blocks"));
     rest(manager).await;
     for block in 0..16 {
         ground.memory.write(block).expect("nobody has it")[7] ^= 1;
     }
     ground.mover.close();
-    let bring = || manager.onboard(manager.match_prefix(&all), OnboardOptions::default()).expect("fits");
+    let bring = || group.onboard(group.match_prefix(&all), OnboardOptions::default()).expect("fits");
     let (one, other) = (bring(), bring());
     ground.mover.open();
     for up in [one.await, other.await] {
         assert_eq!((up.blocks.len(), up.missed), (0, Some(Cause::Mismatch)));
     }
-    assert_eq!(manager.match_prefix(&all).len(), 0);
+    assert_eq!(group.match_prefix(&all).len(), 0);
     drop(compute(manager, &all, None).await);
-    drop(manager.allocate(4).await.expect("blocks"));
+    drop(group.allocate(4).await.expect("blocks"));
     rest(manager).await;
-    let up = manager.restore_to_gpu(&all).await.expect("fits");
+    let up = group.restore_to_gpu(&all).await.expect("fits");
     check(manager, &up.blocks, &all);
 }
 
@@ -245,24 +248,25 @@ async fn what_the_disk_rejects_and_two_have_found_is_found_by_nobody_and_gives_w
     let directory = tempfile::tempdir().expect("a directory");
     let volume = directory.path().join("volume");
     let manager = build(settings(4, 0).disk_paths(vec![volume.clone()]).disk_bytes(Some(4 << 20)));
+    let group = manager.default_group();
     let all = hashes(1, 1);
     drop(compute(&manager, &all, None).await);
-    drop(manager.allocate(4).await.expect("blocks"));
+    drop(group.allocate(4).await.expect("blocks"));
     rest(&manager).await;
     let file = std::fs::read(&volume).expect("a volume");
     let good = bytes_of(all[0]);
     let place = file.windows(BYTES).position(|window| window == good).expect("it is on the disk");
     let volume = std::fs::OpenOptions::new().write(true).open(&volume).expect("a volume");
     std::os::unix::fs::FileExt::write_at(&volume, &[!good[0]], place as u64).expect("written");
-    let (one, other) = (manager.match_prefix(&all), manager.match_prefix(&all));
+    let (one, other) = (group.match_prefix(&all), group.match_prefix(&all));
     for found in [one, other] {
-        let up = manager.onboard(found, OnboardOptions::default()).expect("fits").await;
+        let up = group.onboard(found, OnboardOptions::default()).expect("fits").await;
         assert_eq!((up.blocks.len(), up.missed), (0, Some(Cause::Rejected)));
     }
-    assert_eq!(manager.match_prefix(&all).len(), 0);
+    assert_eq!(group.match_prefix(&all).len(), 0);
     drop(compute(&manager, &all, None).await);
-    drop(manager.allocate(4).await.expect("blocks"));
+    drop(group.allocate(4).await.expect("blocks"));
     rest(&manager).await;
-    let up = manager.restore_to_gpu(&all).await.expect("fits");
+    let up = group.restore_to_gpu(&all).await.expect("fits");
     check(&manager, &up.blocks, &all);
 }

@@ -10,7 +10,7 @@ use kvstrata_core::{DevicePort, SequenceHash};
 
 /// Blocks for these, with bytes that nobody computed.
 async fn garbage(ground: &Ground, hashes: &[SequenceHash]) -> BlocksMut {
-    let blocks = ground.manager.allocate(hashes.len()).await.expect("blocks");
+    let blocks = ground.manager.default_group().allocate(hashes.len()).await.expect("blocks");
     for block in blocks.ids() {
         ground.device.copy_in(block.0, 0, &[0xEE; BYTES]).expect("in range");
     }
@@ -32,9 +32,10 @@ async fn behind(
 async fn what_is_computed_from_blocks_that_are_withdrawn_goes_with_them() {
     let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
+    let group = manager.default_group();
     let all = hashes(1, 8);
     let (first, cancelled) = ahead(&ground, &all[..2], 1).await;
-    let found = manager.match_sequence_hashes(&all);
+    let found = group.match_device(&all);
     assert_eq!((found.len(), found.written_in()), (2, Some(1)));
     let (second, goes_on) = behind(&ground, &all[2..4], &found, 1).await;
     // Of a later pass, and as if it had been computed already.
@@ -45,14 +46,14 @@ async fn what_is_computed_from_blocks_that_are_withdrawn_goes_with_them() {
     for blocks in [&first, &found, &second, &third, &fourth] {
         assert_eq!(blocks.registered(), 0);
     }
-    assert_eq!((goes_on.withdraw(), manager.match_prefix(&all).len()), (0, 0));
+    assert_eq!((goes_on.withdraw(), group.match_prefix(&all).len()), (0, 0));
     drop((first, found, second, third, fourth));
     for _ in 0..2 {
         manager.step().expect("none runs");
         still(manager).await;
     }
-    assert_eq!((down(manager), manager.pool_stats(Tier::Host).stored, manager.census().unwritten), (0, 0, 0));
-    assert_eq!(manager.try_allocate(8).expect("nobody holds them").len(), 8);
+    assert_eq!((down(manager), group.pool_stats(Tier::Host).stored, manager.census().unwritten), (0, 0, 0));
+    assert_eq!(group.try_allocate(8).expect("nobody holds them").len(), 8);
 }
 
 /// As if it had been computed, it is written with what it was computed from.
@@ -84,7 +85,7 @@ async fn what_an_earlier_pass_computes_from_blocks_that_are_put_off_is_withdrawn
         (ahead(&ground, &all[..2], 1).await, ahead(&ground, &all[..2], 2).await);
     let (soon, _) = behind(&ground, &all[2..3], &first, 1).await;
     assert_eq!((early.withdraw(), soon.registered(), same.registered()), (1, 0, 2));
-    assert_eq!(manager.match_prefix(&all).len(), 2);
+    assert_eq!(manager.default_group().match_prefix(&all).len(), 2);
     let (then, _) = behind(&ground, &all[2..3], &same, 2).await;
     assert_eq!((then.registered(), then.written_in()), (1, Some(2)));
     drop((first, soon));
@@ -108,7 +109,7 @@ async fn what_is_behind_blocks_that_give_way_goes_with_them() {
     let (second, _) = behind(&ground, &all[2..], &first, 1).await;
     let computed = compute(manager, &all[..2], None).await;
     assert_eq!((first.registered(), second.registered(), computed.registered()), (0, 0, 2));
-    assert_eq!(manager.match_prefix(&all).len(), 2);
+    assert_eq!(manager.default_group().match_prefix(&all).len(), 2);
 }
 
 #[tokio::test]
@@ -129,7 +130,7 @@ async fn nothing_is_registered_behind_what_is_wrong_or_comes_later() {
     assert_eq!(refused.why, RegisterFault::Withdrawn);
     let refused = refused.blocks.register(&all[2..], Some(&first)).expect_err("its parent is withdrawn");
     assert_eq!((refused.why, refused.blocks.ids()), (RegisterFault::Withdrawn, &*ids));
-    assert!(manager.match_prefix(&all).is_empty());
+    assert!(manager.default_group().match_prefix(&all).is_empty());
     let alone = refused.blocks.register(&all[2..], None).expect("as the start of another sequence");
     assert_eq!((alone.len(), manager.census().unwritten), (2, 0));
 }

@@ -207,7 +207,7 @@ async fn a_slot_whose_write_has_failed_is_nobodys_where_the_block_goes_on() {
     let tenant = manager.tenant("a").expect("few tenants");
     let of = hashes(1, 4);
     drop(compute(&tenant, &of, None).await);
-    assert_eq!(tenant.persist(&of).await.copied, 4, "the disk takes them");
+    assert_eq!(tenant.default_group().persist(&of).await.copied, 4, "the disk takes them");
     rest(&manager).await;
     let used = |number| tenant.usage(Tier::Below(number)).blocks;
     assert_eq!([used(0), used(1)], [0, 4]);
@@ -233,7 +233,7 @@ async fn what_a_tier_has_taken_is_not_lost_where_the_next_one_fails() {
         drop(compute(&manager, &hashes(sequence, 4), None).await);
         rest(&manager).await;
     }
-    drop(manager.allocate(4).await.expect("evictable"));
+    drop(manager.default_group().allocate(4).await.expect("evictable"));
     rest(&manager).await;
     let stats = manager.stats();
     assert!(stats.path(Path::ToBelow(1)).failed.iter().sum::<u64>() > 0, "{stats:?}");
@@ -318,7 +318,7 @@ async fn a_slot_that_is_anothers_when_its_failed_write_is_answered_stays_the_oth
             drop(compute(&a, &of_a[..1], None).await);
             let persisted = tokio::spawn({
                 let (a, of_a) = (a.clone(), of_a.clone());
-                async move { a.persist(&of_a[..1]).await }
+                async move { a.default_group().persist(&of_a[..1]).await }
             });
             while hasty.answers.lock().expect("no panic").is_empty() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -326,7 +326,7 @@ async fn a_slot_that_is_anothers_when_its_failed_write_is_answered_stays_the_oth
             drop(compute(&b, &of_b[..1], None).await);
             let other = tokio::spawn({
                 let (b, of_b) = (b.clone(), of_b.clone());
-                async move { b.persist(&of_b[..1]).await }
+                async move { b.default_group().persist(&of_b[..1]).await }
             });
             while manager.census().down < 2 || manager.stats().path(Path::DeviceToHost).transfers < 2 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -394,15 +394,15 @@ async fn what_has_rotted_in_host_memory_takes_no_place_further_down() {
     ]);
     let (kept, rotten) = (hashes(1, 4), hashes(2, 4));
     drop(compute(&manager, &kept, None).await);
-    assert_eq!(manager.persist(&kept).await.copied, 4);
+    assert_eq!(manager.default_group().persist(&kept).await.copied, 4);
     drop(compute(&manager, &rotten, None).await);
     // To the host, and no further.
-    let blocks = manager.match_sequence_hashes(&rotten);
-    manager.offload(&blocks, OffloadOptions::default()).await;
+    let blocks = manager.default_group().match_device(&rotten);
+    manager.default_group().offload(&blocks, OffloadOptions::default()).await;
     drop(blocks);
     rest(&manager).await;
     (0..HOST).for_each(|block| _ = mover.rot(block, 1));
-    let down = manager.persist(&rotten).await;
+    let down = manager.default_group().persist(&rotten).await;
     assert_eq!((down.failed, down.cause), (4, Some(Cause::Mismatch)), "{down:?}");
     rest(&manager).await;
     assert!(kept.iter().all(|hash| second.has(*hash)), "they were there before");
@@ -415,7 +415,7 @@ async fn one_waits(manager: &KvBlockManager, first: &SimDisk) -> tokio::task::Jo
     let of = hashes(1, 4);
     let tenant = manager.tenant("a").expect("few tenants");
     drop(compute(&tenant, &of, None).await);
-    let asked = tokio::spawn(async move { tenant.persist(&of).await });
+    let asked = tokio::spawn(async move { tenant.default_group().persist(&of).await });
     while manager.metrics().paths[Path::ToBelow(0).index()].inflight < 4 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -474,13 +474,13 @@ async fn a_purge_takes_unwritten_slots_of_the_tier_that_they_are_of() {
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
     let [of_a, of_b] = [1, 2].map(|sequence| hashes(sequence, 4));
     drop(compute(&b, &of_b, None).await);
-    assert_eq!(b.persist(&of_b).await.copied, 4);
+    assert_eq!(b.default_group().persist(&of_b).await.copied, 4);
     assert!(of_b.iter().all(|hash| second.has(*hash)));
     second.gate().hold();
     drop(compute(&a, &of_a, None).await);
     let asked = tokio::spawn({
         let (a, of_a) = (a.clone(), of_a.clone());
-        async move { a.persist(&of_a).await }
+        async move { a.default_group().persist(&of_a).await }
     });
     while manager.metrics().paths[Path::ToBelow(1).index()].queued.iter().sum::<u64>() < 3 {
         tokio::time::sleep(Duration::from_millis(1)).await;

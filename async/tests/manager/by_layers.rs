@@ -5,9 +5,10 @@ use super::flying::look;
 use super::ground::{BYTES, bytes_of, check, hashes, rest, settings, stepping, still};
 use crate::gated::Ground;
 use crate::sim::{Plan, SimDisk};
+use kvstrata::OriginalNames;
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::manager::{Blocks, Offload, OffloadOptions, OnboardOptions, Purge, Tiers};
-use kvstrata::scheduler::Gate;
+use kvstrata::manager::{Blocks, Iteration, Offload, OffloadOptions, OnboardOptions, Purge, Tiers};
+use kvstrata::scheduler::{Gate, Misuse};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Class, Path, TierPort};
 use kvstrata_core::{DevicePort, SequenceHash};
@@ -25,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Pass<'g> {
     ground: &'g Ground,
     iteration: u64,
+    /// None: it has ended.
+    running: Option<Iteration>,
     blocks: Blocks,
     hashes: Vec<SequenceHash>,
 }
@@ -33,20 +36,21 @@ impl Pass<'_> {
     /// Begins a pass over new blocks of a sequence, for whoever the manager is.
     async fn begin<'g>(ground: &'g Ground, of: &Tiers, (sequence, count): (u64, u64)) -> Pass<'g> {
         let hashes = hashes(sequence, count);
-        let blocks = of.allocate(hashes.len()).await.expect("blocks");
+        let blocks = of.default_group().allocate(hashes.len()).await.expect("blocks");
         for block in blocks.ids() {
             ground.device.copy_in(block.0, 0, &[0xEE; BYTES]).expect("in range");
         }
-        let iteration = of.iteration_begin().expect("none runs");
+        let running = of.begin_iteration().expect("none runs");
+        let iteration = running.number();
         let (blocks, _) = blocks.register_ahead(&hashes, None, iteration).expect("registered");
-        Pass { ground, iteration, blocks, hashes }
+        Pass { ground, iteration, running: Some(running), blocks, hashes }
     }
 
     /// Behind a layer of this pass.
     fn offload(&self, layer: u32) -> Offload {
         let gate = Gate::Layer { iteration: self.iteration, layer };
         let options = OffloadOptions::default().gate(gate).request(1).deadline(PATIENCE);
-        self.ground.manager.offload(&self.blocks, options)
+        self.ground.manager.default_group().offload(&self.blocks, options)
     }
 
     /// Computes layers, when all that may be copied has been: what was copied too early has other bytes.
@@ -69,15 +73,19 @@ impl Pass<'_> {
     async fn run(&self, layers: Range<u32>) {
         for layer in layers {
             self.write(layer..layer + 1).await;
-            self.ground.manager.layer_done(layer).expect("in turn");
+            self.layer_done(layer).expect("in turn");
         }
         if self.ground.mover.waiting() == 0 {
             still(&self.ground.manager).await;
         }
     }
 
-    fn end(&self) {
-        self.ground.manager.iteration_end().expect("one runs");
+    fn layer_done(&self, layer: u32) -> Result<(), Misuse> {
+        self.running.as_ref().expect("it runs").layer_done(layer)
+    }
+
+    fn end(&mut self) {
+        self.running.take().expect("it runs").end().expect("one runs");
     }
 
     /// What was asked for of each block, which is the same of all.
@@ -93,10 +101,11 @@ impl Pass<'_> {
         let Pass { ground, blocks, hashes, .. } = self;
         drop(blocks);
         let manager = &ground.manager;
-        drop(manager.allocate(manager.capacity(Tier::Device)).await.expect("all of them"));
+        let group = manager.default_group();
+        drop(group.allocate(group.capacity(Tier::Device)).await.expect("all of them"));
         rest(manager).await;
-        assert_eq!(manager.match_prefix(&hashes).in_tier(Tier::Device), 0);
-        let up = manager.restore_to_gpu(&hashes).await.expect("fits");
+        assert_eq!(group.match_prefix(&hashes).in_tier(Tier::Device), 0);
+        let up = group.restore_to_gpu(&hashes).await.expect("fits");
         check(manager, &up.blocks, &hashes);
     }
 }
@@ -124,7 +133,7 @@ fn host_owned(manager: &Tiers) -> usize {
 }
 
 /// Answered soon, whatever the engine does.
-async fn soon<F: Future>(future: F) -> F::Output {
+async fn soon<F: IntoFuture>(future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future).await.expect("not only when the engine goes on")
 }
 
@@ -132,7 +141,7 @@ async fn soon<F: Future>(future: F) -> F::Output {
 async fn layers_go_down_in_steps_behind_the_pass_and_the_block_is_below_when_all_have() {
     let ground = ground();
     let manager = &ground.manager;
-    let pass = Pass::begin(&ground, manager, (1, 3)).await;
+    let mut pass = Pass::begin(&ground, manager, (1, 3)).await;
     let offload = pass.offload(2);
     assert_eq!((manager.census().gated, manager.census().down), (3, 0));
     pass.run(0..2).await;
@@ -140,13 +149,13 @@ async fn layers_go_down_in_steps_behind_the_pass_and_the_block_is_below_when_all
     for (layers, copied) in
         [(2..5, vec![(0, 3)]), (5..7, vec![(0, 3), (3, 6)]), (7..8, vec![(0, 3), (3, 6), (6, 8)])]
     {
-        assert_eq!(manager.pool_stats(Tier::Host).stored, 0, "none is whole");
+        assert_eq!(manager.default_group().pool_stats(Tier::Host).stored, 0, "none is whole");
         pass.run(layers).await;
         assert_eq!(pass.copied(), copied);
     }
     let down = offload.await;
     assert_eq!((down.copied, down.cause), (3, None));
-    assert_eq!((manager.census().gated, manager.pool_stats(Tier::Host).stored), (0, 3));
+    assert_eq!((manager.census().gated, manager.default_group().pool_stats(Tier::Host).stored), (0, 3));
     let path = manager.stats().path(Path::DeviceToHost);
     assert_eq!((path.transfers, path.bytes), (9, 3 * BYTES as u64));
     pass.end();
@@ -156,7 +165,7 @@ async fn layers_go_down_in_steps_behind_the_pass_and_the_block_is_below_when_all
 #[tokio::test]
 async fn what_several_steps_have_opened_goes_in_one_copy() {
     let ground = ground();
-    let pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
+    let mut pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
     let offload = pass.offload(0);
     ground.mover.close();
     pass.run(0..3).await;
@@ -166,7 +175,7 @@ async fn what_several_steps_have_opened_goes_in_one_copy() {
     assert_eq!(pass.copied(), [(0, 1), (1, 3)]);
     // A layer is done with all before it, and the last ones with the pass.
     pass.write(3..6).await;
-    ground.manager.layer_done(5).expect("in turn");
+    pass.layer_done(5).expect("in turn");
     pass.write(6..8).await;
     pass.end();
     assert_eq!(offload.await.copied, 2);
@@ -177,7 +186,7 @@ async fn what_several_steps_have_opened_goes_in_one_copy() {
 #[tokio::test]
 async fn a_pass_that_ends_early_and_one_that_tells_of_no_layer_open_all_of_them() {
     let ground = ground();
-    let pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
+    let mut pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
     let offload = pass.offload(1);
     pass.run(0..2).await;
     pass.write(2..8).await;
@@ -185,12 +194,12 @@ async fn a_pass_that_ends_early_and_one_that_tells_of_no_layer_open_all_of_them(
     assert_eq!((offload.await.copied, pass.copied()), (2, vec![(0, 2), (2, 8)]));
     pass.back().await;
 
-    let pass = Pass::begin(&ground, &ground.manager, (2, 2)).await;
+    let mut pass = Pass::begin(&ground, &ground.manager, (2, 2)).await;
     pass.end();
     // Of the next iteration, which is a step.
     let gate = Gate::Layer { iteration: pass.iteration + 1, layer: 1 };
     let options = OffloadOptions::default().gate(gate);
-    let offload = ground.manager.offload(&pass.blocks, options);
+    let offload = ground.manager.default_group().offload(&pass.blocks, options);
     pass.write(0..8).await;
     ground.manager.step().expect("none runs");
     assert_eq!(offload.await.copied, 2);
@@ -205,7 +214,7 @@ async fn a_pass_that_ends_early_and_one_that_tells_of_no_layer_open_all_of_them(
 async fn whatever_has_no_second_step_goes_whole() {
     for layer in [7, 8, u32::MAX] {
         let ground = ground();
-        let pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
+        let mut pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
         let offload = pass.offload(layer);
         pass.run(0..7).await;
         assert_eq!((pass.copied(), ground.manager.census().gated), (vec![], 2));
@@ -237,7 +246,7 @@ async fn an_engine_that_stops_within_a_pass_keeps_nothing_beyond_the_deadline() 
     pass.run(4..8).await;
     assert_eq!((pass.copied(), ground.manager.stats().offloaded[0]), (vec![(0, 3)], 0));
     drop(pass.blocks);
-    assert_eq!(soon(ground.manager.allocate(8)).await.expect("nobody holds them").len(), 8);
+    assert_eq!(soon(ground.manager.default_group().allocate(8)).await.expect("nobody holds them").len(), 8);
 }
 
 /// Whatever their gate, and whoever they are: an offload without one, persist, a preemption.
@@ -245,16 +254,17 @@ async fn an_engine_that_stops_within_a_pass_keeps_nothing_beyond_the_deadline() 
 async fn whoever_asks_for_a_copy_of_what_a_pass_writes_waits_for_the_layers() {
     let ground = ground();
     let manager = &ground.manager;
-    let pass = Pass::begin(&ground, manager, (1, 2)).await;
+    let group = manager.default_group();
+    let mut pass = Pass::begin(&ground, manager, (1, 2)).await;
     let offload = pass.offload(1);
     // The same once more, before the first step.
-    let (twice, open) = (pass.offload(1), manager.offload(&pass.blocks, OffloadOptions::default()));
+    let (twice, open) = (pass.offload(1), group.offload(&pass.blocks, OffloadOptions::default()));
     pass.run(0..2).await;
     let wanted = pass.hashes.clone();
-    let mut persist = pin!(manager.persist(&wanted));
+    let mut persist = pin!(group.persist(&wanted));
     assert!(look(persist.as_mut()).is_pending());
-    let none = manager.try_allocate(0).expect("none");
-    let mut preempted = manager.preempt(pass.blocks.clone(), none, 1).expect("one manager");
+    let none = group.try_allocate(0).expect("none");
+    let mut preempted = group.preempt(pass.blocks.clone(), none, 1).expect("one manager");
     still(manager).await;
     assert_eq!(pass.copied(), [(0, 2)]);
     pass.run(2..8).await;
@@ -278,13 +288,13 @@ async fn a_tenant_that_is_purged_within_a_pass_leaves_no_layer_behind() {
             ground.mover.close();
             pass.run(3..4).await;
         }
-        let (blocks, hashes) = (pass.blocks, pass.hashes);
+        let Pass { running, blocks, hashes, .. } = pass;
         let mut purge = pin!(tenant.purge(Purge::default().zero(true)));
         assert!(look(purge.as_mut()).is_pending(), "held");
         drop(blocks);
         ground.mover.open();
         // Until then it writes.
-        ground.manager.iteration_end().expect("one runs");
+        running.expect("it runs").end().expect("one runs");
         let purged = soon(purge).await.expect("open");
         assert_eq!((purged.complete, purged.in_flight, purged.device.purged), (true, 3, 3), "{moves}");
         let down = offload.await;
@@ -335,7 +345,7 @@ async fn a_shutdown_within_a_pass_waits_for_no_layer() {
 async fn a_step_that_fails_is_tried_again_and_those_before_it_are_not() {
     let retries = |retries| settings(8, 16).transfer_retries(retries).transfer_retry_after(Duration::ZERO);
     let ground = ground_of(retries(1), 8, 16);
-    let pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
+    let mut pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
     let offload = pass.offload(2);
     pass.run(0..3).await;
     ground.mover.close();
@@ -369,7 +379,7 @@ async fn the_bytes_of_an_iteration_are_those_of_its_steps() {
     let bytes = BYTES as u64;
     let ground = ground_of(settings(8, 16).iteration_bytes(Some(bytes)), 8, 16);
     let manager = &ground.manager;
-    let pass = Pass::begin(&ground, manager, (1, 6)).await;
+    let mut pass = Pass::begin(&ground, manager, (1, 6)).await;
     let offload = pass.offload(1);
     pass.run(0..2).await;
     let path = || manager.stats().path(Path::DeviceToHost);
@@ -395,7 +405,7 @@ async fn what_has_begun_waits_for_its_layers_though_as_many_wait_as_may() {
     ground.mover.close();
     pass.run(0..2).await;
     let gate = Gate::Iteration(pass.iteration);
-    let second = manager.offload(&others, OffloadOptions::default().gate(gate));
+    let second = manager.default_group().offload(&others, OffloadOptions::default().gate(gate));
     assert_eq!((manager.census().gated, manager.census().moving), (2, 2));
     ground.mover.open();
     still(manager).await;
@@ -409,7 +419,7 @@ async fn what_has_begun_waits_for_its_layers_though_as_many_wait_as_may() {
 #[tokio::test]
 async fn a_disk_is_written_to_when_all_layers_are_staged() {
     let (ground, disk) = over_disk(4);
-    let pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
+    let mut pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
     let offload = pass.offload(3);
     pass.run(0..7).await;
     assert_eq!((pass.copied(), ground.manager.census().staged), (vec![(0, 4)], 2));
@@ -426,18 +436,19 @@ async fn a_disk_is_written_to_when_all_layers_are_staged() {
 async fn neither_a_read_nor_a_victim_waits_for_staging_until_the_engine_goes_on() {
     let (ground, disk) = over_disk(6);
     let manager = &ground.manager;
+    let group = manager.default_group();
     let others = hashes(2, 2);
     drop(super::ground::compute(manager, &others, None).await);
-    assert_eq!(manager.persist(&others).await.copied, 2);
-    drop(manager.allocate(6).await.expect("all of them"));
+    assert_eq!(group.persist(&others).await.copied, 2);
+    drop(group.allocate(6).await.expect("all of them"));
     rest(manager).await;
-    let pass = Pass::begin(&ground, manager, (1, 2)).await;
+    let mut pass = Pass::begin(&ground, manager, (1, 2)).await;
     let offload = pass.offload(3);
     pass.run(0..4).await;
     assert_eq!((manager.census().staged, manager.census().staging), (2, 0));
-    let found = manager.match_prefix(&others);
+    let found = group.match_prefix(&others);
     assert_eq!(found.in_tier(Tier::DISK), 2);
-    let up = soon(manager.onboard(found, OnboardOptions::default()).expect("fits")).await;
+    let up = soon(group.onboard(found, OnboardOptions::default()).expect("fits")).await;
     check(manager, &up.blocks, &others);
     // What gave its staging up goes whole, when it is written.
     pass.run(4..7).await;
@@ -451,13 +462,13 @@ async fn neither_a_read_nor_a_victim_waits_for_staging_until_the_engine_goes_on(
 
     drop(super::ground::compute(manager, &hashes(3, 4), None).await);
     rest(manager).await;
-    let pass = Pass::begin(&ground, manager, (4, 2)).await;
+    let mut pass = Pass::begin(&ground, manager, (4, 2)).await;
     rest(manager).await;
     let offload = pass.offload(3);
     pass.run(0..4).await;
     assert_eq!((manager.census().staged, manager.census().staging), (2, 0));
     let written = disk.counts().written;
-    let taken = soon(manager.allocate(4)).await.expect("those that nobody holds");
+    let taken = soon(group.allocate(4)).await.expect("those that nobody holds");
     assert_eq!((taken.len(), disk.counts().written - written), (4, 4), "they are on the disk");
     pass.run(4..8).await;
     assert_eq!(offload.await.copied, 2);
@@ -470,14 +481,15 @@ async fn neither_a_read_nor_a_victim_waits_for_staging_until_the_engine_goes_on(
 async fn what_is_written_waits_for_no_staging_that_waits_for_the_engine() {
     let (ground, _disk) = over_disk(4);
     let manager = &ground.manager;
+    let group = manager.default_group();
     let others = super::ground::compute(manager, &hashes(2, 2), None).await;
-    let pass = Pass::begin(&ground, manager, (1, 2)).await;
+    let mut pass = Pass::begin(&ground, manager, (1, 2)).await;
     let offload = pass.offload(3);
     pass.run(0..4).await;
     assert_eq!((manager.census().staged, manager.census().staging), (2, 0));
-    let none = manager.try_allocate(0).expect("none");
-    let preempted = manager.preempt(others, none, 7).expect("one manager");
-    let two = soon(manager.allocate(2)).await.expect("those of the preempted");
+    let none = group.try_allocate(0).expect("none");
+    let preempted = group.preempt(others, none, 7).expect("one manager");
+    let two = soon(group.allocate(2)).await.expect("those of the preempted");
     pass.run(4..8).await;
     assert_eq!(offload.await.copied, 2);
     pass.end();
@@ -485,14 +497,14 @@ async fn what_is_written_waits_for_no_staging_that_waits_for_the_engine() {
     rest(manager).await;
 
     // Nor does a read that somebody awaits, however little it hurries.
-    let pass = Pass::begin(&ground, manager, (3, 2)).await;
+    let mut pass = Pass::begin(&ground, manager, (3, 2)).await;
     let offload = pass.offload(3);
     pass.run(0..4).await;
     assert_eq!((manager.census().staged, manager.census().staging), (2, 0));
-    let (others, found) = (hashes(2, 2), manager.match_prefix(&hashes(2, 2)));
+    let (others, found) = (hashes(2, 2), group.match_prefix(&hashes(2, 2)));
     assert_eq!(found.in_tier(Tier::DISK), 2);
     let options = OnboardOptions::default().class(Class::Background);
-    let up = soon(manager.onboard(found, options).expect("fits")).await;
+    let up = soon(group.onboard(found, options).expect("fits")).await;
     check(manager, &up.blocks, &others);
     pass.run(4..8).await;
     assert_eq!(offload.await.copied, 2);
@@ -526,11 +538,11 @@ async fn an_allocation_within_a_pass_does_not_wait_for_the_host_blocks_of_its_co
     let ground = ground_of(settings(4, 2).host_headroom(0), 4, 2);
     let manager = &ground.manager;
     drop(super::ground::compute(manager, &hashes(2, 2), None).await);
-    let pass = Pass::begin(&ground, manager, (1, 2)).await;
+    let mut pass = Pass::begin(&ground, manager, (1, 2)).await;
     let offload = pass.offload(1);
     pass.run(0..2).await;
     assert_eq!((host_owned(manager), manager.census().gated), (2, 2));
-    assert_eq!(soon(manager.allocate(2)).await.expect("two that nobody holds").len(), 2);
+    assert_eq!(soon(manager.default_group().allocate(2)).await.expect("two that nobody holds").len(), 2);
     assert_eq!(manager.stats().dropped[0], 2);
     pass.run(2..8).await;
     assert_eq!(offload.await.copied, 2);
@@ -546,7 +558,7 @@ async fn an_engine_that_waits_for_what_its_own_pass_holds_does_so_until_the_dead
     let offload = pass.offload(1);
     pass.run(0..2).await;
     drop(pass.blocks);
-    let mut waits = pin!(ground.manager.allocate(1));
+    let mut waits = pin!(ground.manager.default_group().allocate(1).into_future());
     assert!(matches!(look(waits.as_mut()), Poll::Pending), "all are held");
     assert_eq!(soon(waits).await.expect("they are let go of").len(), 1);
     assert_eq!(offload.await.cause, Some(Cause::Deadline));
@@ -562,18 +574,19 @@ async fn a_model_of_several_groups_waits_for_its_last_layer() {
     let text = format!("[geometry]\nlayers = 4\n{}{}", groups(0), groups(1));
     let settings = settings(8, 16).geometry_block_bytes(None);
     let manager = super::ground::build(settings.toml("groups.toml", text));
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     for group in 0..2 {
-        let blocks = manager.allocate_group(group, 2).await.expect("blocks");
+        let blocks = manager.group(group).expect("a group").allocate(2).await.expect("blocks");
         let blocks = blocks.register(&hashes(1, 2), None).expect("registered");
         let gate = Gate::Layer { iteration, layer: 0 };
-        drop(manager.offload(&blocks, OffloadOptions::default().gate(gate)));
+        drop(manager.default_group().offload(&blocks, OffloadOptions::default().gate(gate)));
     }
     for layer in 0..3 {
-        manager.layer_done(layer).expect("in turn");
+        pass.layer_done(layer).expect("in turn");
         assert_eq!((manager.census().gated, manager.census().down), (4, 0), "layer {layer}");
     }
-    manager.layer_done(3).expect("in turn");
+    pass.layer_done(3).expect("in turn");
     rest(&manager).await;
     let path = manager.stats().path(Path::DeviceToHost);
     assert_eq!((manager.stats().offloaded[0], path.transfers), (4, 4), "whole");

@@ -1,6 +1,7 @@
 //! Calls that tell, or are told, one thing: uses, watermarks, descriptions, hashes of tokens.
 
 use super::ground::{build, check, compute, hashes, rest, settings};
+use kvstrata::OriginalNames;
 use kvstrata::config::DeviceKind;
 use kvstrata::tier::Tier;
 use kvstrata_core::Salt;
@@ -8,15 +9,16 @@ use kvstrata_core::Salt;
 #[tokio::test]
 async fn a_block_that_is_accessed_is_the_last_to_leave() {
     let manager = build(settings(8, 0));
+    let group = manager.default_group();
     let all = hashes(1, 8);
     // Each by itself, so that the first is the next to leave.
     for hash in &all {
         drop(compute(&manager, &[*hash], None).await);
     }
-    assert!(manager.access(all[0]));
-    assert!(!manager.access(hashes(2, 1)[0]), "nobody has computed it");
-    drop(manager.allocate(7).await.expect("those that were not used again"));
-    let there: Vec<bool> = all.iter().map(|hash| manager.access(*hash)).collect();
+    assert!(group.touch(all[0]));
+    assert!(!group.touch(hashes(2, 1)[0]), "nobody has computed it");
+    drop(group.allocate(7).await.expect("those that were not used again"));
+    let there: Vec<bool> = all.iter().map(|hash| group.touch(*hash)).collect();
     assert_eq!(there, [true, false, false, false, false, false, false, false]);
 }
 
@@ -31,22 +33,23 @@ async fn the_watermark_is_looked_at_between_iterations_too() {
     manager.check_watermark();
     rest(&manager).await;
     assert_eq!(manager.stats().offloaded[0], 6, "a quarter of 20 is left without a copy");
-    assert_eq!(manager.match_prefix(&hashes(1, 10)).in_tier(Tier::Device), 10, "they stay");
+    assert_eq!(manager.default_group().match_prefix(&hashes(1, 10)).in_tier(Tier::Device), 10, "they stay");
 }
 
 #[tokio::test]
 async fn what_was_evicted_is_restored_in_one_call() {
     let manager = build(settings(8, 32));
+    let group = manager.default_group();
     let all = hashes(1, 6);
     drop(compute(&manager, &all, None).await);
-    drop(manager.allocate(8).await.expect("all of them"));
+    drop(group.allocate(8).await.expect("all of them"));
     rest(&manager).await;
-    let up = manager.restore_to_gpu(&all).await.expect("fits");
+    let up = group.restore_to_gpu(&all).await.expect("fits");
     assert_eq!(up.missed, None);
     check(&manager, &up.blocks, &all);
-    let more = manager.restore_to_gpu(&[&all[..], &hashes(2, 2)].concat()).await.expect("fits");
+    let more = group.restore_to_gpu(&[&all[..], &hashes(2, 2)].concat()).await.expect("fits");
     assert_eq!((more.blocks.len(), more.missed), (6, None), "as far as it is anywhere");
-    assert!(manager.restore_to_gpu(&hashes(3, 2)).await.expect("fits").blocks.is_empty());
+    assert!(group.restore_to_gpu(&hashes(3, 2)).await.expect("fits").blocks.is_empty());
 }
 
 #[tokio::test]
@@ -87,17 +90,17 @@ async fn a_hint_may_be_of_tokens() {
     let tokens: Vec<u32> = (0..23).collect();
     let salts = [Salt::default(), manager.salt("m", "l", &[])];
     for salt in salts {
-        let all = manager.hashes_of(&tokens, salt);
-        let mut sequence = manager.sequence(salt);
+        let all = manager.default_group().hashes_of(&tokens, salt);
+        let mut sequence = manager.default_group().sequence(salt);
         sequence.extend(&tokens);
         assert_eq!((all.len(), &all[..]), (5, sequence.hashes()), "full blocks only");
         drop(compute(&manager, &all, None).await);
-        drop(manager.allocate(8).await.expect("all of them"));
+        drop(manager.default_group().allocate(8).await.expect("all of them"));
         rest(&manager).await;
-        assert_eq!(manager.match_prefix(&all).in_tier(Tier::Device), 0);
-        manager.prefetch_tokens(&tokens, salt).detach();
+        assert_eq!(manager.default_group().match_prefix(&all).in_tier(Tier::Device), 0);
+        manager.default_group().prefetch_tokens(&tokens, salt).detach();
         rest(&manager).await;
-        let found = manager.match_prefix(&all);
+        let found = manager.default_group().match_prefix(&all);
         assert_eq!(found.in_tier(Tier::Device), 5);
         check(&manager, found.device(), &all);
     }

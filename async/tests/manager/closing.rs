@@ -27,22 +27,22 @@ async fn a_shutdown_leaves_a_clean_volume_though_there_are_handles() {
     let first = over(&file);
     let all = hashes(1, 8);
     let held = compute(&first, &all, None).await;
-    assert_eq!(first.persist(&all).await.copied, 8);
+    assert_eq!(first.default_group().persist(&all).await.copied, 8);
     assert!(!is_clean(&file), "it is open");
     let clone = first.clone();
     assert!(first.shutdown().await);
     assert!(is_clean(&file));
     // The next one, while the first is still held.
     let second = over(&file);
-    let found = second.match_prefix(&all);
+    let found = second.default_group().match_prefix(&all);
     assert_eq!(found.in_tier(Tier::DISK), 8);
-    let up = second.onboard(found, OnboardOptions::default()).expect("fits").await;
+    let up = second.default_group().onboard(found, OnboardOptions::default()).expect("fits").await;
     check(&second, &up.blocks, &all);
     drop(up);
     // What is asked of the first is answered, and touches nothing.
     assert!(clone.shutdown().await, "again");
-    assert_eq!(clone.persist(&all).await.copied, 0);
-    assert_eq!(clone.match_prefix(&all).in_tier(Tier::Device), 8);
+    assert_eq!(clone.default_group().persist(&all).await.copied, 0);
+    assert_eq!(clone.default_group().match_prefix(&all).in_tier(Tier::Device), 8);
     drop((held, first, clone));
     assert!(!is_clean(&file), "the second has it");
     assert!(second.shutdown().await);
@@ -57,12 +57,12 @@ async fn the_last_handle_closes_the_volume_where_nobody_has() {
     let first = over(&file);
     let all = hashes(1, 4);
     let held = compute(&first, &all, None).await;
-    assert_eq!(first.persist(&all).await.copied, 4);
+    assert_eq!(first.default_group().persist(&all).await.copied, 4);
     drop(first);
     assert!(!is_clean(&file), "its blocks are held");
     drop(held);
     assert!(is_clean(&file));
-    assert_eq!(over(&file).match_prefix(&all).in_tier(Tier::DISK), 4);
+    assert_eq!(over(&file).default_group().match_prefix(&all).in_tier(Tier::DISK), 4);
 }
 
 /// The queue takes two at a time: the others are owed when it begins, and from the host on too.
@@ -79,7 +79,7 @@ async fn a_clean_shutdown_has_written_through_what_was_owed() {
     assert!(first.shutdown().await);
     drop((held, first));
     let second = over(&file);
-    assert_eq!(second.match_prefix(&all).in_tier(Tier::DISK), 8);
+    assert_eq!(second.default_group().match_prefix(&all).in_tier(Tier::DISK), 8);
 }
 
 /// The same hashes, and other bytes: what old weights have computed is no hit for new ones.
@@ -92,16 +92,16 @@ async fn a_volume_of_other_weights_is_refused() {
         settings.disk_weights(weights.map(str::to_owned)).build().expect("a configuration")
     };
     let all = hashes(1, 4);
-    let first = KvBlockManager::new(&of(Some("toy@1"))).expect("a manager");
+    let first = KvBlockManager::open(&of(Some("toy@1"))).expect("a manager");
     drop(compute(&first, &all, None).await);
-    assert_eq!(first.persist(&all).await.copied, 4);
+    assert_eq!(first.default_group().persist(&all).await.copied, 4);
     assert!(first.shutdown().await);
     for other in [Some("toy@2"), None] {
-        let error = KvBlockManager::new(&of(other)).expect_err("of other weights").to_string();
+        let error = KvBlockManager::open(&of(other)).expect_err("of other weights").to_string();
         assert!(error.contains("its model_fingerprint is") && error.contains("disk.weights"), "{error}");
     }
-    let again = KvBlockManager::new(&of(Some("toy@1"))).expect("a manager");
-    assert_eq!(again.match_prefix(&all).in_tier(Tier::DISK), 4);
+    let again = KvBlockManager::open(&of(Some("toy@1"))).expect("a manager");
+    assert_eq!(again.default_group().match_prefix(&all).in_tier(Tier::DISK), 4);
 }
 
 /// Other settings would not help.
@@ -112,7 +112,7 @@ async fn a_volume_of_another_version_is_refused_and_what_to_do_is_said() {
     let all = hashes(1, 4);
     let first = over(&file);
     drop(compute(&first, &all, None).await);
-    assert_eq!(first.persist(&all).await.copied, 4);
+    assert_eq!(first.default_group().persist(&all).await.copied, 4);
     assert!(first.shutdown().await);
     let mut bytes = std::fs::read(&file).expect("there");
     for copy in [0, bytes.len() - 4096] {
@@ -123,7 +123,8 @@ async fn a_volume_of_another_version_is_refused_and_what_to_do_is_said() {
     }
     std::fs::write(&file, bytes).expect("written");
     let of = || settings(8, 16).disk_blocks(32).disk_paths(vec![file.clone()]);
-    let error = KvBlockManager::new(&of().build().expect("a configuration")).expect_err("of another version");
+    let error =
+        KvBlockManager::open(&of().build().expect("a configuration")).expect_err("of another version");
     let error = error.to_string();
     let said = [
         "its version is 1, and 2 is wanted; it was made by another version of kvstrata",
@@ -132,7 +133,7 @@ async fn a_volume_of_another_version_is_refused_and_what_to_do_is_said() {
     ];
     assert!(said.iter().all(|said| error.contains(said)) && !error.contains("give the"), "{error}");
     let again = build(of().disk_reinitialize(true));
-    assert_eq!(again.match_prefix(&all).in_tier(Tier::DISK), 0);
+    assert_eq!(again.default_group().match_prefix(&all).in_tier(Tier::DISK), 0);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::flying::look;
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, compute, hashes, rest, settings, stepping};
 use crate::sim::{Plan, SimDisk};
+use kvstrata::OriginalNames;
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::manager::{
     KvBlockManager, Needs, OffloadOptions, Offloaded, OnboardOptions, Parts, Purge, Refusal, StackParts,
@@ -86,7 +87,7 @@ fn told_of(settings: ManagerConfigBuilder, disk: Option<Arc<dyn TierPort>>) -> (
 /// A sequence of so many blocks that is in the host alone.
 async fn below(manager: &Tiers, blocks: u64) {
     drop(compute(manager, &hashes(1, blocks), None).await);
-    drop(manager.allocate(4).await.expect("blocks"));
+    drop(manager.default_group().allocate(4).await.expect("blocks"));
     rest(manager).await;
 }
 
@@ -96,7 +97,7 @@ async fn each_cause_that_a_mover_answers_with_counts_on_its_path_once_a_block() 
         let (manager, mover) = told();
         below(&manager, 2).await;
         *mover.fails.lock().expect("no panic") = Some(Failure::of(cause));
-        let up = manager.restore_to_gpu(&hashes(1, 2)).await.expect("fits");
+        let up = manager.default_group().restore_to_gpu(&hashes(1, 2)).await.expect("fits");
         assert_eq!((up.blocks.len(), up.missed), (0, Some(cause)));
         rest(&manager).await;
         let stats = manager.stats();
@@ -110,7 +111,7 @@ async fn each_cause_that_a_mover_answers_with_counts_on_its_path_once_a_block() 
             _ => assert!(unverified.is_empty(), "{cause:?}: {unverified:?}"),
         }
         let blocks = compute(&manager, &hashes(2, 2), None).await;
-        let down = manager.offload(&blocks, OffloadOptions::default()).await;
+        let down = manager.default_group().offload(&blocks, OffloadOptions::default()).await;
         assert_eq!((down.failed, down.cause), (2, Some(cause)));
         assert_eq!(manager.stats().path(Path::DeviceToHost).failed_by(cause), 2, "{cause:?}");
     }
@@ -122,10 +123,13 @@ async fn host_memory_that_somebody_has_counts_as_busy() {
     below(&ground.manager, 1).await;
     let all: Vec<_> = (0..16).map(|block| ground.memory.write(block).expect("nobody has it")).collect();
     let before = ground.manager.stats();
-    let up = ground.manager.restore_to_gpu(&hashes(1, 1)).await.expect("fits");
+    let up = ground.manager.default_group().restore_to_gpu(&hashes(1, 1)).await.expect("fits");
     assert_eq!(up.missed, Some(Cause::Busy));
     let blocks = compute(&ground.manager, &hashes(2, 1), None).await;
-    assert_eq!(ground.manager.offload(&blocks, OffloadOptions::default()).await.cause, Some(Cause::Busy));
+    assert_eq!(
+        ground.manager.default_group().offload(&blocks, OffloadOptions::default()).await.cause,
+        Some(Cause::Busy)
+    );
     drop(all);
     let metrics = ground.manager.metrics();
     for path in [Path::HostToDevice, Path::DeviceToHost] {
@@ -150,7 +154,7 @@ async fn what_is_called_off_on_its_way_is_not_dropped() {
         let acme = ground.manager.tenant("acme").expect("a name");
         drop(compute(&acme, &hashes(1, 4), None).await);
         ground.mover.close();
-        let late = ground.manager.allocate_within(4, Duration::from_millis(5)).await;
+        let late = ground.manager.default_group().allocate(4).deadline(Duration::from_millis(5)).await;
         assert!(late.is_err(), "its victims are on their way");
         match purged {
             true => {
@@ -172,26 +176,27 @@ async fn what_is_called_off_on_its_way_is_not_dropped() {
 #[tokio::test]
 async fn what_is_late_and_what_is_called_off_count() {
     let ground = Ground::new(4, 16);
+    let group = ground.manager.default_group();
     below(&ground.manager, 4).await;
     ground.mover.close();
-    let found = || ground.manager.match_prefix(&hashes(1, 4));
+    let found = || group.match_prefix(&hashes(1, 4));
     let options = OnboardOptions::default().deadline(Duration::from_millis(10));
-    let up = ground.manager.onboard(found(), options).expect("fits").await;
+    let up = group.onboard(found(), options).expect("fits").await;
     assert_eq!(up.missed, Some(Cause::Deadline));
     let stats = ground.manager.stats();
     assert_eq!(stats.missed_by(Cause::Deadline), 1);
     assert_eq!(stats.path(Path::HostToDevice).failed_by(Cause::Deadline), 4);
-    drop(ground.manager.onboard(found(), OnboardOptions::default()).expect("fits"));
+    drop(group.onboard(found(), OnboardOptions::default()).expect("fits"));
     assert_eq!(ground.manager.stats().missed_by(Cause::Cancelled), 1);
-    let late = ground.manager.allocate_within(4, Duration::from_millis(10)).await;
+    let late = group.allocate(4).deadline(Duration::from_millis(10)).await;
     assert!(late.is_err());
     assert_eq!(ground.manager.stats().late, 1);
     ground.mover.open();
     rest(&ground.manager).await;
 
     // What waits for a place has not begun to move.
-    let held = ground.manager.allocate(4).await.expect("blocks");
-    drop(ground.manager.onboard(found(), OnboardOptions::default()).expect("fits"));
+    let held = group.allocate(4).await.expect("blocks");
+    drop(group.onboard(found(), OnboardOptions::default()).expect("fits"));
     let stats = ground.manager.stats();
     assert_eq!(stats.path(Path::HostToDevice).failed_by(Cause::Cancelled), 4);
     drop(held);
@@ -210,10 +215,10 @@ async fn what_is_late_counts_by_one_cause_wherever_it_was() {
         let in_flight = if layers.is_none() { BYTES } else { 4 * BYTES };
         let ground = Ground::of(settings(4, 16).transfer_in_flight(in_flight as u64), 4, 16);
         below(&ground.manager, 4).await;
-        let held = ground.manager.allocate(held).await.expect("free ones");
+        let held = ground.manager.default_group().allocate(held).await.expect("free ones");
         ground.mover.close();
-        let found = ground.manager.match_prefix(&hashes(1, 4));
-        let up = ground.manager.onboard(found, late(layers)).expect("fits").await;
+        let found = ground.manager.default_group().match_prefix(&hashes(1, 4));
+        let up = ground.manager.default_group().onboard(found, late(layers)).expect("fits").await;
         assert_eq!(up.missed, Some(Cause::Deadline));
         assert_eq!(failed(&ground), (4, 4), "{} are held, layers {layers:?}", held.len());
         ground.mover.open();
@@ -224,10 +229,10 @@ async fn what_is_late_counts_by_one_cause_wherever_it_was() {
     // Whoever else has waited for it calls it off.
     let ground = Ground::new(4, 16);
     below(&ground.manager, 4).await;
-    let held = ground.manager.allocate(4).await.expect("free ones");
-    let found = || ground.manager.match_prefix(&hashes(1, 4));
-    let other = ground.manager.onboard(found(), OnboardOptions::default()).expect("fits");
-    let up = ground.manager.onboard(found(), late(None)).expect("fits").await;
+    let held = ground.manager.default_group().allocate(4).await.expect("free ones");
+    let found = || ground.manager.default_group().match_prefix(&hashes(1, 4));
+    let other = ground.manager.default_group().onboard(found(), OnboardOptions::default()).expect("fits");
+    let up = ground.manager.default_group().onboard(found(), late(None)).expect("fits").await;
     assert_eq!((up.missed, failed(&ground)), (Some(Cause::Deadline), (4, 4)));
     drop(other);
     assert_eq!(failed(&ground), (4, 8));
@@ -249,9 +254,10 @@ async fn an_offload_that_is_late_counts_where_its_blocks_are() {
         let settings = settings(8, 16).transfer_in_flight(in_flight * BYTES as u64);
         let ground = Ground::of(settings.deadline_offload(Duration::from_millis(20)), 8, 16);
         let manager = &ground.manager;
+        let group = manager.default_group();
         let blocks = compute(manager, &hashes(1, 4), None).await;
         ground.mover.close();
-        let down = manager.offload(&blocks, options).await;
+        let down = group.offload(&blocks, options).await;
         assert_eq!((down.failed, down.cause), (4, Some(Cause::Deadline)));
         assert_eq!(by_deadline(&ground), (4, 4), "{in_flight} in flight");
         // What goes on, or is given up by its gate, does not count again.
@@ -260,9 +266,9 @@ async fn an_offload_that_is_late_counts_where_its_blocks_are() {
         assert_eq!(by_deadline(&ground), (4, 4), "{in_flight} in flight");
         // Nobody waits for that.
         ground.mover.close();
-        drop(manager.offload(&compute(manager, &hashes(2, 2), None).await, late));
+        drop(group.offload(&compute(manager, &hashes(2, 2), None).await, late));
         let other = compute(manager, &hashes(3, 1), None).await;
-        assert_eq!(manager.offload(&other, late).await.failed, 1);
+        assert_eq!(group.offload(&other, late).await.failed, 1);
         assert_eq!(by_deadline(&ground), (5, 5), "{in_flight} in flight");
         ground.mover.open();
         rest(manager).await;
@@ -275,15 +281,15 @@ async fn what_is_refused_counts_by_why() {
     // There is no tier below.
     let manager = build(settings(8, 0));
     let blocks = compute(&manager, &hashes(1, 4), None).await;
-    refused(manager.offload(&blocks, OffloadOptions::default()).await, 4);
+    refused(manager.default_group().offload(&blocks, OffloadOptions::default()).await, 4);
     assert_eq!(manager.stats().refused_by(Refusal::Tier), 4);
 
     // The queue is full: of a list that found room in it, and goes whole.
     let manager = build(settings(8, 16).transfer_queue(2).iteration_bytes(Some(BYTES as u64)));
     let [first, second] =
         [compute(&manager, &hashes(1, 4), None).await, compute(&manager, &hashes(2, 4), None).await];
-    let whole = manager.offload(&first, OffloadOptions::default());
-    refused(manager.offload(&second, OffloadOptions::default()).await, 4);
+    let whole = manager.default_group().offload(&first, OffloadOptions::default());
+    refused(manager.default_group().offload(&second, OffloadOptions::default()).await, 4);
     assert_eq!(manager.stats().refused_by(Refusal::Queue), 4);
     let whole = stepping(&manager, whole).await;
     assert_eq!((whole.copied, whole.refused), (4, 0));
@@ -292,7 +298,7 @@ async fn what_is_refused_counts_by_why() {
     let gated = OffloadOptions::default().gate(Gate::Iteration(1));
     let manager = build(settings(8, 16).transfer_queue(2));
     let blocks = compute(&manager, &hashes(1, 8), None).await;
-    let offload = manager.offload(&blocks, gated);
+    let offload = manager.default_group().offload(&blocks, gated);
     assert_eq!(manager.stats().refused_by(Refusal::Gates), 6);
     // The manager is shut down.
     manager.shutdown().await;
@@ -302,10 +308,10 @@ async fn what_is_refused_counts_by_why() {
     // The tier below has no room: requests hold all of it.
     let manager = build(settings(4, 4));
     below(&manager, 4).await;
-    let found = manager.match_prefix(&hashes(1, 4));
+    let found = manager.default_group().match_prefix(&hashes(1, 4));
     assert_eq!(found.in_tier(Tier::Host), 4);
     let blocks = compute(&manager, &hashes(2, 4), None).await;
-    refused(manager.offload(&blocks, OffloadOptions::default()).await, 4);
+    refused(manager.default_group().offload(&blocks, OffloadOptions::default()).await, 4);
     assert_eq!(manager.stats().refused_by(Refusal::Room), 4);
     drop(found);
 }
@@ -318,9 +324,9 @@ async fn whatever_is_to_persist_is_in_one_count() {
     let manager = build(settings);
     let all = hashes(1, 4);
     let held = compute(&manager, &all[..2], None).await;
-    let down = manager.persist(&all).await;
+    let down = manager.default_group().persist(&all).await;
     assert_eq!((down.copied, down.refused), (2, 2), "two are nowhere");
-    assert_eq!(manager.persist(&all[..2]).await.there, 2);
+    assert_eq!(manager.default_group().persist(&all[..2]).await.there, 2);
     drop(held);
 }
 
@@ -332,12 +338,12 @@ async fn what_is_to_persist_is_counted_by_where_it_has_come_to() {
     let all = hashes(1, 3);
     let held = compute(&manager, &all[..2], None).await;
     *mover.waits.lock().expect("no panic") = Some(Vec::new());
-    let mut persist = pin!(manager.persist(&all));
+    let mut persist = pin!(manager.default_group().persist(&all));
     assert!(look(persist.as_mut()).is_pending());
     let mut both = mover.waits.lock().expect("no panic").take().expect("they wait");
     assert_eq!(both.len(), 2);
     both.remove(0).end(Err(Failure::of(Cause::Device)));
-    let again = manager.offload(&held, OffloadOptions::default());
+    let again = manager.default_group().offload(&held, OffloadOptions::default());
     mover.start(both.remove(0));
     assert_eq!(again.await.copied, 2);
     let down = persist.await;
@@ -355,7 +361,7 @@ async fn a_pause_before_an_attempt_keeps_no_manager() {
     let (manager, mover) = told_of(patient, None);
     let blocks = compute(&manager, &hashes(1, 4), None).await;
     *mover.fails.lock().expect("no panic") = Some(Failure::passing(Cause::Busy));
-    let offload = manager.offload(&blocks, OffloadOptions::default());
+    let offload = manager.default_group().offload(&blocks, OffloadOptions::default());
     assert_eq!((manager.census().down, manager.census().moving), (4, 0), "they pause");
     drop((blocks, offload, manager));
     assert_eq!(Arc::strong_count(&mover), 1, "nobody has it any more");

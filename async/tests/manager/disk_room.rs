@@ -25,11 +25,12 @@ fn disk(at_once: u32) -> Arc<SimDisk> {
 async fn a_disk_is_asked_for_no_more_at_once_than_it_takes() {
     let disk = disk(2);
     let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>, BLOCKS, 8);
+    let group = manager.default_group();
     let all = hashes(1, u64::from(BLOCKS));
     drop(compute(&manager, &all, None).await);
-    assert_eq!(manager.persist(&all).await.copied, all.len());
-    drop(manager.allocate(all.len()).await.expect("blocks"));
-    let up = manager.onboard(manager.match_prefix(&all), OnboardOptions::default()).expect("fits").await;
+    assert_eq!(group.persist(&all).await.copied, all.len());
+    drop(group.allocate(all.len()).await.expect("blocks"));
+    let up = group.onboard(group.match_prefix(&all), OnboardOptions::default()).expect("fits").await;
     check(&manager, &up.blocks, &all);
     let counts = disk.counts();
     assert_eq!((counts.written, counts.read), (8, 8));
@@ -52,8 +53,8 @@ async fn what_slots_held_is_forgotten_when_nobody_waits_for_that() {
         }
     });
     let blocks = compute(&manager, &hashes(1, 3), None).await;
-    let partial = manager.get_mutable_block().await.expect("a block");
-    let mut preempted = manager.preempt(blocks, partial, 1).expect("one manager");
+    let partial = manager.default_group().allocate(1).await.expect("a block");
+    let mut preempted = manager.default_group().preempt(blocks, partial, 1).expect("one manager");
     assert_eq!(preempted.settled().await.copied, 4);
     // Its name is nobody's now, and its slot free.
     drop(preempted);
@@ -70,7 +71,7 @@ async fn who_compares_bytes_lets_others_have_their_turn_after_each_block() {
     let ground = Ground::over(settings(BLOCKS, 2 * BLOCKS), BLOCKS, 2 * BLOCKS, Some(port));
     let (manager, all) = (&ground.manager, hashes(1, u64::from(BLOCKS)));
     let held = compute(manager, &all, None).await;
-    assert_eq!(manager.offload(&held, OffloadOptions::default()).await.copied, all.len());
+    assert_eq!(manager.default_group().offload(&held, OffloadOptions::default()).await.copied, all.len());
     let (turns, at) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
     let (counted, noted) = (Arc::clone(&turns), Arc::clone(&at));
     disk.listen(move |_| noted.lock().expect("no panic").push(counted.load(Relaxed)));
@@ -80,7 +81,7 @@ async fn who_compares_bytes_lets_others_have_their_turn_after_each_block() {
             yield_now().await;
         }
     });
-    assert_eq!(manager.persist(&all).await.copied, all.len());
+    assert_eq!(manager.default_group().persist(&all).await.copied, all.len());
     other.abort();
     let at = at.lock().expect("no panic");
     // Two turns of one task may follow one another, where both have yielded.

@@ -3,6 +3,7 @@
 
 use super::gated::Ground;
 use super::ground::{build, check, compute, hashes, rest, settings};
+use kvstrata::OriginalNames;
 use kvstrata::manager::{BlocksMut, KvBlockManager, OnboardOptions, Preempted, Purge, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata_core::SequenceHash;
@@ -16,8 +17,8 @@ use std::time::Duration;
 const MOST: u32 = 100;
 
 /// What a future comes to, unless it is given up after so many polls.
-async fn within<F: Future>(polls: u32, future: F) -> Option<F::Output> {
-    let (mut future, mut left) = (pin!(future), polls);
+async fn within<F: IntoFuture>(polls: u32, future: F) -> Option<F::Output> {
+    let (mut future, mut left) = (pin!(future.into_future()), polls);
     poll_fn(|context| {
         if left == 0 {
             return Poll::Ready(None);
@@ -50,7 +51,11 @@ async fn is_whole(manager: &Tiers) {
     for tier in &census.tiers[0] {
         assert_eq!((tier.active, tier.owned), (0, 0), "{census:?}");
     }
-    let all = manager.allocate_within(manager.capacity(Tier::Device), Duration::from_secs(5)).await;
+    let all = manager
+        .default_group()
+        .allocate(manager.default_group().capacity(Tier::Device))
+        .deadline(Duration::from_secs(5))
+        .await;
     drop(all.expect("all of them"));
     rest(manager).await;
 }
@@ -60,7 +65,7 @@ async fn below() -> (Ground, Vec<SequenceHash>) {
     let ground = Ground::new(4, 16);
     let all = hashes(1, 4);
     drop(compute(&ground.manager, &all, None).await);
-    drop(ground.manager.allocate(4).await.expect("blocks"));
+    drop(ground.manager.default_group().allocate(4).await.expect("blocks"));
     rest(&ground.manager).await;
     close_for_a_while(&ground);
     (ground, all)
@@ -76,10 +81,10 @@ fn close_for_a_while(ground: &Ground) {
 async fn a_restore() {
     give_up(async |polls| {
         let (ground, all) = below().await;
-        let up = within(polls, ground.manager.restore_to_gpu(&all)).await;
+        let up = within(polls, ground.manager.default_group().restore_to_gpu(&all)).await;
         let ended = up.map(|up| check(&ground.manager, &up.expect("fits").blocks, &all)).is_some();
         is_whole(&ground.manager).await;
-        assert_eq!(ground.manager.match_prefix(&all).len(), 4);
+        assert_eq!(ground.manager.default_group().match_prefix(&all).len(), 4);
         ended
     })
     .await;
@@ -107,7 +112,7 @@ async fn an_onboarding_of_groups() {
         let up = ground.manager.onboard_groups(found, OnboardOptions::default()).expect("fits");
         let ended = within(polls, up).await.map(|up| check(&ground.manager, &up.groups[0].1, &all)).is_some();
         is_whole(&ground.manager).await;
-        assert_eq!(ground.manager.match_prefix(&all).len(), 4);
+        assert_eq!(ground.manager.default_group().match_prefix(&all).len(), 4);
         ended
     })
     .await;
@@ -118,9 +123,9 @@ async fn preempted() -> (Ground, Preempted, Vec<SequenceHash>) {
     let ground = Ground::new(4, 16);
     let all = hashes(1, 3);
     let blocks = compute(&ground.manager, &all, None).await;
-    let partial = ground.manager.allocate(1).await.expect("a block");
+    let partial = ground.manager.default_group().allocate(1).await.expect("a block");
     close_for_a_while(&ground);
-    let preempted = ground.manager.preempt(blocks, partial, 1).expect("one manager");
+    let preempted = ground.manager.default_group().preempt(blocks, partial, 1).expect("one manager");
     (ground, preempted, all)
 }
 
@@ -133,7 +138,8 @@ async fn the_wait_for_a_preemption() {
         rest(&ground.manager).await;
         // Nobody need wait: the copies are made all the same, and the blocks are had again.
         assert_eq!(ground.manager.stats().offloaded[0], 4);
-        let resumed = ground.manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+        let resumed =
+            ground.manager.default_group().resume(preempted, OnboardOptions::default()).await.expect("fits");
         check(&ground.manager, &resumed.blocks, &all);
         assert!(resumed.partial.is_some());
         drop(resumed);
@@ -147,18 +153,19 @@ async fn the_wait_for_a_preemption() {
 async fn a_resume() {
     give_up(async |polls| {
         let (ground, mut preempted, all) = preempted().await;
+        let group = ground.manager.default_group();
         preempted.settled().await;
-        drop(ground.manager.allocate(4).await.expect("all of them"));
+        drop(group.allocate(4).await.expect("all of them"));
         rest(&ground.manager).await;
         close_for_a_while(&ground);
-        let resumed = within(polls, ground.manager.resume(preempted, OnboardOptions::default())).await;
+        let resumed = within(polls, group.resume(preempted, OnboardOptions::default())).await;
         let resumed = resumed.map(|resumed| resumed.expect("fits"));
         let ended = resumed.map(|resumed| {
             check(&ground.manager, &resumed.blocks, &all);
             assert_eq!(resumed.partial.expect("with its bytes").len(), 1);
         });
         is_whole(&ground.manager).await;
-        assert_eq!(ground.manager.match_prefix(&all).len(), 3);
+        assert_eq!(group.match_prefix(&all).len(), 3);
         ended.is_some()
     })
     .await;
@@ -170,7 +177,8 @@ async fn a_resume_behind_a_copy() {
     give_up(async |polls| {
         let (ground, preempted, all) = preempted().await;
         assert_eq!(ground.manager.census().moving, 4);
-        let resumed = within(polls, ground.manager.resume(preempted, OnboardOptions::default())).await;
+        let resumed =
+            within(polls, ground.manager.default_group().resume(preempted, OnboardOptions::default())).await;
         let ended = resumed.map(|resumed| {
             let resumed = resumed.expect("fits");
             check(&ground.manager, &resumed.blocks, &all);
@@ -178,7 +186,7 @@ async fn a_resume_behind_a_copy() {
         });
         is_whole(&ground.manager).await;
         // Nobody knows the name of what is not full: it is nowhere, whatever was given up.
-        assert_eq!(ground.manager.match_prefix(&all).len(), 3);
+        assert_eq!(ground.manager.default_group().match_prefix(&all).len(), 3);
         assert_eq!(ground.manager.census().tiers[0][1].inactive, 3);
         ended.is_some()
     })
@@ -192,18 +200,18 @@ async fn a_persist() {
         give_up(async |polls| {
             let manager = build(settings(4, 8).geometry_block_bytes(Some(1 << 20)).disk_blocks(16));
             let all = hashes(1, 4);
-            let blocks = manager.allocate(4).await.expect("blocks");
+            let blocks = manager.default_group().allocate(4).await.expect("blocks");
             let held = blocks.register(&all, None).expect("registered");
             let group = manager.group(0).filter(|_| of_group);
             let down = match group {
                 Some(group) => within(polls, group.persist(&all)).await,
-                None => within(polls, manager.persist(&all)).await,
+                None => within(polls, manager.default_group().persist(&all)).await,
             };
             let ended = down.map(|down| assert_eq!((down.copied, down.failed), (4, 0), "{down:?}")).is_some();
             drop(held);
             is_whole(&manager).await;
-            assert_eq!(manager.persist(&all).await.failed, 0);
-            assert_eq!(manager.pool_stats(Tier::DISK).stored, 4);
+            assert_eq!(manager.default_group().persist(&all).await.failed, 0);
+            assert_eq!(manager.default_group().pool_stats(Tier::DISK).stored, 4);
             ended
         })
         .await;
@@ -221,16 +229,15 @@ async fn a_purge() {
         // All of them on their way down, for somebody who waits.
         let other = tokio::spawn({
             let manager = ground.manager.clone();
-            async move { manager.allocate(4).await.map(|blocks| blocks.len()) }
+            async move { manager.default_group().allocate(4).await.map(|blocks| blocks.len()) }
         });
         let purged = within(polls, tenant.purge(Purge::default())).await;
         let ended = purged.map(|purged| assert!(purged.expect("open").complete, "{purged:?}")).is_some();
         assert_eq!(other.await.expect("no panic").expect("in time"), 4);
         is_whole(&ground.manager).await;
-        // One that nobody has polled has not begun.
-        let left = if polls == 0 { 4 } else { 0 };
-        assert_eq!(ground.manager.match_prefix(&all).len(), left, "after {polls} polls");
-        assert_eq!(tenant.usage(Tier::Host).blocks, left);
+        // It has begun, polled or not.
+        let found = ground.manager.default_group().match_prefix(&all).len();
+        assert_eq!((found, tenant.usage(Tier::Host).blocks), (0, 0), "after {polls} polls");
         drop(compute(&tenant, &all, None).await);
         ended
     })
@@ -245,13 +252,13 @@ async fn an_allocation_that_is_held_at_a_quota() {
         let held = compute(&a, &hashes(1, 2), None).await;
         tokio::spawn(async move { drop(held) });
         close_for_a_while(&ground);
-        let got = within(polls, a.allocate(2)).await;
+        let got = within(polls, a.default_group().allocate(2)).await;
         let ended = got.map(|got| assert_eq!(got.expect("in time").len(), 2)).is_some();
         let waiting = ground.manager.census().waiting;
         assert_eq!(waiting, 0, "its place is given up at once, after {polls} polls");
         // Whoever is behind it is served.
-        let behind = a.allocate_within(1, Duration::from_secs(5)).await.expect("in time");
-        let others = b.allocate_within(2, Duration::from_secs(5)).await.expect("in time");
+        let behind = a.default_group().allocate(1).deadline(Duration::from_secs(5)).await.expect("in time");
+        let others = b.default_group().allocate(2).deadline(Duration::from_secs(5)).await.expect("in time");
         drop((behind, others));
         rest(&ground.manager).await;
         is_whole(&ground.manager).await;
@@ -283,7 +290,10 @@ async fn an_allocation_of_all_groups() {
         // Whoever comes next is served.
         for group in 0..2 {
             let all = manager.group(group).expect("two").capacity(Tier::Device);
-            assert_eq!(manager.allocate_group(group, all).await.expect("all of them").len(), all);
+            assert_eq!(
+                manager.group(group).expect("a group").allocate(all).await.expect("all of them").len(),
+                all
+            );
         }
         rest(&manager).await;
         let census = manager.census();
@@ -299,12 +309,11 @@ async fn what_waits_for_one_block_and_the_calls_of_a_group() {
     let manager = two_groups();
     let group = manager.group(1).expect("two");
     let (first, all) = (all_of(&manager, 0), all_of(&manager, 1));
-    assert!(within(1, manager.get_mutable_block()).await.is_none());
-    assert!(within(1, manager.allocate_within(1, Duration::from_secs(5))).await.is_none());
-    assert!(within(1, manager.allocate_group(1, 1)).await.is_none());
-    assert!(within(1, group.get_mutable_block()).await.is_none());
+    assert!(within(1, manager.default_group().allocate(1)).await.is_none());
+    assert!(within(1, manager.default_group().allocate(1).deadline(Duration::from_secs(5))).await.is_none());
     assert!(within(1, group.allocate(1)).await.is_none());
-    assert!(within(1, group.allocate_within(1, Duration::from_secs(5))).await.is_none());
+    assert!(within(1, group.get_mutable_block()).await.is_none());
+    assert!(within(1, group.allocate(1).deadline(Duration::from_secs(5))).await.is_none());
     assert_eq!(manager.census().waiting, 0);
     drop((all, first));
     drop(all_of(&manager, 1));

@@ -2,7 +2,7 @@
 
 use super::ground::{HYBRID, build, compute, hashes, settings};
 use kvstrata::config::ManagerConfig;
-use kvstrata::manager::{AllocateError, AllocateOptions};
+use kvstrata::manager::AllocateError;
 use kvstrata::tier::Tier;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -14,16 +14,19 @@ async fn a_count_beyond_the_device_is_refused_and_takes_nothing() {
     let manager = build(ManagerConfig::builder().toml("hybrid.toml", HYBRID));
     let tenant = manager.tenant("acme").expect("a tenant");
     for count in [65, u32::MAX as usize, 1 << 32, (1 << 32) + 1, usize::MAX / 2, usize::MAX] {
-        assert!(manager.try_allocate(count).is_none() && tenant.try_allocate(count).is_none());
+        assert!(
+            manager.default_group().try_allocate(count).is_none()
+                && tenant.default_group().try_allocate(count).is_none()
+        );
         assert!(manager.group(1).expect("two").try_allocate(count).is_none());
-        let error = tenant.allocate(count).await.expect_err("more than there are");
+        let error = tenant.default_group().allocate(count).await.expect_err("more than there are");
         assert!(matches!(error, AllocateError::TooMany { requested, .. } if requested == count), "{error}");
-        let error = manager.allocate_groups_with(&[count, count], AllocateOptions::default()).await;
+        let error = manager.allocate_groups(&[count, count]).await;
         assert!(matches!(error, Err(AllocateError::TooMany { .. })), "{error:?}");
-        assert!(manager.allocate_group(count, 1).await.is_err(), "there is no such group");
+        assert!(manager.group(count).is_none(), "there is no such group");
     }
     assert_eq!(tenant.usage(Tier::Device).blocks, 0);
-    let mut all = manager.try_allocate(64).expect("all are free");
+    let mut all = manager.default_group().try_allocate(64).expect("all are free");
     assert_eq!((all.split_to(usize::MAX).len(), all.len()), (64, 0));
 }
 
@@ -52,5 +55,5 @@ async fn a_list_is_cloned_whole_or_refused_at_most_references() {
     drop(last);
     assert_eq!(one.clone().len(), 2);
     drop((thousand, many, rest, one));
-    assert_eq!(manager.try_allocate(4).expect("nobody holds them").len(), 4);
+    assert_eq!(manager.default_group().try_allocate(4).expect("nobody holds them").len(), 4);
 }

@@ -22,7 +22,7 @@ fn a_process_of_few_threads_builds_a_manager_or_is_refused() {
         .disk_blocks(8)
         .disk_paths(vec![Path::new(&folder).join("volume")])
         .metrics_listen(Some("127.0.0.1:0".parse().expect("an address")));
-    match KvBlockManager::new(&settings.build().expect("a configuration")) {
+    match KvBlockManager::open(&settings.build().expect("a configuration")) {
         Ok(manager) => {
             println!("ANSWER built");
             drop(manager);

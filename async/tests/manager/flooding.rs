@@ -44,9 +44,9 @@ fn with_seed_0() -> Duration {
 }
 
 fn in_manager(manager: &Tiers) -> Duration {
-    let blocks = manager.try_allocate(BLOCKS as usize).expect("all of them");
+    let blocks = manager.default_group().try_allocate(BLOCKS as usize).expect("all of them");
     let held = blocks.register(&all(), None).expect("registered");
-    let took = misses(|missing| manager.match_sequence_hashes(missing).len());
+    let took = misses(|missing| manager.default_group().match_device(missing).len());
     drop(held);
     took
 }

@@ -16,8 +16,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 /// The outcome of a look at a future.
-pub fn look<F: Future>(future: F) -> Poll<F::Output> {
-    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+pub fn look<F: IntoFuture>(future: F) -> Poll<F::Output> {
+    pin!(future.into_future()).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// A manager whose host tier has a sequence of four that its device lacks, and whose copies wait.
@@ -30,7 +30,7 @@ async fn below() -> (Ground, Vec<SequenceHash>) {
 async fn below_of(ground: &Ground) -> Vec<SequenceHash> {
     let all = hashes(1, 4);
     drop(compute(&ground.manager, &all, None).await);
-    drop(ground.manager.allocate(4).await.expect("blocks"));
+    drop(ground.manager.default_group().allocate(4).await.expect("blocks"));
     rest(&ground.manager).await;
     ground.mover.close();
     all
@@ -40,9 +40,9 @@ async fn below_of(ground: &Ground) -> Vec<SequenceHash> {
 async fn no_layer_is_ready_before_its_bytes_are_there_however_the_run_is_brought_up() {
     for layers in [None, Some(1)] {
         let (ground, all) = below().await;
-        let found = ground.manager.match_prefix(&all);
+        let found = ground.manager.default_group().match_prefix(&all);
         let options = OnboardOptions::default().layers(layers);
-        let up = ground.manager.onboard(found, options).expect("fits");
+        let up = ground.manager.default_group().onboard(found, options).expect("fits");
         assert!(look(up.layer_ready(0)).is_pending(), "{layers:?}: nothing has been copied");
         ground.mover.open();
         up.layer_ready(1).await.expect("copied");
@@ -59,10 +59,11 @@ async fn whoever_asks_for_layers_of_what_others_bring_up_whole_has_them_unless_a
     for (queued, transfers) in [(0, 8), (3, 4)] {
         let ground = Ground::of(settings(4, 16).transfer_in_flight(BYTES as u64), 4, 16);
         let (manager, all) = (&ground.manager, below_of(&ground).await);
-        let held = manager.try_allocate(if queued == 0 { 4 } else { 0 }).expect("free ones");
+        let group = manager.default_group();
+        let held = group.try_allocate(if queued == 0 { 4 } else { 0 }).expect("free ones");
         let begin = |layers| {
             let options = OnboardOptions::default().layers(layers);
-            manager.onboard(manager.match_prefix(&all), options).expect("fits")
+            group.onboard(group.match_prefix(&all), options).expect("fits")
         };
         let (whole, layered) = (begin(None), begin(Some(1)));
         assert_eq!(manager.census().queued, queued);
@@ -84,7 +85,8 @@ async fn a_run_that_is_there_waits_for_nothing() {
     let all = hashes(1, 4);
     let held = compute(&manager, &all, None).await;
     let options = OnboardOptions::default().layers(1);
-    let up = manager.onboard(manager.match_prefix(&all), options).expect("fits");
+    let up =
+        manager.default_group().onboard(manager.default_group().match_prefix(&all), options).expect("fits");
     assert!(matches!(look(up.layer_ready(1)), Poll::Ready(Ok(()))));
     assert_eq!(up.ids(), Some(held.ids().collect()));
     let Poll::Ready(up) = look(up) else { panic!("it waits") };
@@ -96,23 +98,30 @@ async fn a_run_of_another_manager_is_refused() {
     let (one, other) = (build(settings(4, 16)), build(settings(4, 16)));
     for (manager, sequence) in [(&one, 1), (&other, 2)] {
         drop(compute(manager, &hashes(sequence, 4), None).await);
-        drop(manager.allocate(4).await.expect("blocks"));
+        drop(manager.default_group().allocate(4).await.expect("blocks"));
         rest(manager).await;
     }
-    let found = one.match_prefix(&hashes(1, 4));
-    let error = other.onboard(found, OnboardOptions::default()).expect_err("not its own");
+    let found = one.default_group().match_prefix(&hashes(1, 4));
+    let error = other.default_group().onboard(found, OnboardOptions::default()).expect_err("not its own");
     assert_eq!(error, OnboardError::Foreign);
     rest(&one).await;
     assert_eq!(one.census().tiers[0][1].active, 0, "released where it was found");
-    assert_eq!(other.match_prefix(&hashes(1, 4)).len(), 0);
+    assert_eq!(other.default_group().match_prefix(&hashes(1, 4)).len(), 0);
 }
 
 #[tokio::test]
 async fn a_run_that_is_brought_up_as_a_guess_is_still_waited_for() {
     let (ground, all) = below().await;
     let options = OnboardOptions::default().class(Class::Prefetch);
-    let guess = ground.manager.onboard(ground.manager.match_prefix(&all), options).expect("fits");
-    let urgent = ground.manager.onboard(ground.manager.match_prefix(&all), OnboardOptions::default());
+    let guess = ground
+        .manager
+        .default_group()
+        .onboard(ground.manager.default_group().match_prefix(&all), options)
+        .expect("fits");
+    let urgent = ground
+        .manager
+        .default_group()
+        .onboard(ground.manager.default_group().match_prefix(&all), OnboardOptions::default());
     ground.mover.open();
     for up in [guess, urgent.expect("fits")] {
         let up = up.await;
@@ -126,11 +135,15 @@ async fn a_run_that_is_brought_up_as_a_guess_and_given_up_comes_no_further() {
     let ground = Ground::of(settings(4, 16).transfer_in_flight(BYTES as u64), 4, 16);
     let all = hashes(1, 4);
     drop(compute(&ground.manager, &all, None).await);
-    drop(ground.manager.allocate(4).await.expect("blocks"));
+    drop(ground.manager.default_group().allocate(4).await.expect("blocks"));
     rest(&ground.manager).await;
     ground.mover.close();
     let options = OnboardOptions::default().class(Class::Prefetch);
-    let guess = ground.manager.onboard(ground.manager.match_prefix(&all), options).expect("fits");
+    let guess = ground
+        .manager
+        .default_group()
+        .onboard(ground.manager.default_group().match_prefix(&all), options)
+        .expect("fits");
     assert_eq!((ground.manager.census().up, ground.manager.census().moving), (4, 1));
     drop(guess);
     assert_eq!(ground.manager.census().up, 1, "what moves");
@@ -141,10 +154,11 @@ async fn a_run_that_is_brought_up_as_a_guess_and_given_up_comes_no_further() {
 #[tokio::test]
 async fn a_place_that_was_told_is_kept_whoever_began_to_bring_it_up() {
     let (ground, all) = below().await;
-    let found = || ground.manager.match_prefix(&all[..2]);
-    let whole = ground.manager.onboard(found(), OnboardOptions::default()).expect("fits");
+    let group = ground.manager.default_group();
+    let found = || group.match_prefix(&all[..2]);
+    let whole = group.onboard(found(), OnboardOptions::default()).expect("fits");
     let options = OnboardOptions::default().layers(1);
-    let layered = ground.manager.onboard(found(), options).expect("fits");
+    let layered = group.onboard(found(), options).expect("fits");
     let told = layered.ids().expect("they have places");
     // An engine that was late has computed them itself.
     let twin = compute(&ground.manager, &all[..2], None).await;
@@ -152,7 +166,7 @@ async fn a_place_that_was_told_is_kept_whoever_began_to_bring_it_up() {
     let whole = whole.await;
     layered.layer_ready(1).await.expect("copied");
     drop((whole, twin));
-    let taken = ground.manager.try_allocate(2);
+    let taken = group.try_allocate(2);
     let taken: Vec<BlockId> = taken.iter().flat_map(|taken| taken.ids().to_vec()).collect();
     assert!(taken.iter().all(|block| !told.contains(block)), "{taken:?} of {told:?}: it computes with them");
     let up = layered.await;
@@ -165,8 +179,8 @@ async fn a_place_that_was_told_is_kept_whoever_began_to_bring_it_up() {
 async fn what_comes_up_whole_and_is_computed_meanwhile_is_there_once() {
     let (ground, all) = below().await;
     let tenant = ground.manager.tenant("a").expect("few tenants");
-    let found = tenant.match_prefix(&all[..2]);
-    let up = tenant.onboard(found, OnboardOptions::default()).expect("fits");
+    let found = tenant.default_group().match_prefix(&all[..2]);
+    let up = tenant.default_group().onboard(found, OnboardOptions::default()).expect("fits");
     let twin = compute(&tenant, &all[..2], None).await;
     ground.mover.open();
     let up = up.await;
@@ -199,10 +213,13 @@ async fn a_waker_that_is_forgotten_may_use_the_manager() {
     in_time("no deadlock", move || {
         let waker = |of: &Tiers| Waker::from(Arc::new(Forgotten(of.clone())));
         let options = OnboardOptions::default().layers(1);
-        let up = manager.onboard(manager.match_prefix(&all), options).expect("fits");
+        let up = manager
+            .default_group()
+            .onboard(manager.default_group().match_prefix(&all), options)
+            .expect("fits");
         assert!(pin!(up.layer_ready(0)).poll(&mut Context::from_waker(&waker(&manager))).is_pending());
         drop(up);
-        let mut offload = below.offload(&blocks, OffloadOptions::default());
+        let mut offload = below.default_group().offload(&blocks, OffloadOptions::default());
         for _ in 0..2 {
             assert!(Pin::new(&mut offload).poll(&mut Context::from_waker(&waker(&below))).is_pending());
         }
@@ -223,11 +240,11 @@ async fn what_is_to_persist_is_on_the_disk_though_it_was_on_its_way_to_the_host(
     let manager = build(settings);
     let all = hashes(1, 8);
     let blocks = compute(&manager, &all, None).await;
-    let down = manager.persist(&all).await;
+    let down = manager.default_group().persist(&all).await;
     assert_eq!(down.copied + down.there, 8, "{down:?}");
     drop(blocks);
     rest(&manager).await;
-    assert_eq!(manager.pool_stats(Tier::DISK).stored, 8);
+    assert_eq!(manager.default_group().pool_stats(Tier::DISK).stored, 8);
 }
 
 /// Uses the manager when it is woken.
@@ -261,8 +278,8 @@ async fn whoever_is_woken_may_use_the_manager_at_once() {
     let manager = ground.manager.clone();
     in_time("dismissed from the line", move || {
         let _in = runtime.enter();
-        let _all = manager.try_allocate(4).expect("free ones");
-        let mut waits = pin!(tenant.allocate(1));
+        let _all = manager.default_group().try_allocate(4).expect("free ones");
+        let mut waits = pin!(tenant.default_group().allocate(1).into_future());
         let waker = Waker::from(Arc::new(Called(manager.clone())));
         assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         assert!(look(tenant.purge(Purge::default())).is_pending());
@@ -272,7 +289,7 @@ async fn whoever_is_woken_may_use_the_manager_at_once() {
     rest(&ground.manager).await;
     let blocks = compute(&ground.manager, &hashes(1, 2), None).await;
     ground.mover.close();
-    let offload = ground.manager.offload(&blocks, OffloadOptions::default());
+    let offload = ground.manager.default_group().offload(&blocks, OffloadOptions::default());
     let mut shutdown = pin!(ground.manager.shutdown());
     let waker = Waker::from(Arc::new(Called(ground.manager.clone())));
     assert!(shutdown.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -296,12 +313,12 @@ async fn no_path_keeps_the_budget_of_iterations_from_another() {
         .disk_bytes(Some(64 << 20));
     let manager = build(settings);
     let one = compute(&manager, &hashes(1, 1), None).await;
-    assert_eq!(manager.offload(&one, OffloadOptions::default()).await.copied, 1);
+    assert_eq!(manager.default_group().offload(&one, OffloadOptions::default()).await.copied, 1);
     let many = compute(&manager, &hashes(2, 12), None).await;
-    let offload = manager.offload(&many, OffloadOptions::default());
+    let offload = manager.default_group().offload(&many, OffloadOptions::default());
     let persist = tokio::spawn({
         let manager = manager.clone();
-        async move { manager.persist(&hashes(1, 1)).await }
+        async move { manager.default_group().persist(&hashes(1, 1)).await }
     });
     for _ in 0..8 {
         tokio::task::yield_now().await;
@@ -310,18 +327,19 @@ async fn no_path_keeps_the_budget_of_iterations_from_another() {
             tokio::task::yield_now().await;
         }
     }
-    assert_eq!(manager.pool_stats(Tier::DISK).stored, 1, "its turn comes in four iterations");
+    assert_eq!(manager.default_group().pool_stats(Tier::DISK).stored, 1, "its turn comes in four iterations");
     drop((offload, persist));
 }
 
 #[tokio::test]
 async fn who_waits_for_blocks_does_not_wait_for_the_budget_of_an_iteration() {
     let manager = build(settings(4, 16).iteration_bytes(Some(BYTES as u64)));
+    let group = manager.default_group();
     let blocks = compute(&manager, &hashes(1, 4), None).await;
-    let partial = manager.try_allocate(0).expect("none");
+    let partial = group.try_allocate(0).expect("none");
     // Nothing runs any more: no iteration begins before there are blocks for one.
-    let _preempted = manager.preempt(blocks, partial, 1).expect("one manager");
-    let blocks = manager.allocate_within(4, Duration::from_secs(5)).await;
+    let _preempted = group.preempt(blocks, partial, 1).expect("one manager");
+    let blocks = group.allocate(4).deadline(Duration::from_secs(5)).await;
     assert_eq!(blocks.expect("in time").len(), 4);
 }
 
@@ -331,7 +349,7 @@ async fn blocks_whose_copy_cannot_begin_are_free_at_once() {
     drop(compute(&ground.manager, &hashes(1, 4), None).await);
     // Somebody reads the host's memory, so that nothing is written to it.
     let reads: Vec<_> = (0..4).map(|block| ground.memory.read(block).expect("nobody writes")).collect();
-    let four = look(ground.manager.allocate(4));
+    let four = look(ground.manager.default_group().allocate(4).into_future());
     assert!(matches!(four, Poll::Ready(Ok(_))), "{four:?}: no event is to come that would serve it");
     drop(reads);
 }

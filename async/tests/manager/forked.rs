@@ -16,8 +16,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// What a call answers at once: in a child there is nobody who could wake it.
-fn now<F: Future>(future: F) -> F::Output {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+fn now<F: IntoFuture>(future: F) -> F::Output {
+    match pin!(future.into_future()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
         Poll::Pending => panic!("it waits"),
     }
@@ -40,40 +40,45 @@ fn a_child_is_refused_and_its_drops_do_nothing() {
         let all = hashes(1, 4);
         let (held, found, spare, hint) = runtime.block_on(async {
             let held = compute(&manager, &all, None).await;
-            assert_eq!(manager.persist(&all).await.copied, if own { 0 } else { 4 });
+            assert_eq!(manager.default_group().persist(&all).await.copied, if own { 0 } else { 4 });
             (
                 held,
-                manager.match_prefix(&all),
-                manager.allocate(2).await.expect("free"),
-                manager.prefetch(&all),
+                manager.default_group().match_prefix(&all),
+                manager.default_group().allocate(2).await.expect("free"),
+                manager.default_group().prefetch(&all),
             )
         });
         let tenant = manager.tenant("acme").expect("a name");
         let address = manager.metrics_address().expect("served");
+        let running = manager.begin_iteration().expect("none runs");
         in_child(|| {
-            assert_eq!(now(manager.allocate(1)).expect_err("a child"), AllocateError::Inherited);
+            assert_eq!(
+                now(manager.default_group().allocate(1)).expect_err("a child"),
+                AllocateError::Inherited
+            );
             let said = AllocateError::Inherited.to_string();
             assert!(said.contains("make one in this process, after the fork"), "{said}");
-            let within = manager.allocate_within(1, Duration::from_millis(1));
+            let within = manager.default_group().allocate(1).deadline(Duration::from_millis(1));
             assert_eq!(now(within).expect_err("a child"), AllocateError::Inherited);
-            assert!(manager.try_allocate(1).is_none());
-            assert!(manager.match_prefix(&all).is_empty() && manager.match_sequence_hashes(&all).is_empty());
-            assert!(!manager.access(all[0]));
-            let refused = |of: Offload| assert_eq!(now(of), Offloaded { refused: 4, ..Offloaded::default() });
-            refused(manager.offload(&held, OffloadOptions::default()));
-            assert_eq!(now(manager.persist(&all)).refused, 4);
-            assert!(matches!(manager.iteration_begin(), Err(misuse) if misuse.reason == Reason::Inherited));
+            assert!(manager.default_group().try_allocate(1).is_none());
             assert!(
-                manager.step().is_err() && manager.layer_done(0).is_err() && manager.iteration_end().is_err()
+                manager.default_group().match_prefix(&all).is_empty()
+                    && manager.default_group().match_device(&all).is_empty()
             );
+            assert!(!manager.default_group().touch(all[0]));
+            let refused = |of: Offload| assert_eq!(now(of), Offloaded { refused: 4, ..Offloaded::default() });
+            refused(manager.default_group().offload(&held, OffloadOptions::default()));
+            assert_eq!(now(manager.default_group().persist(&all)).refused, 4);
+            assert!(matches!(manager.begin_iteration(), Err(misuse) if misuse.reason == Reason::Inherited));
+            assert!(manager.step().is_err() && running.layer_done(0).is_err() && running.end().is_err());
             manager.check_watermark();
-            manager.prefetch(&all).detach();
+            manager.default_group().prefetch(&all).detach();
             assert!(matches!(manager.tenant("other"), Err(TenantError::Inherited)));
             assert!(matches!(now(tenant.purge(Purge::default())), Err(PurgeError::Inherited)));
             let error = spare.register(&all[..2], None).expect_err("a child");
             assert_eq!(error.why, RegisterFault::Inherited);
             drop(error);
-            let refused = manager.onboard(found, OnboardOptions::default());
+            let refused = manager.default_group().onboard(found, OnboardOptions::default());
             assert_eq!(refused.expect_err("a child"), OnboardError::Inherited);
             assert!(held.written_in().is_none() && manager.metrics_address().is_none());
             assert!(!now(manager.shutdown()));
@@ -85,9 +90,13 @@ fn a_child_is_refused_and_its_drops_do_nothing() {
         let _in = runtime.enter();
         let again = build(settings());
         drop(_in);
-        assert_eq!(again.match_prefix(&all).in_tier(Tier::DISK), 4);
+        assert_eq!(again.default_group().match_prefix(&all).in_tier(Tier::DISK), 4);
         runtime.block_on(async {
-            let up = again.onboard(again.match_prefix(&all), OnboardOptions::default()).expect("fits").await;
+            let up = again
+                .default_group()
+                .onboard(again.default_group().match_prefix(&all), OnboardOptions::default())
+                .expect("fits")
+                .await;
             check(&again, &up.blocks, &all);
             drop(up);
             assert!(again.shutdown().await);
@@ -113,7 +122,7 @@ fn a_child_waits_for_no_lock_of_its_parent() {
         for _ in 0..50 {
             let (manager, held) = (manager.clone(), held.clone());
             let child = in_child(move || {
-                assert!(manager.try_allocate(1).is_none() && manager.step().is_err());
+                assert!(manager.default_group().try_allocate(1).is_none() && manager.step().is_err());
                 assert_eq!(manager.metrics().waiting.requests, 0);
                 drop((manager, held));
             });

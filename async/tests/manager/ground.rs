@@ -49,7 +49,7 @@ pub fn settings(device: u32, host: u32) -> ManagerConfigBuilder {
 }
 
 pub fn build(settings: ManagerConfigBuilder) -> KvBlockManager {
-    KvBlockManager::new(&settings.build().expect("a configuration")).expect("a manager")
+    KvBlockManager::open(&settings.build().expect("a configuration")).expect("a manager")
 }
 
 pub fn hashes(sequence: u64, blocks: u64) -> Vec<SequenceHash> {
@@ -69,8 +69,8 @@ pub fn bytes_of(hash: SequenceHash) -> Vec<u8> {
 }
 
 pub async fn compute(manager: &Tiers, hashes: &[SequenceHash], parent: Option<&Blocks>) -> Blocks {
-    let blocks = manager.allocate(hashes.len()).await.expect("blocks");
-    let port = manager.device_port().expect("a simulated device");
+    let blocks = manager.default_group().allocate(hashes.len()).await.expect("blocks");
+    let port = manager.default_group().device_port().expect("a simulated device");
     for (block, hash) in blocks.ids().iter().zip(hashes) {
         port.copy_in(block.0, 0, &bytes_of(*hash)).expect("in range");
     }
@@ -81,7 +81,12 @@ pub fn check(manager: &Tiers, blocks: &Blocks, hashes: &[SequenceHash]) {
     assert_eq!(blocks.len(), hashes.len());
     let mut bytes = vec![0; BYTES];
     for (BlockId(block), hash) in blocks.ids().zip(hashes) {
-        manager.device_port().expect("a simulated device").copy_out(block, 0, &mut bytes).expect("in range");
+        manager
+            .default_group()
+            .device_port()
+            .expect("a simulated device")
+            .copy_out(block, 0, &mut bytes)
+            .expect("in range");
         assert!(bytes == bytes_of(*hash), "block {block} is not {hash:?}");
     }
 }

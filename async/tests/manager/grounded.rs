@@ -35,7 +35,7 @@ pub async fn full(settings: ManagerConfigBuilder) -> (Arc<SimDisk>, Ground) {
     let ground = Ground::over(settings, 16, HOST, Some(port));
     let manager = &ground.manager;
     drop(compute(manager, &hashes(1, INACTIVE), None).await);
-    drop(manager.allocate(16).await.expect("blocks"));
+    drop(manager.default_group().allocate(16).await.expect("blocks"));
     rest(manager).await;
     assert_eq!((free(manager), disk.counts().written), (HEADROOM as usize, 0));
     drop(compute(manager, &hashes(2, 16), None).await);
@@ -63,10 +63,11 @@ async fn an_urgent_read_has_staging_before_copies_by_choice_that_came_first() {
     let disk = disk();
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let (manager, _) = staged::over(port, 12, 2);
+    let group = manager.default_group();
     let urgent = hashes(1, 1);
     drop(compute(&manager, &urgent, None).await);
-    assert_eq!(manager.persist(&urgent).await.copied, 1);
-    drop(manager.allocate(12).await.expect("blocks"));
+    assert_eq!(group.persist(&urgent).await.copied, 1);
+    drop(group.allocate(12).await.expect("blocks"));
     rest(&manager).await;
     let held = compute(&manager, &hashes(2, 8), None).await;
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -74,9 +75,9 @@ async fn an_urgent_read_has_staging_before_copies_by_choice_that_came_first() {
     disk.listen(move |what| noted.lock().expect("no panic").push(what));
     let asked = || asked.lock().expect("no panic").clone();
     disk.gate().hold();
-    let offload = manager.offload(&held, OffloadOptions::default());
+    let offload = group.offload(&held, OffloadOptions::default());
     until("written as far as there is staging", || asked().len() == 2).await;
-    let up = manager.onboard(manager.match_prefix(&urgent), OnboardOptions::default()).expect("fits");
+    let up = group.onboard(group.match_prefix(&urgent), OnboardOptions::default()).expect("fits");
     assert_eq!(manager.census().grounded, 6);
     disk.gate().let_go(1);
     until("a block of staging is used again", || asked().len() == 3).await;
@@ -94,7 +95,8 @@ async fn victims_have_host_blocks_before_copies_by_choice_that_came_first() {
     let manager = &ground.manager;
     manager.step().expect("none runs");
     assert_eq!((manager.census().grounded, free(manager)), (8, HEADROOM as usize));
-    let mut blocks = pin!(manager.allocate_within(HEADROOM as usize + 2, PATIENCE));
+    let mut blocks =
+        pin!(manager.default_group().allocate(HEADROOM as usize + 2).deadline(PATIENCE).into_future());
     assert!(look(blocks.as_mut()).is_pending());
     assert_eq!((manager.census().grounded, free(manager)), (10, 0));
     disk.gate().let_go(2);
@@ -112,7 +114,8 @@ async fn copies_by_choice_that_hold_victims_back_are_made_as_theirs() {
     let manager = &ground.manager;
     manager.step().expect("none runs");
     assert_eq!((manager.census().grounded, free(manager)), (8, HEADROOM as usize));
-    let mut blocks = pin!(manager.allocate_within(HEADROOM as usize + 2, PATIENCE));
+    let mut blocks =
+        pin!(manager.default_group().allocate(HEADROOM as usize + 2).deadline(PATIENCE).into_future());
     assert!(look(blocks.as_mut()).is_pending());
     assert_eq!((manager.census().grounded, free(manager)), (8 - HEADROOM as usize, 0));
     disk.gate().open();
@@ -125,10 +128,11 @@ async fn what_victims_wait_for_is_written_before_what_nobody_waits_for() {
     let (disk, ground) = full(settings(16, HOST).watermark_device(0.6).watermark_device_low(0.5)).await;
     let manager = &ground.manager;
     let first = hashes(1, INACTIVE / 2);
-    let mut persisted = pin!(manager.persist(&first));
+    let mut persisted = pin!(manager.default_group().persist(&first));
     assert!(look(persisted.as_mut()).is_pending());
     manager.step().expect("none runs");
-    let mut blocks = pin!(manager.allocate_within(HEADROOM as usize + 2, PATIENCE));
+    let mut blocks =
+        pin!(manager.default_group().allocate(HEADROOM as usize + 2).deadline(PATIENCE).into_future());
     assert!(look(blocks.as_mut()).is_pending());
     // The one that had begun, and two for the victims.
     disk.gate().let_go(3);
@@ -143,7 +147,8 @@ async fn what_victims_wait_for_is_written_before_what_nobody_waits_for() {
 async fn the_headroom_is_made_again_while_victims_wait() {
     let (disk, ground) = full(settings(16, HOST)).await;
     let manager = &ground.manager;
-    let mut blocks = pin!(manager.allocate_within(HEADROOM as usize + 1, PATIENCE));
+    let mut blocks =
+        pin!(manager.default_group().allocate(HEADROOM as usize + 1).deadline(PATIENCE).into_future());
     assert!(look(blocks.as_mut()).is_pending());
     until("the headroom was had", || manager.census().moving == 1).await;
     let census = manager.census();
@@ -157,19 +162,20 @@ async fn the_headroom_is_made_again_while_victims_wait() {
 async fn copies_by_choice_leave_the_headroom_as_it_comes_free() {
     let (disk, ground) = full(settings(16, HOST)).await;
     let manager = &ground.manager;
-    let held = manager.match_sequence_hashes(&hashes(2, 8));
+    let group = manager.default_group();
+    let held = group.match_device(&hashes(2, 8));
     let urgent = OffloadOptions::default().class(Class::Urgent);
-    let offload = manager.offload(&held, urgent);
+    let offload = group.offload(&held, urgent);
     assert_eq!((manager.census().grounded, free(manager)), (8, HEADROOM as usize));
     // Victims have it.
-    let blocks = manager.allocate_within(HEADROOM as usize, PATIENCE).await.expect("in time");
+    let blocks = group.allocate(HEADROOM as usize).deadline(PATIENCE).await.expect("in time");
     assert_eq!((manager.census().grounded, free(manager)), (8, 0));
     disk.gate().let_go(HEADROOM as usize);
     until("written", || disk.counts().written == u64::from(HEADROOM)).await;
     until("and given back", || manager.census().tiers[0][1].free == HEADROOM as usize).await;
     assert_eq!(manager.census().grounded, 8);
     // And have it again, at once.
-    let again = manager.allocate_within(HEADROOM as usize, PATIENCE).await.expect("in time");
+    let again = group.allocate(HEADROOM as usize).deadline(PATIENCE).await.expect("in time");
     assert_eq!((disk.counts().written, manager.census().grounded), (u64::from(HEADROOM), 8));
     disk.gate().open();
     assert_eq!(offload.await.copied, 8);
@@ -191,8 +197,8 @@ async fn no_more_copies_by_choice_wait_for_host_blocks_than_may_wait_and_others_
         assert!(census.queued + census.moving <= BOUND as usize + 1, "{census:?}");
     }
     // A caller's are refused, and counted.
-    let held = manager.match_sequence_hashes(&hashes(2, 16));
-    let offload = manager.offload(&held, OffloadOptions::default());
+    let held = manager.default_group().match_device(&hashes(2, 16));
+    let offload = manager.default_group().offload(&held, OffloadOptions::default());
     assert_eq!(manager.stats().refused_by(Refusal::Queue), 16 - u64::from(BOUND));
     disk.gate().open();
     assert_eq!(offload.await.refused, 16 - BOUND as usize);
@@ -212,7 +218,7 @@ async fn copies_by_choice_send_no_more_to_the_disk_than_may_wait_for_it() {
     let (disk, ground) = full(marks.transfer_queue(3)).await;
     let manager = &ground.manager;
     let first = hashes(1, INACTIVE / 2);
-    let mut persisted = pin!(manager.persist(&first));
+    let mut persisted = pin!(manager.default_group().persist(&first));
     assert!(look(persisted.as_mut()).is_pending());
     for _ in 0..3 {
         manager.step().expect("none runs");
@@ -236,7 +242,7 @@ async fn copies_of_blocks_that_are_held_are_not_called_off_for_who_waits() {
     let held = compute(manager, &hashes(1, 4), None).await;
     assert_eq!(manager.census().grounded, 2);
     {
-        let waits = pin!(manager.allocate(1));
+        let waits = pin!(manager.default_group().allocate(1).into_future());
         assert!(look(waits).is_pending(), "all are held");
         let called_off = manager.stats().path(Path::DeviceToHost).failed_by(Cause::Cancelled);
         assert_eq!((manager.census().grounded, called_off), (2, 0));
@@ -253,13 +259,14 @@ async fn who_waits_for_blocks_waits_for_no_copy_by_choice_that_waits_itself() {
     let manager = &ground.manager;
     manager.step().expect("none runs");
     assert_eq!(manager.census().grounded, 16, "they keep all blocks of the device");
-    let blocks = manager.allocate_within(HEADROOM as usize, PATIENCE).await.expect("in time");
+    let blocks =
+        manager.default_group().allocate(HEADROOM as usize).deadline(PATIENCE).await.expect("in time");
     assert_eq!((disk.counts().written, manager.census().grounded), (0, 16 - HEADROOM as usize));
     drop(blocks);
     disk.gate().open();
     rest(manager).await;
     // The next victims were called off.
-    assert_eq!(manager.match_sequence_hashes(&hashes(2, 16)).len(), 14);
+    assert_eq!(manager.default_group().match_device(&hashes(2, 16)).len(), 14);
 }
 
 /// Host memory is on its way to it, and somebody finds the block there and holds it: the victim is lost, and counted.
@@ -269,20 +276,21 @@ async fn a_victim_that_waits_in_vain_is_dropped() {
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let ground = Ground::over(settings(1, 1).host_headroom(0), 1, 1, Some(port));
     let manager = &ground.manager;
+    let group = manager.default_group();
     let (first, second) = (hashes(1, 1), hashes(2, 1));
     drop(compute(manager, &first, None).await);
-    drop(manager.allocate(1).await.expect("idle"));
+    drop(group.allocate(1).await.expect("idle"));
     rest(manager).await;
     drop(compute(manager, &second, None).await);
     disk.gate().hold();
-    let mut blocks = pin!(manager.allocate_within(1, PATIENCE));
+    let mut blocks = pin!(group.allocate(1).deadline(PATIENCE).into_future());
     assert!(look(blocks.as_mut()).is_pending());
     assert_eq!(manager.census().grounded, 1);
-    let found = manager.match_prefix(&first);
+    let found = group.match_prefix(&first);
     assert_eq!(found.in_tier(Tier::Host), 1);
     drop(blocks.await.expect("the victim is given up"));
     disk.gate().open();
     drop(found);
     rest(manager).await;
-    assert_eq!((manager.match_prefix(&second).len(), manager.stats().dropped), (0, [1, 0]));
+    assert_eq!((group.match_prefix(&second).len(), manager.stats().dropped), (0, [1, 0]));
 }

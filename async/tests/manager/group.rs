@@ -2,6 +2,7 @@
 
 use super::ground::{BYTES, bytes_of, hashes, rest};
 use super::groups::{hybrid, sequence};
+use kvstrata::OriginalNames;
 use kvstrata::manager::{AllocateError, Blocks, Group, OnboardError, OnboardOptions};
 use kvstrata::tier::Tier;
 use kvstrata_core::{BlockId, SequenceHash};
@@ -75,8 +76,8 @@ async fn each_group_has_all_calls_of_the_manager() {
         assert_eq!(error, AllocateError::TooMany { requested: 65, capacity: 64 });
         drop(compute(&group, &all).await);
         assert_eq!(group.pool_stats(Tier::Device).stored, 8);
-        assert!(group.access(all[0]) && !group.access(hashes(9, 1)[0]));
-        check(&group, &group.match_sequence_hashes(&all), &all);
+        assert!(group.touch(all[0]) && !group.touch(hashes(9, 1)[0]));
+        check(&group, &group.match_device(&all), &all);
         let down = group.persist(&all).await;
         assert_eq!((down.copied, down.failed, down.refused), (8, 0, 0), "{down:?}");
         assert_eq!(group.pool_stats(Tier::DISK).stored, 8);
@@ -96,7 +97,7 @@ async fn each_group_has_all_calls_of_the_manager() {
         assert_eq!(found.in_tier(Tier::Device), 8);
         check(&group, found.device(), &all);
         drop(found);
-        let one = group.get_mutable_block().await.expect("a block");
+        let one = group.allocate(1).await.expect("a block");
         assert_eq!((one.group(), group.try_allocate(64).is_none()), (number, true));
         drop(one);
         assert_eq!(group.try_allocate(64).expect("all of them").len(), 64);

@@ -32,7 +32,7 @@ async fn keep(
     hashes: &[SequenceHash],
     which: std::ops::Range<usize>,
 ) -> Blocks {
-    let blocks = manager.allocate_group(group, which.len()).await.expect("blocks");
+    let blocks = manager.group(group).expect("a group").allocate(which.len()).await.expect("blocks");
     blocks.register(&hashes[which], None).expect("registered")
 }
 
@@ -81,7 +81,7 @@ async fn all_groups_are_brought_up() {
     }
     // Others need the room in each group.
     for group in 0..3 {
-        drop(manager.allocate_group(group, 64).await.expect("all of them"));
+        drop(manager.group(group).expect("a group").allocate(64).await.expect("all of them"));
     }
     rest(&manager).await;
     let lists: Vec<&[SequenceHash]> = of.iter().map(Vec::as_slice).collect();
@@ -108,8 +108,8 @@ async fn a_match_is_one_use() {
             let group = manager.group(group).expect("three");
             // Twice: from the device to the host, and from there to the disk.
             for _ in 0..4 {
-                let others = manager.allocate_group(group.number(), 64).await.expect("all");
-                let number = manager.pool_stats(kvstrata::tier::Tier::Device).stored + 100;
+                let others = manager.group(group.number()).expect("a group").allocate(64).await.expect("all");
+                let number = manager.default_group().pool_stats(kvstrata::tier::Tier::Device).stored + 100;
                 drop(others.register(&hashes(number, 64), None).expect("registered"));
                 rest(&manager).await;
             }
@@ -183,7 +183,7 @@ async fn groups_are_brought_up_by_layers_from_before_anybody_waits() {
     let of = sequence(1);
     for (group, which) in [(0, 0..16), (1, 0..16), (2, 0..4)] {
         drop(keep(&manager, group, &of[group], which).await);
-        drop(manager.allocate_group(group, 64).await.expect("all of them"));
+        drop(manager.group(group).expect("a group").allocate(64).await.expect("all of them"));
     }
     rest(&manager).await;
     let lists: Vec<&[SequenceHash]> = of.iter().map(Vec::as_slice).collect();

@@ -77,8 +77,8 @@ async fn no_task_of_the_runtime_ends_a_manager() {
     let manager = KvBlockManager::of_parts(&config, parts).expect("parts that fit");
     // The last handles are in here, and the task that looks after deadlines tells of this one.
     let work: Work = Box::pin(async move {
-        let _held = manager.try_allocate(1).expect("it is free");
-        drop(manager.allocate_within(1, Duration::from_millis(5)).await);
+        let _held = manager.default_group().try_allocate(1).expect("it is free");
+        drop(manager.default_group().allocate(1).deadline(Duration::from_millis(5)).await);
     });
     let waits = Arc::new(Drops(Mutex::new(Some(work))));
     let waker = Waker::from(Arc::clone(&waits));

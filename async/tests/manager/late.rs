@@ -30,37 +30,45 @@ async fn in_time<F: Future>(future: F) -> F::Output {
 /// The device has none of these, and the host all.
 async fn below(manager: &Tiers, hashes: &[SequenceHash]) {
     drop(compute(manager, hashes, None).await);
-    drop(manager.allocate(manager.capacity(Tier::Device)).await.expect("blocks"));
+    drop(
+        manager
+            .default_group()
+            .allocate(manager.default_group().capacity(Tier::Device))
+            .await
+            .expect("blocks"),
+    );
     rest(manager).await;
 }
 
 #[tokio::test]
 async fn an_onboarding_that_nobody_polls_leaves_the_line_by_its_deadline() {
     let manager = build(settings(4, 16));
+    let group = manager.default_group();
     let all = hashes(1, 4);
     below(&manager, &all).await;
-    let [held, kept] = [2, 2].map(|count| manager.try_allocate(count).expect("free ones"));
+    let [held, kept] = [2, 2].map(|count| group.try_allocate(count).expect("free ones"));
     let options = OnboardOptions::default().deadline(SOON);
-    let up = manager.onboard(manager.match_prefix(&all), options).expect("fits");
+    let up = group.onboard(group.match_prefix(&all), options).expect("fits");
     drop(held);
     assert_eq!(manager.census().gathered, 2);
-    let behind = manager.allocate_within(2, PATIENCE).await.expect("what it had gathered");
+    let behind = group.allocate(2).deadline(PATIENCE).await.expect("what it had gathered");
     assert_eq!(up.layer_ready(0).await, Err(Cause::Deadline));
     drop((behind, kept));
     let up = up.await;
     assert_eq!((up.blocks.len(), up.missed), (0, Some(Cause::Deadline)));
-    let up = manager.onboard(manager.match_prefix(&all), OnboardOptions::default()).expect("fits").await;
+    let up = group.onboard(group.match_prefix(&all), OnboardOptions::default()).expect("fits").await;
     check(&manager, &up.blocks, &all);
 }
 
 #[tokio::test]
 async fn an_allocation_that_nobody_polls_leaves_the_line_by_its_deadline() {
     let manager = build(settings(4, 16));
-    let [held, _kept] = [2, 2].map(|count| manager.try_allocate(count).expect("free ones"));
-    let mut first = pin!(manager.allocate_within(4, SOON));
+    let group = manager.default_group();
+    let [held, _kept] = [2, 2].map(|count| group.try_allocate(count).expect("free ones"));
+    let mut first = pin!(group.allocate(4).deadline(SOON).into_future());
     assert!(look(first.as_mut()).is_pending());
     drop(held);
-    let behind = manager.allocate_within(2, PATIENCE).await.expect("what it had gathered");
+    let behind = group.allocate(2).deadline(PATIENCE).await.expect("what it had gathered");
     let late = first.await.expect_err("there were never four");
     let AllocateError::Deadline { requested, waited, available, capacity, ahead, .. } = late else {
         panic!("{late:?}")
@@ -74,29 +82,31 @@ async fn an_allocation_that_nobody_polls_leaves_the_line_by_its_deadline() {
 #[tokio::test]
 async fn no_blocks_are_had_at_once_whoever_waits() {
     let manager = build(settings(4, 16));
+    let group = manager.default_group();
     let blocks = compute(&manager, &hashes(1, 4), None).await;
-    let mut waits = pin!(manager.allocate_within(1, PATIENCE));
+    let mut waits = pin!(group.allocate(1).deadline(PATIENCE).into_future());
     assert!(look(waits.as_mut()).is_pending());
-    let none = look(pin!(manager.allocate(0)));
+    let none = look(pin!(group.allocate(0).into_future()));
     assert!(matches!(&none, Poll::Ready(Ok(none)) if none.is_empty()), "{none:?}");
-    let partial = manager.try_allocate(0).expect("nobody needs them");
-    let preempted = manager.preempt(blocks, partial, 1).expect("one manager");
+    let partial = group.try_allocate(0).expect("nobody needs them");
+    let preempted = group.preempt(blocks, partial, 1).expect("one manager");
     assert_eq!(waits.await.expect("what was given up").len(), 1);
-    let up = manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+    let up = group.resume(preempted, OnboardOptions::default()).await.expect("fits");
     check(&manager, &up.blocks, &hashes(1, 4));
-    assert!(manager.shutdown().await && manager.try_allocate(0).is_some());
-    assert!(matches!(manager.allocate(0).await, Err(AllocateError::Closed)));
+    assert!(manager.shutdown().await && group.try_allocate(0).is_some());
+    assert!(matches!(group.allocate(0).await, Err(AllocateError::Closed)));
 }
 
 #[tokio::test]
 async fn without_end_is_a_deadline_too() {
     let manager = build(settings(4, 16));
+    let group = manager.default_group();
     let all = hashes(1, 4);
     below(&manager, &all).await;
-    let held = manager.try_allocate(4).expect("free ones");
+    let held = group.try_allocate(4).expect("free ones");
     let options = OnboardOptions::default().deadline(Duration::MAX);
-    let up = manager.onboard(manager.match_prefix(&all), options).expect("fits");
-    let mut behind = pin!(manager.allocate_within(1, Duration::MAX));
+    let up = group.onboard(group.match_prefix(&all), options).expect("fits");
+    let mut behind = pin!(group.allocate(1).deadline(Duration::MAX).into_future());
     assert!(look(behind.as_mut()).is_pending());
     drop(held);
     let up = up.await;
@@ -109,22 +119,23 @@ async fn without_end_is_a_deadline_too() {
 async fn an_offload_is_answered_by_its_deadline_and_its_copies_go_on() {
     let ground = Ground::of(settings(8, 16).deadline_offload(SOON), 8, 16);
     let (manager, all) = (&ground.manager, hashes(1, 4));
+    let group = manager.default_group();
     let blocks = compute(manager, &all, None).await;
     ground.mover.close();
     let options = OffloadOptions::default().deadline(Duration::from_millis(1));
-    let offload = manager.offload(&blocks, options);
-    let unpolled = manager.offload(&blocks, options);
+    let offload = group.offload(&blocks, options);
+    let unpolled = group.offload(&blocks, options);
     let late = in_time(offload).await;
     assert_eq!((late.copied, late.failed, late.cause), (0, 4, Some(Cause::Deadline)));
-    let late = in_time(manager.persist(&all)).await;
+    let late = in_time(group.persist(&all)).await;
     assert_eq!((late.failed, late.cause), (4, Some(Cause::Deadline)));
-    let partial = manager.try_allocate(1).expect("a free one");
-    let mut preempted = manager.preempt(blocks, partial, 1).expect("one manager");
+    let partial = group.try_allocate(1).expect("a free one");
+    let mut preempted = group.preempt(blocks, partial, 1).expect("one manager");
     let late = in_time(preempted.settled()).await;
     assert_eq!((late.copied, late.failed, late.cause), (0, 5, Some(Cause::Deadline)));
     ground.mover.open();
     rest(manager).await;
-    assert_eq!((manager.stats().offloaded[0], manager.pool_stats(Tier::Host).stored), (5, 5));
+    assert_eq!((manager.stats().offloaded[0], group.pool_stats(Tier::Host).stored), (5, 5));
     // Late, and then done before anybody looked.
     assert_eq!((unpolled.await.failed, manager.census().up), (0, 0));
 }
@@ -136,13 +147,14 @@ async fn what_is_to_persist_and_is_late_counts_once_wherever_it_is() {
     let settings = settings(8, 16).deadline_offload(SOON);
     let ground = Ground::over(settings, 8, 16, Some(Arc::<SimDisk>::clone(&disk)));
     let (manager, all) = (&ground.manager, hashes(1, 6));
+    let group = manager.default_group();
     let mut held = compute(manager, &all[..4], None).await;
     let patient = OffloadOptions::default().deadline(PATIENCE);
-    assert_eq!(manager.offload(&held, patient).await.copied, 4);
+    assert_eq!(group.offload(&held, patient).await.copied, 4);
     // Two are on the disk, late or not; two in the host; two in the device alone.
     let mut there = 0;
     for _ in 0..100 {
-        there = there.max(manager.persist(&all[..2]).await.there);
+        there = there.max(group.persist(&all[..2]).await.there);
     }
     assert_eq!(there, 2);
     let rest_of_all = compute(manager, &all[4..], Some(&held)).await;
@@ -158,28 +170,30 @@ async fn what_is_to_persist_and_is_late_counts_once_wherever_it_is() {
     let before = stats();
     let counted = || std::array::from_fn(|of| stats()[of] - before[of]);
     ground.mover.close();
-    assert_eq!(in_time(manager.persist(&all)).await, late, "the copies to the host wait");
+    assert_eq!(in_time(group.persist(&all)).await, late, "the copies to the host wait");
     assert_eq!(counted(), [2, 2, 1], "one is nowhere");
     ground.mover.open();
     rest(manager).await;
     disk.change(|plan| plan.hang = ALWAYS);
-    assert_eq!(in_time(manager.persist(&all)).await, late, "those to the disk do");
+    assert_eq!(in_time(group.persist(&all)).await, late, "those to the disk do");
     assert_eq!(counted(), [2, 6, 2]);
     disk.shutdown();
     rest(manager).await;
-    assert_eq!(manager.pool_stats(Tier::DISK).stored, 2);
+    assert_eq!(group.pool_stats(Tier::DISK).stored, 2);
 }
 
 #[test]
 fn a_runtime_without_timers_is_refused_and_one_of_its_own_has_some() {
     let bare = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let settings = || settings(4, 16).build().expect("a configuration");
-    let error = bare.block_on(async { KvBlockManager::new(&settings()) }).expect_err("no timers");
+    let error = bare.block_on(async { KvBlockManager::open(&settings()) }).expect_err("no timers");
     assert!(matches!(error, BuildError::Timers), "{error}");
-    let manager = KvBlockManager::new(&settings()).expect("on its own runtime");
-    let held = manager.try_allocate(4).expect("free ones");
+    let manager = KvBlockManager::open(&settings()).expect("on its own runtime");
+    let held = manager.default_group().try_allocate(4).expect("free ones");
     // Polled by a runtime that has none.
-    let late = bare.block_on(manager.allocate_within(1, SOON)).expect_err("none is free");
+    let late = bare
+        .block_on(manager.default_group().allocate(1).deadline(SOON).into_future())
+        .expect_err("none is free");
     assert!(matches!(late, AllocateError::Deadline { .. }), "{late}");
     drop(held);
 }
@@ -192,8 +206,8 @@ async fn whoever_leaves_a_flight_leaves_the_others_waiting() {
         below(&ground.manager, &all).await;
         ground.mover.close();
         let begin = || {
-            let found = ground.manager.match_prefix(&all);
-            ground.manager.onboard(found, OnboardOptions::default()).expect("fits")
+            let found = ground.manager.default_group().match_prefix(&all);
+            ground.manager.default_group().onboard(found, OnboardOptions::default()).expect("fits")
         };
         let mut ups = vec![begin(), begin(), begin()];
         drop(ups.remove(leaver));

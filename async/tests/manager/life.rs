@@ -14,9 +14,10 @@ use std::time::Duration;
 #[tokio::test]
 async fn what_was_registered_is_found_and_what_was_evicted_comes_back() {
     let manager = build(settings(8, 32));
+    let group = manager.default_group();
     let first = hashes(1, 6);
     drop(compute(&manager, &first, None).await);
-    let found = manager.match_prefix(&first);
+    let found = group.match_prefix(&first);
     assert_eq!((found.len(), found.is_ready()), (6, true));
     check(&manager, found.device(), &first);
     drop(found);
@@ -24,9 +25,9 @@ async fn what_was_registered_is_found_and_what_was_evicted_comes_back() {
     for sequence in 2..5 {
         drop(compute(&manager, &hashes(sequence, 8), None).await);
     }
-    let found = manager.match_prefix(&first);
+    let found = group.match_prefix(&first);
     assert_eq!((found.in_tier(Tier::Device), found.in_tier(Tier::Host)), (0, 6));
-    let up = manager.onboard(found, OnboardOptions::default()).expect("fits").await;
+    let up = group.onboard(found, OnboardOptions::default()).expect("fits").await;
     assert_eq!(up.missed, None);
     check(&manager, &up.blocks, &first);
     drop(up);
@@ -39,17 +40,18 @@ async fn what_was_registered_is_found_and_what_was_evicted_comes_back() {
 #[tokio::test]
 async fn what_can_never_be_had_is_refused_and_what_may_come_is_waited_for() {
     let manager = build(settings(4, 8));
-    let error = manager.allocate(5).await.expect_err("more than there are");
+    let error = manager.default_group().allocate(5).await.expect_err("more than there are");
     assert_eq!(error.to_string(), "5 blocks were asked for, and the device has 4; ask for fewer");
-    let all = manager.allocate(4).await.expect("all of them");
-    let error = manager.allocate_within(1, Duration::from_millis(5)).await.expect_err("none");
+    let all = manager.default_group().allocate(4).await.expect("all of them");
+    let error =
+        manager.default_group().allocate(1).deadline(Duration::from_millis(5)).await.expect_err("none");
     assert!(
         matches!(error, AllocateError::Deadline { requested: 1, available: 0, capacity: 4, .. }),
         "{error}"
     );
     let waits = tokio::spawn({
         let manager = manager.clone();
-        async move { manager.allocate(2).await.map(|blocks| blocks.len()) }
+        async move { manager.default_group().allocate(2).await.map(|blocks| blocks.len()) }
     });
     tokio::task::yield_now().await;
     drop(all);
@@ -60,19 +62,20 @@ async fn what_can_never_be_had_is_refused_and_what_may_come_is_waited_for() {
 #[tokio::test]
 async fn a_preempted_request_has_its_blocks_again_and_the_one_that_is_not_full() {
     let manager = build(settings(8, 32));
+    let group = manager.default_group();
     let full = hashes(1, 5);
     let blocks = compute(&manager, &full, None).await;
-    let partial = manager.get_mutable_block().await.expect("a block");
-    let port = manager.device_port().expect("a simulated device").clone();
+    let partial = group.allocate(1).await.expect("a block");
+    let port = group.device_port().expect("a simulated device").clone();
     port.copy_in(partial.ids()[0].0, 0, &[7; 100]).expect("in range");
-    let mut preempted = manager.preempt(blocks, partial, 1).expect("one manager");
+    let mut preempted = group.preempt(blocks, partial, 1).expect("one manager");
     assert_eq!(preempted.settled().await.copied, 6);
     // Others have all of it, and more than once.
     for sequence in 2..4 {
         drop(compute(&manager, &hashes(sequence, 8), None).await);
     }
     rest(&manager).await;
-    let resumed = manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+    let resumed = group.resume(preempted, OnboardOptions::default()).await.expect("fits");
     assert_eq!(resumed.missed, None);
     check(&manager, &resumed.blocks, &full);
     let partial = resumed.partial.expect("with its bytes");
@@ -81,12 +84,13 @@ async fn a_preempted_request_has_its_blocks_again_and_the_one_that_is_not_full()
     assert_eq!((partial.len(), &bytes[..100], bytes[100]), (1, &[7; 100][..], 0));
     drop((partial, resumed.blocks));
     assert!(manager.census().is_idle());
-    assert_eq!(manager.match_prefix(&full).len(), 5);
+    assert_eq!(group.match_prefix(&full).len(), 5);
 }
 
 #[tokio::test]
 async fn what_is_pinned_stays_and_what_matters_more_leaves_last() {
     let manager = build(settings(8, 0));
+    let group = manager.default_group();
     let kept = compute(&manager, &hashes(1, 3), None).await;
     kept.set_priority(Priority::Pinned);
     drop(kept);
@@ -94,17 +98,17 @@ async fn what_is_pinned_stays_and_what_matters_more_leaves_last() {
     high.set_priority(Priority::High);
     drop(high);
     drop(compute(&manager, &hashes(3, 3), None).await);
-    let there = |sequence, blocks| manager.match_sequence_hashes(&hashes(sequence, blocks)).len();
-    drop(manager.allocate(3).await.expect("those of no class"));
+    let there = |sequence, blocks| group.match_device(&hashes(sequence, blocks)).len();
+    drop(group.allocate(3).await.expect("those of no class"));
     assert_eq!((there(1, 3), there(2, 2), there(3, 3)), (3, 2, 0));
-    drop(manager.allocate(5).await.expect("all that are not pinned"));
+    drop(group.allocate(5).await.expect("all that are not pinned"));
     assert_eq!((there(1, 3), there(2, 2)), (3, 0));
-    let error = manager.allocate_within(6, Duration::from_millis(5)).await.expect_err("three are pinned");
+    let error = group.allocate(6).deadline(Duration::from_millis(5)).await.expect_err("three are pinned");
     assert!(matches!(error, AllocateError::Deadline { available: 5, .. }), "{error}");
-    let kept = manager.match_sequence_hashes(&hashes(1, 3));
+    let kept = group.match_device(&hashes(1, 3));
     kept.set_priority(Priority::Normal);
     drop(kept);
-    assert_eq!(manager.allocate(8).await.expect("all").len(), 8);
+    assert_eq!(group.allocate(8).await.expect("all").len(), 8);
 }
 
 /// What need not be copied is had at once, and no more leaves than is asked for.
@@ -117,10 +121,10 @@ async fn who_waits_for_a_copy_lets_no_more_blocks_leave_than_it_needs() {
     let mut first = blocks.clone();
     // The next victim: the last of them, since a request's tail leaves first.
     first.drop_first(7);
-    assert_eq!(manager.offload(&first, OffloadOptions::default()).await.copied, 1);
+    assert_eq!(manager.default_group().offload(&first, OffloadOptions::default()).await.copied, 1);
     drop((first, blocks));
     ground.mover.close();
-    let mut three = pin!(manager.allocate(3));
+    let mut three = pin!(manager.default_group().allocate(3).into_future());
     assert!(look(three.as_mut()).is_pending(), "two are to be copied");
     let census = manager.census();
     assert_eq!((census.tiers[0][0].inactive, census.down, census.gathered), (5, 2, 1));
@@ -132,17 +136,21 @@ async fn who_waits_for_a_copy_lets_no_more_blocks_leave_than_it_needs() {
 async fn who_asks_again_has_the_blocks_that_left_for_who_gave_up() {
     let ground = Ground::of(settings(8, 16), 8, 16);
     let manager = &ground.manager;
+    let group = manager.default_group();
     let all = hashes(1, 8);
     drop(compute(manager, &all, None).await);
     ground.mover.close();
-    assert!(look(manager.allocate(4)).is_pending(), "four are to be copied, and it waits no more");
-    let mut again = pin!(manager.allocate(4));
+    assert!(
+        look(group.allocate(4).into_future()).is_pending(),
+        "four are to be copied, and it waits no more"
+    );
+    let mut again = pin!(group.allocate(4).into_future());
     assert!(look(again.as_mut()).is_pending());
     assert_eq!(manager.census().down, 4);
     ground.mover.open();
     assert_eq!(again.await.expect("soon").len(), 4);
     rest(manager).await;
-    assert_eq!(manager.match_prefix(&all).in_tier(Tier::Device), 4);
+    assert_eq!(group.match_prefix(&all).in_tier(Tier::Device), 4);
 }
 
 /// The device hangs over victims whose waiter has gone: what needs no copy is had all the same.
@@ -150,40 +158,45 @@ async fn who_asks_again_has_the_blocks_that_left_for_who_gave_up() {
 async fn victims_that_leave_for_nobody_keep_nobody_from_those_that_need_no_copy() {
     let ground = Ground::of(settings(8, 16), 8, 16);
     let manager = &ground.manager;
+    let group = manager.default_group();
     let (dirty, clean) = (hashes(1, 2), hashes(2, 6));
     drop(compute(manager, &dirty, None).await);
     let blocks = compute(manager, &clean, None).await;
-    assert_eq!(manager.offload(&blocks, OffloadOptions::default()).await.copied, 6);
+    assert_eq!(group.offload(&blocks, OffloadOptions::default()).await.copied, 6);
     drop(blocks);
     ground.mover.close();
-    assert!(look(pin!(manager.allocate(2))).is_pending(), "it goes, and its victims are on their way");
+    assert!(
+        look(pin!(group.allocate(2).into_future())).is_pending(),
+        "it goes, and its victims are on their way"
+    );
     assert_eq!(manager.census().down, 2);
-    let two = match look(pin!(manager.allocate(2))) {
+    let two = match look(pin!(group.allocate(2).into_future())) {
         Poll::Ready(blocks) => blocks.expect("those that are below already"),
         Poll::Pending => panic!("it waits for a device that hangs"),
     };
-    assert!(manager.try_allocate(5).is_none(), "there are four");
-    assert_eq!(manager.match_prefix(&clean).in_tier(Tier::Device), 4, "and for nothing none is evicted");
-    assert_eq!(manager.try_allocate(4).expect("four").len() + two.len(), 6);
+    assert!(group.try_allocate(5).is_none(), "there are four");
+    assert_eq!(group.match_prefix(&clean).in_tier(Tier::Device), 4, "and for nothing none is evicted");
+    assert_eq!(group.try_allocate(4).expect("four").len() + two.len(), 6);
     assert_eq!(manager.census().down, 2);
     ground.mover.open();
     rest(manager).await;
-    assert_eq!(manager.try_allocate(6).expect("nobody holds any").len(), 6);
+    assert_eq!(group.try_allocate(6).expect("nobody holds any").len(), 6);
 }
 
 #[tokio::test]
 async fn who_tries_again_and_again_lets_no_more_blocks_leave() {
     let ground = Ground::of(settings(8, 16), 8, 16);
     let manager = &ground.manager;
+    let group = manager.default_group();
     let all = hashes(1, 8);
     drop(compute(manager, &all, None).await);
     ground.mover.close();
     for _ in 0..3 {
-        assert!(manager.try_allocate(2).is_none(), "two are to be copied");
+        assert!(group.try_allocate(2).is_none(), "two are to be copied");
         assert_eq!(manager.census().down, 2);
     }
     ground.mover.open();
     rest(manager).await;
-    assert_eq!(manager.try_allocate(2).expect("they have gone").len(), 2);
-    assert_eq!(manager.match_prefix(&all).in_tier(Tier::Device), 6);
+    assert_eq!(group.try_allocate(2).expect("they have gone").len(), 2);
+    assert_eq!(group.match_prefix(&all).in_tier(Tier::Device), 6);
 }

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod ahead;
+mod begins;
 mod behind;
 mod below;
 mod by_layers;
@@ -25,6 +26,7 @@ mod ground;
 mod grounded;
 mod group;
 mod groups;
+mod iteration;
 mod last_owner;
 mod late;
 mod life;

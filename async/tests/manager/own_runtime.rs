@@ -19,9 +19,9 @@ impl Wake for Unparks {
 }
 
 /// Waits without a runtime.
-fn wait<F: Future>(future: F) -> F::Output {
+fn wait<F: IntoFuture>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unparks(thread::current())));
-    let mut future = pin!(future);
+    let mut future = pin!(future.into_future());
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(output) => return output,
@@ -37,28 +37,29 @@ fn a_manager_without_a_runtime_makes_one_and_ends_with_it() {
     let file = folder.path().join("volume");
     let open = || build(settings(4, 8).runtime_threads(1).disk_blocks(16).disk_paths(vec![file.clone()]));
     let manager = open();
+    let group = manager.default_group();
     let first = hashes(1, 4);
     drop(wait(compute(&manager, &first, None)));
     // Through the host to the disk, and back.
-    assert_eq!(wait(manager.persist(&first)).copied, 4);
+    assert_eq!(wait(group.persist(&first)).copied, 4);
     for sequence in 2..6 {
         drop(wait(compute(&manager, &hashes(sequence, 4), None)));
     }
-    let found = manager.match_prefix(&first);
+    let found = group.match_prefix(&first);
     assert_eq!((found.len(), found.in_tier(Tier::Device)), (4, 0));
-    let up = wait(manager.onboard(found, OnboardOptions::default()).expect("fits"));
+    let up = wait(group.onboard(found, OnboardOptions::default()).expect("fits"));
     check(&manager, &up.blocks, &first);
     // Its timers.
-    let error = wait(manager.allocate_within(1, Duration::from_millis(5))).expect_err("all are held");
+    let error = wait(group.allocate(1).deadline(Duration::from_millis(5))).expect_err("all are held");
     assert!(matches!(error, AllocateError::Deadline { requested: 1, .. }), "{error}");
     drop(up);
     assert!(wait(manager.shutdown()));
     drop(manager);
     // And one that is dropped without a shutdown.
     let second = open();
-    assert_eq!(second.match_prefix(&first).in_tier(Tier::DISK), 4);
+    assert_eq!(second.default_group().match_prefix(&first).in_tier(Tier::DISK), 4);
     drop(second);
-    assert_eq!(open().match_prefix(&first).in_tier(Tier::DISK), 4);
+    assert_eq!(open().default_group().match_prefix(&first).in_tier(Tier::DISK), 4);
 }
 
 /// Blocks on their way to the disk are compared by a task first: with its runtime they are given up, and nothing is under way any more.
@@ -76,7 +77,7 @@ fn a_runtime_that_ends_at_any_point_of_a_write_answers_it() {
             (manager, all)
         });
         let over = runtime.block_on(async {
-            let mut persist = pin!(manager.persist(&all));
+            let mut persist = pin!(manager.default_group().persist(&all));
             for _ in 0..polls {
                 if persist.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
                     return true;
@@ -91,7 +92,7 @@ fn a_runtime_that_ends_at_any_point_of_a_write_answers_it() {
             assert!(began.elapsed() < Duration::from_secs(20), "after {polls}: {:?}", manager.census());
             thread::yield_now();
         }
-        assert_eq!(manager.match_prefix(&all).len(), 4, "after {polls}");
+        assert_eq!(manager.default_group().match_prefix(&all).len(), 4, "after {polls}");
         if over {
             assert!(polls > 4, "it takes several");
             break;

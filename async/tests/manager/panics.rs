@@ -28,19 +28,20 @@ fn disk(at: Asked) -> (Arc<SimDisk>, Arc<AtomicBool>) {
 async fn a_read_at_which_a_disk_panics_is_a_miss_and_those_behind_it_are_made() {
     let (disk, panics) = disk(Asked::Read);
     let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>, 8, 2);
+    let group = manager.default_group();
     let all = hashes(1, 2);
     drop(compute(&manager, &all, None).await);
-    assert_eq!(manager.persist(&all).await.copied, 2);
-    drop(manager.allocate(8).await.expect("blocks"));
+    assert_eq!(group.persist(&all).await.copied, 2);
+    drop(group.allocate(8).await.expect("blocks"));
     rest(&manager).await;
     panics.store(true, Relaxed);
-    let up = manager.onboard(manager.match_prefix(&all), OnboardOptions::default()).expect("fits");
+    let up = group.onboard(group.match_prefix(&all), OnboardOptions::default()).expect("fits");
     let up = tokio::time::timeout(PATIENCE, up).await.expect("answered");
     assert_eq!((up.blocks.len(), up.missed), (0, Some(Cause::Abandoned)));
     rest(&manager).await;
     assert_eq!(disk.counts().read, 1);
     // What was dropped is still to be had.
-    let up = manager.onboard(manager.match_prefix(&all), OnboardOptions::default()).expect("fits").await;
+    let up = group.onboard(group.match_prefix(&all), OnboardOptions::default()).expect("fits").await;
     check(&manager, &up.blocks, &all);
 }
 
@@ -51,13 +52,14 @@ async fn a_write_at_which_a_disk_panics_has_failed_and_those_behind_it_are_made(
         let port = disk as Arc<dyn TierPort>;
         let ground = Ground::over(settings(4, 8).onboard_verify(verify), 4, 8, Some(port));
         let (manager, all) = (&ground.manager, hashes(1, 3));
+        let group = manager.default_group();
         let held = compute(manager, &all, None).await;
-        assert_eq!(manager.offload(&held, OffloadOptions::default()).await.copied, 3);
+        assert_eq!(group.offload(&held, OffloadOptions::default()).await.copied, 3);
         panics.store(true, Relaxed);
-        let persisted = tokio::time::timeout(PATIENCE, manager.persist(&all)).await.expect("answered");
+        let persisted = tokio::time::timeout(PATIENCE, group.persist(&all)).await.expect("answered");
         assert_eq!((persisted.copied, persisted.failed), (2, 1), "{verify:?}");
         assert_eq!(persisted.cause, Some(Cause::Abandoned));
-        assert_eq!(manager.persist(&all).await.copied, 1, "{verify:?}");
+        assert_eq!(group.persist(&all).await.copied, 1, "{verify:?}");
         rest(manager).await;
     }
 }
@@ -68,7 +70,7 @@ async fn a_copy_at_which_a_mover_panics_has_failed_and_those_behind_it_are_made(
     let manager = &ground.manager;
     let held = compute(manager, &hashes(1, 3), None).await;
     ground.mover.panic_once();
-    let offload = manager.offload(&held, OffloadOptions::default());
+    let offload = manager.default_group().offload(&held, OffloadOptions::default());
     let down = tokio::time::timeout(PATIENCE, offload).await.expect("answered");
     assert_eq!((down.copied, down.failed, down.cause), (2, 1, Some(Cause::Abandoned)));
     rest(manager).await;
@@ -80,23 +82,28 @@ async fn a_mover_that_panics_leaves_deadlines_to_be_looked_after() {
     let ground = Ground::new(4, 8);
     let (manager, all) = (&ground.manager, hashes(1, 1));
     drop(compute(manager, &all, None).await);
-    drop(manager.allocate(4).await.expect("blocks"));
+    drop(manager.default_group().allocate(4).await.expect("blocks"));
     rest(manager).await;
-    let held = manager.allocate(2).await.expect("blocks");
+    let held = manager.default_group().allocate(2).await.expect("blocks");
     let first = tokio::spawn({
         let manager = manager.clone();
-        async move { manager.allocate_within(3, SHORT).await }
+        async move { manager.default_group().allocate(3).deadline(SHORT).await }
     });
     while manager.census().waiting == 0 {
         tokio::task::yield_now().await;
     }
-    let up = manager.onboard(manager.match_prefix(&all), OnboardOptions::default()).expect("fits");
+    let up = manager
+        .default_group()
+        .onboard(manager.default_group().match_prefix(&all), OnboardOptions::default())
+        .expect("fits");
     ground.mover.panic_once();
     let first = tokio::time::timeout(PATIENCE, first).await.expect("in time").expect("no panic");
     assert!(matches!(first, Err(AllocateError::Deadline { .. })), "{first:?}");
     let up = tokio::time::timeout(PATIENCE, up).await.expect("answered");
     assert_eq!(up.missed, Some(Cause::Abandoned), "its copy began when the first had given up");
-    let next = tokio::time::timeout(PATIENCE, manager.allocate_within(3, SHORT)).await.expect("in time");
+    let next = tokio::time::timeout(PATIENCE, manager.default_group().allocate(3).deadline(SHORT))
+        .await
+        .expect("in time");
     assert!(matches!(next, Err(AllocateError::Deadline { .. })), "{next:?}");
     drop(held);
     rest(manager).await;

@@ -13,7 +13,7 @@ async fn below(window: u64) -> (Ground, Vec<SequenceHash>) {
     let (settings, run) = (settings(8, 16).device_policy(Policy::Lfu), hashes(1, 3));
     let ground = Ground::with_needs(settings, (8, 16), 2, None, Needs::Last { page: 2, window });
     drop(compute(&ground.manager, &run, None).await);
-    drop(ground.manager.allocate(8).await.expect("idle"));
+    drop(ground.manager.default_group().allocate(8).await.expect("idle"));
     rest(&ground.manager).await;
     ground.mover.close();
     (ground, run)
@@ -51,7 +51,10 @@ async fn nobody_waits_for_a_parent_of_somebody_else_s() {
     assert_eq!(up.group(0).expect("one").layer_ready(1).await, Ok(()));
     let came = up.await;
     assert_eq!((came.tokens, came.missed), (4, None), "the other's is not there yet");
-    assert!(ground.manager.try_allocate(7).is_none(), "it has its block, and the other its own");
+    assert!(
+        ground.manager.default_group().try_allocate(7).is_none(),
+        "it has its block, and the other its own"
+    );
     ground.mover.open();
     assert_eq!(other.await.tokens, 2);
     drop(came);

@@ -135,10 +135,10 @@ async fn parts_are_those_of_the_settings_groups() {
     // Settings that tell no layers apart leave that to the parts: here two groups of two layers.
     let manager = of_stacks(settings(BLOCKS, BLOCKS), two()).expect("as the parts say");
     assert_eq!(manager.groups(), 2);
-    manager.iteration_begin().expect("none runs");
-    manager.layer_done(3).expect("the last of four");
-    assert!(manager.layer_done(4).is_err());
-    manager.iteration_end().expect("one runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    pass.layer_done(3).expect("the last of four");
+    assert!(pass.layer_done(4).is_err());
+    pass.end().expect("one runs");
     let error = of_stacks(three(), vec![stack(|_| {})]).expect_err("two layers");
     assert_eq!(error, "group one: its blocks have 2 layers, and the settings' 3; make them equal");
 }
@@ -199,7 +199,7 @@ async fn settings_that_contradict_parts_are_refused_by_name() {
 async fn what_cannot_be_had_names_its_settings_and_their_values() {
     let refusal = |settings: ManagerConfigBuilder| {
         let config = settings.build().expect("a configuration");
-        KvBlockManager::new(&config).expect_err("not to be had").to_string()
+        KvBlockManager::open(&config).expect_err("not to be had").to_string()
     };
     let large = |device, host| settings(device, host).geometry_block_bytes(Some(4 << 20));
     // Before any of it is mapped: the setting that asks for most, and what for.

@@ -14,17 +14,18 @@ use std::task::Poll;
 async fn parents_that_nobody_holds_are_had_though_their_children_are_held() {
     for policy in Policy::ALL {
         let manager = build(settings(4, 0).device_policy(policy));
+        let group = manager.default_group();
         let mut blocks = compute(&manager, &hashes(1, 4), None).await;
         blocks.drop_first(2);
-        let two = look(pin!(manager.allocate(2)));
+        let two = look(pin!(group.allocate(2).into_future()));
         assert!(matches!(&two, Poll::Ready(Ok(two)) if two.len() == 2), "{policy}: {two:?}");
         assert_eq!(manager.census().tiers[0][0].owned, 2, "{policy}");
         drop(two);
         // Those leave that are free, not those that are held.
-        let two = manager.try_allocate(2);
+        let two = group.try_allocate(2);
         assert_eq!(two.map(|two| two.len()), Some(2), "{policy}");
-        assert!(manager.try_allocate(3).is_none(), "{policy}");
-        assert_eq!(manager.match_sequence_hashes(&hashes(1, 4)).len(), 0);
+        assert!(group.try_allocate(3).is_none(), "{policy}");
+        assert_eq!(group.match_device(&hashes(1, 4)).len(), 0);
     }
 }
 
@@ -32,16 +33,17 @@ async fn parents_that_nobody_holds_are_had_though_their_children_are_held() {
 async fn parents_of_lower_classes_are_had_first() {
     for policy in Policy::ALL {
         let manager = build(settings(4, 0).device_policy(policy));
+        let group = manager.default_group();
         let all = hashes(1, 4);
         let mut blocks = compute(&manager, &all, None).await;
         for (block, class) in [(0, Priority::High), (1, Priority::Normal), (2, Priority::Low)] {
-            manager.match_sequence_hashes(&all[block..=block]).set_priority(class);
+            group.match_device(&all[block..=block]).set_priority(class);
         }
         blocks.drop_first(3);
         let mut had = Vec::new();
         for left in [2, 1, 0] {
-            had.push(manager.try_allocate(1).expect("a parent that nobody holds"));
-            assert_eq!(manager.match_sequence_hashes(&all[..3]).len(), left, "{policy}");
+            had.push(group.try_allocate(1).expect("a parent that nobody holds"));
+            assert_eq!(group.match_device(&all[..3]).len(), left, "{policy}");
         }
     }
 }
@@ -53,13 +55,13 @@ async fn a_copy_of_a_host_block_keeps_no_parent_in_the_device() {
         build(one_an_iteration.device_policy(Policy::Sieve).disk_blocks(16).idle_disk_after(Some(1)));
     let mut blocks = compute(&manager, &hashes(1, 4), None).await;
     let urgent = OffloadOptions::default().class(Class::Urgent);
-    assert_eq!(manager.offload(&blocks, urgent).await.copied, 4);
+    assert_eq!(manager.default_group().offload(&blocks, urgent).await.copied, 4);
     for _ in 0..3 {
         manager.step().expect("none runs");
     }
     assert!(manager.census().down > 0, "host blocks are leased, and wait for an iteration");
     blocks.drop_first(2);
-    let two = manager.try_allocate(2);
+    let two = manager.default_group().try_allocate(2);
     assert_eq!(two.map(|two| two.len()), Some(2));
     assert!(manager.census().down > 0, "they still are");
 }
@@ -76,7 +78,7 @@ async fn a_copy_of_a_block_that_is_held_keeps_no_parent_in_the_device() {
     ground.mover.close();
     let held = compute(manager, &hashes(2, 2), None).await;
     assert!(manager.census().down > 0, "they are being written through");
-    let two = look(pin!(manager.allocate(2)));
+    let two = look(pin!(manager.default_group().allocate(2).into_future()));
     assert!(matches!(&two, Poll::Ready(Ok(two)) if two.len() == 2), "{two:?}");
     ground.mover.open();
     drop(held);
@@ -89,12 +91,13 @@ async fn what_lands_before_its_parent_is_registered_behind_it() {
     for fails in [false, true] {
         let ground = Ground::of(settings(8, 16).device_policy(Policy::Lfu), 8, 16);
         let (manager, run, others) = (&ground.manager, hashes(1, 4), hashes(2, 4));
+        let group = manager.default_group();
         drop(compute(manager, &run, None).await);
-        drop(manager.allocate(8).await.expect("idle"));
+        drop(group.allocate(8).await.expect("idle"));
         drop(compute(manager, &others, None).await);
         rest(manager).await;
         ground.mover.close();
-        let mut up = pin!(manager.onboard(manager.match_prefix(&run), Default::default()).expect("fits"));
+        let mut up = pin!(group.onboard(group.match_prefix(&run), Default::default()).expect("fits"));
         assert!(look(up.as_mut()).is_pending());
         assert_eq!(ground.mover.waiting(), 4);
         if fails {
@@ -114,10 +117,10 @@ async fn what_lands_before_its_parent_is_registered_behind_it() {
             continue;
         }
         // Used more often than the run's.
-        (0..3).for_each(|_| drop(manager.match_prefix(&others)));
+        (0..3).for_each(|_| drop(group.match_prefix(&others)));
         up.drop_first(3);
-        drop(manager.allocate(3).await.expect("idle"));
+        drop(group.allocate(3).await.expect("idle"));
         drop(up);
-        assert_eq!(manager.match_prefix(&run).device().len(), 4);
+        assert_eq!(group.match_prefix(&run).device().len(), 4);
     }
 }

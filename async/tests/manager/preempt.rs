@@ -10,13 +10,13 @@ use std::pin::pin;
 /// A request of `full` blocks and one that is not full, preempted.
 async fn preempted(manager: &Tiers, full: u64) -> Preempted {
     let blocks = compute(manager, &hashes(1, full), None).await;
-    let partial = manager.get_mutable_block().await.expect("a block");
-    manager.preempt(blocks, partial, 1).expect("one manager")
+    let partial = manager.default_group().allocate(1).await.expect("a block");
+    manager.default_group().preempt(blocks, partial, 1).expect("one manager")
 }
 
 /// Registered blocks of a tier.
 fn registered(manager: &Tiers, tier: Tier) -> u64 {
-    let stats = manager.pool_stats(tier);
+    let stats = manager.default_group().pool_stats(tier);
     stats.stored - stats.removed
 }
 
@@ -25,10 +25,10 @@ async fn the_block_that_was_not_full_is_in_no_tier_when_it_is_back() {
     let manager = build(settings(8, 32));
     let mut preempted = preempted(&manager, 5).await;
     assert_eq!(preempted.settled().await.copied, 6);
-    drop(manager.allocate(8).await.expect("all of them"));
+    drop(manager.default_group().allocate(8).await.expect("all of them"));
     rest(&manager).await;
     assert_eq!(registered(&manager, Tier::Host), 6);
-    let resumed = manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+    let resumed = manager.default_group().resume(preempted, OnboardOptions::default()).await.expect("fits");
     assert!(resumed.partial.is_some(), "{:?}", resumed.missed);
     assert_eq!([Tier::Device, Tier::Host].map(|tier| registered(&manager, tier)), [5, 5]);
     drop(resumed);
@@ -52,7 +52,7 @@ async fn it_is_in_no_tier_either_when_nobody_comes_back_for_it() {
         assert_eq!([Tier::Device, below].map(|tier| registered(&manager, tier)), [5, 5], "{below}");
         let census = &manager.census().tiers[0];
         assert_eq!((census[0].owned, census[1].owned), (0, 0));
-        assert_eq!(manager.allocate(8).await.expect("all of them").len(), 8);
+        assert_eq!(manager.default_group().allocate(8).await.expect("all of them").len(), 8);
     }
 }
 
@@ -68,12 +68,12 @@ async fn nor_when_it_was_on_its_way_down_or_up() {
     assert_eq!([Tier::Device, Tier::Host].map(|tier| registered(&ground.manager, tier)), [3, 3]);
     let mut up = preempted(&ground.manager, 3).await;
     up.settled().await;
-    drop(ground.manager.allocate(4).await.expect("all of them"));
+    drop(ground.manager.default_group().allocate(4).await.expect("all of them"));
     rest(&ground.manager).await;
     assert_eq!(registered(&ground.manager, Tier::Host), 4);
     ground.mover.close();
     {
-        let mut resume = pin!(ground.manager.resume(up, OnboardOptions::default()));
+        let mut resume = pin!(ground.manager.default_group().resume(up, OnboardOptions::default()));
         assert!(look(resume.as_mut()).is_pending());
         assert_eq!(ground.manager.census().moving, 4);
     }

@@ -11,16 +11,17 @@ use std::pin::pin;
 #[tokio::test]
 async fn a_hint_brings_blocks_up_and_keeps_what_is_there() {
     let manager = build(settings(8, 32).prefetch_blocks(3));
+    let group = manager.default_group();
     let wanted = hashes(1, 6);
     drop(compute(&manager, &wanted, None).await);
     drop(compute(&manager, &hashes(2, 5), None).await);
     rest(&manager).await;
-    let found = manager.match_prefix(&wanted);
+    let found = group.match_prefix(&wanted);
     assert_eq!((found.in_tier(Tier::Device), found.in_tier(Tier::Host)), (3, 3));
     drop(found);
-    manager.prefetch(&wanted).detach();
+    group.prefetch(&wanted).detach();
     rest(&manager).await;
-    let found = manager.match_prefix(&wanted);
+    let found = group.match_prefix(&wanted);
     assert_eq!(found.in_tier(Tier::Device), 6);
     check(&manager, found.device(), &wanted);
     assert_eq!(manager.stats().onboarded[0], 3);
@@ -30,19 +31,20 @@ async fn a_hint_brings_blocks_up_and_keeps_what_is_there() {
 #[tokio::test]
 async fn a_hint_is_as_long_as_the_device_at_most_and_what_is_cut_counts() {
     let manager = build(settings(4, 32));
+    let group = manager.default_group();
     let wanted = hashes(1, 12);
     for part in wanted.chunks(4) {
         drop(compute(&manager, part, None).await);
     }
-    drop(manager.allocate(4).await.expect("blocks"));
+    drop(group.allocate(4).await.expect("blocks"));
     rest(&manager).await;
-    assert_eq!(manager.match_prefix(&wanted).in_tier(Tier::Host), 12);
-    manager.prefetch(&wanted[..4]).detach();
+    assert_eq!(group.match_prefix(&wanted).in_tier(Tier::Host), 12);
+    group.prefetch(&wanted[..4]).detach();
     rest(&manager).await;
     assert_eq!((manager.stats().hints_cut, manager.stats().onboarded[0]), (0, 4));
-    manager.prefetch(&wanted).detach();
+    group.prefetch(&wanted).detach();
     rest(&manager).await;
-    let found = manager.match_prefix(&wanted);
+    let found = group.match_prefix(&wanted);
     assert_eq!((found.in_tier(Tier::Device), found.in_tier(Tier::Host)), (4, 8));
     assert_eq!((manager.stats().hints_cut, manager.stats().onboarded[0]), (8, 4));
 }
@@ -50,40 +52,42 @@ async fn a_hint_is_as_long_as_the_device_at_most_and_what_is_cut_counts() {
 #[tokio::test]
 async fn whoever_waits_for_blocks_has_them_before_a_guess_has() {
     let manager = build(settings(8, 32).prefetch_blocks(8));
+    let group = manager.default_group();
     let wanted = hashes(1, 8);
     drop(compute(&manager, &wanted, None).await);
-    let all = manager.allocate(8).await.expect("blocks");
-    let hint = manager.prefetch(&wanted);
+    let all = group.allocate(8).await.expect("blocks");
+    let hint = group.prefetch(&wanted);
     rest(&manager).await;
     assert_eq!(manager.stats().onboarded[0], 0, "there is no block for it");
     drop(hint);
     drop(all);
     rest(&manager).await;
     assert_eq!(manager.stats().onboarded[0], 0, "the hint was withdrawn");
-    let hint = manager.prefetch(&wanted);
-    let eight = manager.allocate(8).await.expect("all of them, whatever was guessed");
+    let hint = group.prefetch(&wanted);
+    let eight = group.allocate(8).await.expect("all of them, whatever was guessed");
     drop((hint, eight));
     rest(&manager).await;
-    let up = manager.onboard(manager.match_prefix(&wanted), OnboardOptions::default()).expect("fits").await;
+    let up = group.onboard(group.match_prefix(&wanted), OnboardOptions::default()).expect("fits").await;
     check(&manager, &up.blocks, &wanted);
 }
 
 #[tokio::test]
 async fn blocks_that_are_used_often_come_back_when_there_is_room() {
     let manager = build(settings(8, 32).prefetch_threshold(0.2));
+    let group = manager.default_group();
     let (hot, cold) = (hashes(1, 4), hashes(2, 4));
     drop(compute(&manager, &hot, None).await);
     drop(compute(&manager, &cold, None).await);
     for _ in 0..4 {
-        drop(manager.match_prefix(&hot));
+        drop(group.match_prefix(&hot));
     }
-    let all = manager.allocate(8).await.expect("blocks");
+    let all = group.allocate(8).await.expect("blocks");
     rest(&manager).await;
     drop(all);
     rest(&manager).await;
     manager.step().expect("none runs");
     rest(&manager).await;
-    let there = |hashes: &[_]| manager.match_sequence_hashes(hashes).len();
+    let there = |hashes: &[_]| group.match_device(hashes).len();
     assert_eq!((there(&hot), there(&cold)), (4, 0));
 }
 
@@ -95,35 +99,36 @@ async fn blocks_that_are_used_often_come_back_in_place_of_cold_ones() {
         let hot = hashes(1, 4);
         drop(compute(&manager, &hot, None).await);
         for _ in 0..4 {
-            drop(manager.match_prefix(&hot));
+            drop(manager.default_group().match_prefix(&hot));
         }
         drop(compute(&manager, &hashes(2, 8), None).await);
         rest(&manager).await;
         manager.step().expect("none runs");
         rest(&manager).await;
-        assert_eq!(manager.match_sequence_hashes(&hot).len(), back, "{mode:?}");
+        assert_eq!(manager.default_group().match_device(&hot).len(), back, "{mode:?}");
     }
 }
 
 #[tokio::test]
 async fn heat_is_not_forgotten_while_a_block_is_on_its_way_down() {
     let ground = Ground::of(settings(8, 32).prefetch_threshold(0.2), 8, 32);
+    let group = ground.manager.default_group();
     let hot = hashes(1, 4);
     drop(compute(&ground.manager, &hot, None).await);
     // Uses in the device alone are uses, too.
     for _ in 0..2 {
-        drop(ground.manager.match_sequence_hashes(&hot));
-        hot.iter().for_each(|hash| assert!(ground.manager.access(*hash)));
+        drop(group.match_device(&hot));
+        hot.iter().for_each(|hash| assert!(group.touch(*hash)));
     }
-    let others = ground.manager.try_allocate(4).expect("free ones");
+    let others = group.try_allocate(4).expect("free ones");
     ground.mover.close();
-    assert!(look(ground.manager.allocate(4)).is_pending(), "the hot ones are on their way");
+    assert!(look(group.allocate(4).into_future()).is_pending(), "the hot ones are on their way");
     drop(others);
     // There is room, and they are not below yet.
     ground.manager.check_watermark();
     ground.mover.open();
     rest(&ground.manager).await;
-    assert_eq!(ground.manager.match_sequence_hashes(&hot).len(), 4);
+    assert_eq!(group.match_device(&hot).len(), 4);
 }
 
 #[tokio::test]
@@ -133,13 +138,13 @@ async fn no_guess_begins_while_somebody_is_held_at_a_quota() {
     let a = manager.tenant("a").expect("few tenants");
     let wanted = hashes(1, 4);
     drop(compute(manager, &wanted, None).await);
-    drop(manager.allocate(8).await.expect("blocks"));
+    drop(manager.default_group().allocate(8).await.expect("blocks"));
     rest(manager).await;
-    let all = a.try_allocate(2).expect("its quota");
-    let mut held = pin!(a.allocate(1));
+    let all = a.default_group().try_allocate(2).expect("its quota");
+    let mut held = pin!(a.default_group().allocate(1).into_future());
     assert!(look(held.as_mut()).is_pending());
     ground.mover.close();
-    manager.prefetch(&wanted).detach();
+    manager.default_group().prefetch(&wanted).detach();
     assert_eq!(manager.census().up, 0, "six blocks are free, and somebody waits");
     drop(all);
     ground.mover.open();
@@ -156,13 +161,13 @@ async fn guesses_that_do_not_move_yet_give_way_to_who_is_held_at_a_quota() {
     let a = manager.tenant("a").expect("few tenants");
     let wanted = hashes(1, 4);
     drop(compute(manager, &wanted, None).await);
-    drop(manager.allocate(8).await.expect("blocks"));
+    drop(manager.default_group().allocate(8).await.expect("blocks"));
     rest(manager).await;
-    let _all = a.try_allocate(2).expect("its quota");
+    let _all = a.default_group().try_allocate(2).expect("its quota");
     ground.mover.close();
-    manager.prefetch(&wanted).detach();
+    manager.default_group().prefetch(&wanted).detach();
     assert_eq!((manager.census().up, manager.census().moving), (4, 1));
-    let mut held = pin!(a.allocate(1));
+    let mut held = pin!(a.default_group().allocate(1).into_future());
     assert!(look(held.as_mut()).is_pending());
     assert_eq!((manager.census().up, manager.census().moving), (1, 1));
     ground.mover.open();
@@ -173,17 +178,18 @@ async fn a_guess_that_does_not_move_yet_gives_its_block_before_anything_is_evict
     let one_at_a_time = settings(8, 32).transfer_in_flight(BYTES as u64);
     let ground = Ground::of(one_at_a_time.prefetch_blocks(8).offload_mode(WriteMode::Through), 8, 32);
     let manager = &ground.manager;
+    let group = manager.default_group();
     let (wanted, kept) = (hashes(1, 4), hashes(2, 4));
     drop(compute(manager, &wanted, None).await);
     drop(compute(manager, &kept, None).await);
     rest(manager).await;
-    drop(manager.allocate(4).await.expect("those of the wanted ones"));
+    drop(group.allocate(4).await.expect("those of the wanted ones"));
     rest(manager).await;
     ground.mover.close();
-    manager.prefetch(&wanted).detach();
-    assert_eq!((manager.census().up, manager.census().moving, manager.available(Tier::Device)), (4, 1, 4));
-    let three = manager.allocate(3).await.expect("of guesses");
-    assert_eq!((manager.census().up, manager.match_sequence_hashes(&kept).len()), (1, 4));
+    group.prefetch(&wanted).detach();
+    assert_eq!((manager.census().up, manager.census().moving, group.available(Tier::Device)), (4, 1, 4));
+    let three = group.allocate(3).await.expect("of guesses");
+    assert_eq!((manager.census().up, group.match_device(&kept).len()), (1, 4));
     ground.mover.open();
     drop(three);
 }

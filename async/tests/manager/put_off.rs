@@ -6,7 +6,7 @@ use crate::ground::{BYTES, compute, hashes, rest, settings, still};
 use crate::grounded::{HEADROOM, HOST, INACTIVE, disk, full, until};
 use crate::sim::SimDisk;
 use kvstrata::config::WriteMode;
-use kvstrata::manager::{Offload, OffloadOptions, Refusal, Tiers};
+use kvstrata::manager::{Iteration, Offload, OffloadOptions, Refusal, Tiers};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Path, TierPort};
@@ -20,11 +20,11 @@ fn called_off(manager: &Tiers) -> u64 {
 }
 
 /// Offloads blocks of a pass by layers, two a step, behind the first step; which is done.
-async fn begin_by_layers(ground: &Ground, blocks: &kvstrata::manager::Blocks, iteration: u64) -> Offload {
+async fn begin_by_layers(ground: &Ground, blocks: &kvstrata::manager::Blocks, pass: &Iteration) -> Offload {
     let manager = &ground.manager;
-    manager.layer_done(1).expect("in turn");
-    let gate = Gate::Layer { iteration, layer: 1 };
-    let offload = manager.offload(blocks, OffloadOptions::default().gate(gate));
+    pass.layer_done(1).expect("in turn");
+    let gate = Gate::Layer { iteration: pass.number(), layer: 1 };
+    let offload = manager.default_group().offload(blocks, OffloadOptions::default().gate(gate));
     still(manager).await;
     assert_eq!(manager.census().gated, blocks.len(), "they wait for the next step");
     offload
@@ -41,7 +41,10 @@ async fn what_is_written_through_waits_for_what_the_host_has_not_written_yet() {
     let manager = &ground.manager;
     disk.gate().hold();
     let held = compute(manager, &hashes(1, 16), None).await;
-    until("as many are there as may be", || manager.pool_stats(Tier::Host).stored == INACTIVE).await;
+    until("as many are there as may be", || {
+        manager.default_group().pool_stats(Tier::Host).stored == INACTIVE
+    })
+    .await;
     assert_eq!((manager.census().grounded, called_off(manager)), (16 - INACTIVE as usize, 0));
     disk.gate().open();
     rest(manager).await;
@@ -59,13 +62,14 @@ async fn what_is_owed_and_finds_no_host_block_holds_up_nothing_else_and_is_made_
     let settings = settings.transfer_in_flight_host_to_disk(Some(BYTES as u64));
     let ground = Ground::over(settings, 16, HOST, Some(port));
     let manager = &ground.manager;
+    let group = manager.default_group();
     disk.gate().hold();
     let all = hashes(1, 16);
     let mut held = compute(manager, &all, None).await;
-    until("as many are there as may be", || manager.pool_stats(Tier::Host).stored == INACTIVE).await;
+    until("as many are there as may be", || group.pool_stats(Tier::Host).stored == INACTIVE).await;
     held.drop_first(INACTIVE as usize);
-    drop(manager.allocate(INACTIVE as usize).await.expect("the host has them"));
-    let found = manager.match_prefix(&all[..INACTIVE as usize]);
+    drop(group.allocate(INACTIVE as usize).await.expect("the host has them"));
+    let found = group.match_prefix(&all[..INACTIVE as usize]);
     assert_eq!(found.in_tier(Tier::Host), INACTIVE as usize);
     disk.gate().let_go(INACTIVE as usize);
     until("on the disk", || disk.counts().written == INACTIVE).await;
@@ -81,11 +85,12 @@ async fn what_is_owed_and_finds_no_host_block_holds_up_nothing_else_and_is_made_
 async fn what_finds_no_host_block_is_not_begun_again_before_there_is_one() {
     let (disk, ground) = full(settings(16, HOST).watermark_device(0.6).watermark_device_low(0.5)).await;
     let manager = &ground.manager;
+    let group = manager.default_group();
     let below = hashes(1, INACTIVE);
-    let found = manager.match_prefix(&below);
+    let found = group.match_prefix(&below);
     assert_eq!(found.in_tier(Tier::Host), INACTIVE as usize, "nobody else has those of the host");
     {
-        let mut persisted = pin!(manager.persist(&below[..1]));
+        let mut persisted = pin!(group.persist(&below[..1]));
         assert!(look(persisted.as_mut()).is_pending());
         manager.step().expect("none runs");
         assert_eq!(manager.census().grounded, 8, "one may be had when it is written");
@@ -94,7 +99,7 @@ async fn what_finds_no_host_block_is_not_begun_again_before_there_is_one() {
     }
     until("it is held", || manager.census().grounded == 0).await;
     assert_eq!(called_off(manager), 8);
-    let mut persisted = pin!(manager.persist(&below[1..2]));
+    let mut persisted = pin!(group.persist(&below[1..2]));
     assert!(look(persisted.as_mut()).is_pending());
     for _ in 0..3 {
         manager.step().expect("none runs");
@@ -115,13 +120,13 @@ async fn what_finds_the_host_full_of_what_waits_for_the_engine_is_copied_when_th
     let settings = settings(8, 2).watermark_device(0.3).watermark_device_low(0.0);
     let ground = Ground::with_layers(settings, (8, 2), LAYERS as usize, None);
     let manager = &ground.manager;
-    let iteration = manager.iteration_begin().expect("none runs");
+    let running = manager.begin_iteration().expect("none runs");
     drop(compute(manager, &hashes(1, 4), None).await);
     let pass = compute(manager, &hashes(2, 2), None).await;
-    let offload = begin_by_layers(&ground, &pass, iteration).await;
+    let offload = begin_by_layers(&ground, &pass, &running).await;
     manager.check_watermark();
     assert_eq!((manager.census().down, called_off(manager)), (2, 0));
-    manager.iteration_end().expect("one runs");
+    running.end().expect("one runs");
     assert_eq!(offload.await.copied, 2);
     for _ in 0..4 {
         manager.check_watermark();
@@ -138,21 +143,21 @@ async fn what_waits_for_the_engine_takes_no_room_of_the_queue() {
     let ground = Ground::with_layers(one.transfer_queue(BOUND), (16, 16), LAYERS as usize, None);
     let manager = &ground.manager;
     let others = compute(manager, &hashes(1, 2), None).await;
-    let iteration = manager.iteration_begin().expect("none runs");
+    let running = manager.begin_iteration().expect("none runs");
     let pass = compute(manager, &hashes(2, 8), None).await;
-    let offload = begin_by_layers(&ground, &pass, iteration).await;
+    let offload = begin_by_layers(&ground, &pass, &running).await;
     let mut first = others.clone();
     first.truncate(1);
-    let whole = manager.offload(&first, OffloadOptions::default()).await;
+    let whole = manager.default_group().offload(&first, OffloadOptions::default()).await;
     assert_eq!((whole.copied, whole.refused), (1, 0), "who goes whole finds room");
     ground.mover.close();
-    manager.layer_done(3).expect("in turn");
+    running.layer_done(3).expect("in turn");
     assert_eq!((manager.census().queued, manager.census().moving), (4, 4), "more than may wait");
     let mut second = others.clone();
     second.drop_first(1);
-    assert_eq!(manager.offload(&second, OffloadOptions::default()).await.refused, 1);
+    assert_eq!(manager.default_group().offload(&second, OffloadOptions::default()).await.refused, 1);
     assert_eq!(manager.stats().refused_by(Refusal::Queue), 1);
     ground.mover.open();
-    manager.iteration_end().expect("one runs");
+    running.end().expect("one runs");
     assert_eq!(offload.await.copied, 8);
 }

@@ -16,7 +16,7 @@ fn all_ahead(policy: Policy) -> ManagerConfigBuilder {
 async fn copied_and_cold(ground: &Ground) -> [Vec<SequenceHash>; 2] {
     let (manager, runs) = (&ground.manager, [hashes(1, 4), hashes(2, 4)]);
     drop(compute(manager, &runs[0], None).await);
-    (0..2).for_each(|_| drop(manager.match_prefix(&runs[0]).into_device()));
+    (0..2).for_each(|_| drop(manager.default_group().match_prefix(&runs[0]).into_device()));
     manager.step().expect("none runs");
     rest(manager).await;
     assert_eq!(manager.stats().offloaded[0], 4);
@@ -25,35 +25,37 @@ async fn copied_and_cold(ground: &Ground) -> [Vec<SequenceHash>; 2] {
 }
 
 fn in_device(manager: &Tiers, run: &[SequenceHash]) -> usize {
-    manager.match_prefix(run).device().len()
+    manager.default_group().match_prefix(run).device().len()
 }
 
 #[tokio::test]
 async fn what_was_copied_ahead_leaves_first_and_nobody_waits() {
     let ground = Ground::of(all_ahead(Policy::Lfu), 8, 32);
+    let group = ground.manager.default_group();
     let [copied, cold] = copied_and_cold(&ground).await;
     ground.mover.close();
-    let blocks = ground.manager.try_allocate(4).expect("four that need no copy");
+    let blocks = group.try_allocate(4).expect("four that need no copy");
     assert_eq!(ground.mover.waiting(), 0, "none is copied for it");
     assert_eq!((in_device(&ground.manager, &copied), in_device(&ground.manager, &cold)), (0, 4));
-    assert_eq!(ground.manager.match_prefix(&copied).in_tier(Tier::Host), 4);
-    assert_eq!(ground.manager.pool_stats(Tier::Device).evicted, 4);
+    assert_eq!(group.match_prefix(&copied).in_tier(Tier::Host), 4);
+    assert_eq!(group.pool_stats(Tier::Device).evicted, 4);
     drop(blocks);
 }
 
 #[tokio::test]
 async fn what_has_been_used_since_stays() {
     let ground = Ground::of(all_ahead(Policy::Lfu), 8, 32);
+    let group = ground.manager.default_group();
     let [copied, cold] = copied_and_cold(&ground).await;
-    drop(ground.manager.match_prefix(&copied).into_device());
-    drop(ground.manager.allocate(4).await.expect("four are idle"));
+    drop(group.match_prefix(&copied).into_device());
+    drop(group.allocate(4).await.expect("four are idle"));
     assert_eq!((in_device(&ground.manager, &copied), in_device(&ground.manager, &cold)), (4, 0));
     // Found anew, it is ready again.
     ground.manager.step().expect("none runs");
     rest(&ground.manager).await;
     drop(compute(&ground.manager, &hashes(3, 4), None).await);
     ground.mover.close();
-    assert!(ground.manager.try_allocate(4).is_some());
+    assert!(group.try_allocate(4).is_some());
     assert_eq!(in_device(&ground.manager, &copied), 0);
 }
 
@@ -67,7 +69,7 @@ async fn a_parent_stays_with_a_child_that_is_in_use() {
     rest(manager).await;
     assert_eq!(manager.stats().offloaded[0], 3);
     drop(compute(manager, &cold, None).await);
-    drop(manager.allocate(3).await.expect("the cold ones"));
+    drop(manager.default_group().allocate(3).await.expect("the cold ones"));
     assert_eq!((in_device(manager, &run), in_device(manager, &cold)), (4, 1));
     drop(leaf);
 }
@@ -77,18 +79,19 @@ async fn a_parent_stays_with_a_child_that_is_in_use() {
 async fn what_is_below_no_more_is_not_taken_for_it() {
     let ground = Ground::of(all_ahead(Policy::Lfu).host_headroom(0).host_blocks(4), 8, 4);
     let manager = &ground.manager;
+    let group = manager.default_group();
     let [copied, cold] = copied_and_cold(&ground).await;
-    let held = manager.match_prefix(&cold).into_device();
-    assert_eq!(manager.offload(&held, Default::default()).await.copied, 4, "in the others' places");
+    let held = group.match_prefix(&cold).into_device();
+    assert_eq!(group.offload(&held, Default::default()).await.copied, 4, "in the others' places");
     drop(held);
     ground.mover.close();
-    assert!(manager.try_allocate(4).is_some(), "four that need no copy");
+    assert!(group.try_allocate(4).is_some(), "four that need no copy");
     assert_eq!((in_device(manager, &copied), in_device(manager, &cold)), (4, 0));
     // And those are copied when they leave.
     ground.mover.open();
-    drop(manager.allocate(8).await.expect("idle"));
+    drop(group.allocate(8).await.expect("idle"));
     rest(manager).await;
-    let up = manager.onboard(manager.match_prefix(&copied), Default::default()).expect("fits").await;
+    let up = group.onboard(group.match_prefix(&copied), Default::default()).expect("fits").await;
     check(manager, &up.blocks, &copied);
 }
 
@@ -97,13 +100,14 @@ async fn what_is_below_no_more_is_not_taken_for_it() {
 async fn what_is_of_a_lower_class_leaves_before_it() {
     let ground = Ground::of(all_ahead(Policy::Lfu), 8, 32);
     let manager = &ground.manager;
+    let group = manager.default_group();
     let [copied, cold] = copied_and_cold(&ground).await;
-    let held = manager.match_prefix(&cold[2..]).into_device();
+    let held = group.match_prefix(&cold[2..]).into_device();
     held.set_priority(Priority::Low);
     drop(held);
-    drop(manager.allocate(2).await.expect("idle"));
+    drop(group.allocate(2).await.expect("idle"));
     assert_eq!(in_device(manager, &cold), 2);
-    drop(manager.allocate(4).await.expect("two are free"));
+    drop(group.allocate(4).await.expect("two are free"));
     assert_eq!((in_device(manager, &copied), in_device(manager, &cold)), (2, 2));
 }
 
@@ -115,10 +119,11 @@ async fn of_the_host_too_what_was_copied_ahead_leaves_first() {
     let settings = settings.watermark_host(0.3).watermark_host_low(0.0);
     let volume = vec![directory.path().join("volume")];
     let manager = crate::ground::build(settings.disk_paths(volume).disk_bytes(Some(4 << 20)));
+    let group = manager.default_group();
     let copied = hashes(1, 4);
     for run in [&copied, &hashes(2, 4)] {
         let blocks = compute(&manager, run, None).await;
-        assert_eq!(manager.offload(&blocks, Default::default()).await.copied, 4);
+        assert_eq!(group.offload(&blocks, Default::default()).await.copied, 4);
         if run == &copied {
             manager.step().expect("none runs");
             rest(&manager).await;
@@ -127,8 +132,8 @@ async fn of_the_host_too_what_was_copied_ahead_leaves_first() {
     }
     // More than the host has room for.
     let blocks = compute(&manager, &hashes(3, 4), None).await;
-    assert_eq!(manager.offload(&blocks, Default::default()).await.copied, 4);
+    assert_eq!(group.offload(&blocks, Default::default()).await.copied, 4);
     assert_eq!(manager.stats().offloaded[1], 4, "none is written for it");
-    assert_eq!(manager.pool_stats(Tier::Host).evicted, 4);
+    assert_eq!(group.pool_stats(Tier::Host).evicted, 4);
     drop(blocks);
 }

@@ -6,7 +6,6 @@ use crate::common::volume;
 use kvstrata::manager::{AllocateError, OffloadOptions, OnboardError, OnboardOptions, Purge, PurgeError};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Cause;
-use std::future::Future;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
@@ -18,19 +17,21 @@ fn runtime() -> Runtime {
 }
 
 /// Waits on another runtime than the manager's, and not for ever.
-fn answer<F: Future>(future: F) -> F::Output {
+fn answer<F: IntoFuture>(future: F) -> F::Output {
     let other = Builder::new_current_thread().enable_time().build().expect("a runtime");
-    other.block_on(async { timeout(Duration::from_secs(60), future).await }).expect("an answer")
+    other.block_on(async { timeout(Duration::from_secs(60), future.into_future()).await }).expect("an answer")
 }
 
 #[test]
 fn who_waits_for_blocks_is_told_that_the_manager_is_closed() {
     let own = runtime();
     let manager = own.block_on(async { build(settings(4, 4)) });
-    let held = own.block_on(manager.allocate(4)).expect("all of them");
+    let held = own.block_on(manager.default_group().allocate(4).into_future()).expect("all of them");
     let waiting = {
         let manager = manager.clone();
-        std::thread::spawn(move || answer(manager.allocate_within(1, Duration::from_secs(3600))))
+        std::thread::spawn(move || {
+            answer(manager.default_group().allocate(1).deadline(Duration::from_secs(3600)))
+        })
     };
     while manager.census().waiting == 0 {
         std::thread::yield_now();
@@ -39,11 +40,11 @@ fn who_waits_for_blocks_is_told_that_the_manager_is_closed() {
     let told = waiting.join().expect("no panic");
     assert!(matches!(told, Err(AllocateError::Closed)), "{told:?}");
     // And whoever comes later.
-    assert!(matches!(answer(manager.allocate_within(1, SOON)), Err(AllocateError::Closed)));
+    assert!(matches!(answer(manager.default_group().allocate(1).deadline(SOON)), Err(AllocateError::Closed)));
     drop(held);
     assert!(
-        matches!(answer(manager.allocate(1)), Err(AllocateError::Closed))
-            && manager.try_allocate(1).is_none()
+        matches!(answer(manager.default_group().allocate(1)), Err(AllocateError::Closed))
+            && manager.default_group().try_allocate(1).is_none()
     );
     let tenant = manager.tenant("acme").expect("a name");
     assert!(matches!(answer(tenant.purge(Purge::default())), Err(PurgeError::Closed)));
@@ -60,7 +61,10 @@ fn who_waits_for_a_mover_is_answered_by_the_deadline() {
         drop(compute(&ground.manager, &all, None).await);
         // These have copies, so that they leave at once.
         let others = compute(&ground.manager, &hashes(2, 4), None).await;
-        assert_eq!(ground.manager.offload(&others, OffloadOptions::default()).await.copied, 4);
+        assert_eq!(
+            ground.manager.default_group().offload(&others, OffloadOptions::default()).await.copied,
+            4
+        );
         drop(others);
         while !ground.manager.census().is_idle() {
             tokio::task::yield_now().await;
@@ -68,10 +72,10 @@ fn who_waits_for_a_mover_is_answered_by_the_deadline() {
         ground
     });
     ground.mover.close();
-    let found = ground.manager.match_prefix(&all);
+    let found = ground.manager.default_group().match_prefix(&all);
     assert_eq!((found.len(), found.in_tier(Tier::Device)), (4, 0));
     let options = OnboardOptions::default().deadline(SOON);
-    let up = ground.manager.onboard(found, options).expect("it begins");
+    let up = ground.manager.default_group().onboard(found, options).expect("it begins");
     while ground.mover.waiting() == 0 {
         std::thread::yield_now();
     }
@@ -81,8 +85,11 @@ fn who_waits_for_a_mover_is_answered_by_the_deadline() {
     let began = Instant::now();
     assert!(!answer(ground.manager.shutdown()), "copies are under way");
     assert!(began.elapsed() >= SOON, "it waits for them");
-    let found = ground.manager.match_prefix(&all);
-    assert!(matches!(ground.manager.onboard(found, OnboardOptions::default()), Err(OnboardError::Closed)));
+    let found = ground.manager.default_group().match_prefix(&all);
+    assert!(matches!(
+        ground.manager.default_group().onboard(found, OnboardOptions::default()),
+        Err(OnboardError::Closed)
+    ));
     ground.mover.open();
     while !ground.manager.census().is_idle() {
         std::thread::yield_now();
@@ -98,15 +105,15 @@ fn a_shutdown_needs_no_runtime_and_leaves_a_clean_volume() {
     let (own, all) = (runtime(), hashes(1, 4));
     let manager = own.block_on(async { open() });
     let held = own.block_on(compute(&manager, &all, None));
-    assert_eq!(own.block_on(manager.persist(&all)).copied, 4);
+    assert_eq!(own.block_on(manager.default_group().persist(&all)).copied, 4);
     drop(own);
-    assert_eq!(answer(manager.persist(&hashes(3, 1))).copied, 0);
+    assert_eq!(answer(manager.default_group().persist(&hashes(3, 1))).copied, 0);
     assert!(answer(manager.shutdown()));
     assert!(volume::read(&file).expect("a superblock").clean);
     check(&manager, &held, &all);
     drop((held, manager));
     let again = runtime();
     let second = again.block_on(async { open() });
-    assert_eq!(second.match_prefix(&all).in_tier(Tier::DISK), 4);
+    assert_eq!(second.default_group().match_prefix(&all).in_tier(Tier::DISK), 4);
     assert!(again.block_on(second.shutdown()));
 }

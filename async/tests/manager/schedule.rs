@@ -12,6 +12,7 @@ use std::time::Duration;
 #[tokio::test]
 async fn above_the_watermark_the_next_victims_are_copied_and_stay_and_their_eviction_waits_for_nothing() {
     let manager = build(settings(20, 64).watermark_device(0.9).watermark_device_low(0.5));
+    let group = manager.default_group();
     let all = hashes(1, 20);
     drop(compute(&manager, &all[..17], None).await);
     manager.step().expect("no iteration runs");
@@ -22,21 +23,21 @@ async fn above_the_watermark_the_next_victims_are_copied_and_stay_and_their_evic
     rest(&manager).await;
     assert_eq!(manager.stats().offloaded[0], 9, "half of 20, but the one that is free");
     // Copied is not evicted.
-    let found = manager.match_prefix(&all[..17]);
+    let found = group.match_prefix(&all[..17]);
     assert_eq!(found.in_tier(Tier::Device), 17);
     drop(found);
     manager.step().expect("no iteration runs");
     rest(&manager).await;
     // The use above has made others the next victims: those of the second sequence, then the first one's tail.
     let before = manager.stats().path(Path::DeviceToHost).transfers;
-    let taken = manager.try_allocate(8).expect("nothing to wait for");
+    let taken = group.try_allocate(8).expect("nothing to wait for");
     assert_eq!(taken.len(), 8);
     rest(&manager).await;
     assert_eq!(manager.stats().path(Path::DeviceToHost).transfers, before);
     drop(taken);
-    let found = manager.match_prefix(&all[..17]);
+    let found = group.match_prefix(&all[..17]);
     assert_eq!((found.len(), found.in_tier(Tier::Host)), (17, 5));
-    let up = manager.onboard(found, OnboardOptions::default()).expect("fits").await;
+    let up = group.onboard(found, OnboardOptions::default()).expect("fits").await;
     check(&manager, &up.blocks, &all[..17]);
 }
 
@@ -67,46 +68,48 @@ async fn write_through_copies_at_once_and_second_use_at_the_second_use() {
     rest(&manager).await;
     assert_eq!(manager.stats().offloaded[0], 4);
     drop(held);
-    let taken = manager.try_allocate(8).expect("nothing to wait for");
+    let taken = manager.default_group().try_allocate(8).expect("nothing to wait for");
     drop(taken);
-    assert_eq!(manager.match_prefix(&hashes(1, 4)).in_tier(Tier::Host), 4);
+    assert_eq!(manager.default_group().match_prefix(&hashes(1, 4)).in_tier(Tier::Host), 4);
 
     let manager = build(settings(8, 64).offload_mode(WriteMode::SecondUse));
     drop(compute(&manager, &hashes(1, 4), None).await);
     drop(compute(&manager, &hashes(2, 4), None).await);
     rest(&manager).await;
     assert_eq!(manager.stats().offloaded[0], 0);
-    drop(manager.match_prefix(&hashes(1, 2)));
+    drop(manager.default_group().match_prefix(&hashes(1, 2)));
     rest(&manager).await;
     assert_eq!(manager.stats().offloaded[0], 2);
-    drop(manager.match_prefix(&hashes(1, 2)));
-    let taken = manager.allocate(8).await.expect("blocks");
+    drop(manager.default_group().match_prefix(&hashes(1, 2)));
+    let taken = manager.default_group().allocate(8).await.expect("blocks");
     rest(&manager).await;
     assert_eq!(manager.stats().offloaded[0], 2, "what was used once is not worth a copy");
     drop(taken);
-    assert_eq!(manager.match_prefix(&hashes(1, 4)).len(), 2);
-    assert_eq!(manager.match_prefix(&hashes(2, 4)).len(), 0);
+    assert_eq!(manager.default_group().match_prefix(&hashes(1, 4)).len(), 2);
+    assert_eq!(manager.default_group().match_prefix(&hashes(2, 4)).len(), 0);
 }
 
 #[tokio::test]
 async fn an_offload_waits_for_its_gate() {
     let manager = build(settings(8, 16));
     let blocks = compute(&manager, &hashes(1, 4), None).await;
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let gated = |gate| OffloadOptions::default().gate(gate);
-    let offload = manager.offload(&blocks, gated(Gate::Iteration(iteration)));
+    let offload = manager.default_group().offload(&blocks, gated(Gate::Iteration(iteration)));
     assert_eq!((manager.census().gated, manager.census().down), (4, 0), "the iteration still writes them");
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     assert_eq!(offload.await.copied, 4);
-    assert_eq!(manager.offload(&blocks, OffloadOptions::default()).await.there, 4);
+    assert_eq!(manager.default_group().offload(&blocks, OffloadOptions::default()).await.there, 4);
 }
 
 #[tokio::test]
 async fn an_offload_whose_gate_does_not_open_fails_at_its_deadline_and_keeps_no_block() {
     let manager = build(settings(8, 16).deadline_offload(Duration::from_millis(20)));
+    let group = manager.default_group();
     let blocks = compute(&manager, &hashes(1, 4), None).await;
     let gated = OffloadOptions::default().gate(Gate::Iteration(5));
-    let down = tokio::time::timeout(Duration::from_secs(20), manager.offload(&blocks, gated)).await;
+    let down = tokio::time::timeout(Duration::from_secs(20), group.offload(&blocks, gated)).await;
     let down = down.expect("answered, though no iteration begins");
     assert_eq!((down.failed, down.copied, down.cause), (4, 0, Some(Cause::Deadline)));
     // Who looks at the gates may come a moment after who answers.
@@ -118,9 +121,9 @@ async fn an_offload_whose_gate_does_not_open_fails_at_its_deadline_and_keeps_no_
     };
     tokio::time::timeout(Duration::from_secs(20), all).await.expect("counted");
     // Nor if nobody asks any more.
-    drop(manager.offload(&blocks, gated));
+    drop(group.offload(&blocks, gated));
     drop(blocks);
-    let all = manager.allocate_within(8, Duration::from_secs(20)).await;
+    let all = group.allocate(8).deadline(Duration::from_secs(20)).await;
     assert_eq!(all.expect("nobody holds them").len(), 8);
     assert!(manager.census().is_idle());
 }
@@ -130,13 +133,13 @@ async fn what_nobody_waits_for_keeps_to_the_budget_of_an_iteration() {
     let bytes = super::ground::BYTES as u64;
     let manager = build(settings(8, 16).iteration_bytes(Some(3 * bytes)));
     let blocks = compute(&manager, &hashes(1, 8), None).await;
-    manager.iteration_begin().expect("none runs");
-    let offload = manager.offload(&blocks, OffloadOptions::default());
+    let pass = manager.begin_iteration().expect("none runs");
+    let offload = manager.default_group().offload(&blocks, OffloadOptions::default());
     while manager.census().moving > 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!((manager.stats().offloaded[0], manager.census().queued), (3, 5));
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     for _ in 0..2 {
         manager.step().expect("none runs");
     }
@@ -150,17 +153,15 @@ async fn beside_an_engine_that_does_not_iterate_the_budget_holds_nobody_up() {
     let (soon, late) = (Duration::from_millis(1), Duration::from_secs(3600));
     let manager = build(budget(soon).deadline_offload(Duration::from_secs(20)));
     let blocks = compute(&manager, &hashes(1, 8), None).await;
-    let offload = manager.offload(&blocks, OffloadOptions::default()).await;
+    let offload = manager.default_group().offload(&blocks, OffloadOptions::default()).await;
     assert_eq!((offload.copied, offload.cause), (8, None));
     drop(blocks);
     // From its next iteration on it has it again; and in that, however long it takes.
     for (idle, runs) in [(soon, true), (late, false)] {
         let manager = build(budget(idle));
         let blocks = compute(&manager, &hashes(1, 8), None).await;
-        if runs {
-            manager.iteration_begin().expect("none runs");
-        }
-        let mut offload = manager.offload(&blocks, OffloadOptions::default());
+        let _pass = runs.then(|| manager.begin_iteration().expect("none runs"));
+        let mut offload = manager.default_group().offload(&blocks, OffloadOptions::default());
         let for_a_while = tokio::time::timeout(20 * soon, &mut offload).await;
         assert!(for_a_while.is_err(), "{runs}");
         assert_eq!((manager.stats().offloaded[0], manager.census().queued), (1, 7), "{runs}");
@@ -176,12 +177,12 @@ async fn an_engine_is_idle_from_the_end_of_its_last_iteration_on() {
     let manager = &ground.manager;
     let blocks = compute(manager, &hashes(1, 8), None).await;
     ground.mover.close();
-    manager.iteration_begin().expect("none runs");
-    let _offload = manager.offload(&blocks, OffloadOptions::default());
+    let mut pass = Some(manager.begin_iteration().expect("none runs"));
+    let _offload = manager.default_group().offload(&blocks, OffloadOptions::default());
     for (after, at_work) in [(99, 1), (2, 1), (97, 1), (5, 8)] {
         tokio::time::advance(Duration::from_millis(after)).await;
         if after == 99 {
-            manager.iteration_end().expect("one runs");
+            pass.take().expect("once").end().expect("one runs");
         }
         // The task that looks after it has its turn.
         for _ in 0..10 {

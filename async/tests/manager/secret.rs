@@ -14,7 +14,7 @@ fn settings(folder: &Path) -> ManagerConfigBuilder {
 
 fn refusal(settings: ManagerConfigBuilder) -> String {
     let config = settings.build().expect("a configuration");
-    KvBlockManager::new(&config).expect_err("refused").to_string()
+    KvBlockManager::open(&config).expect_err("refused").to_string()
 }
 
 #[tokio::test]
@@ -24,13 +24,14 @@ async fn restart_finds_blocks_by_their_tokens() {
     let mut named = Vec::new();
     for _ in 0..2 {
         let manager = ground::build(settings(folder.path()));
-        let hashes = manager.hashes_of(&tokens, manager.salt("m", "", &[]));
+        let group = manager.default_group();
+        let hashes = group.hashes_of(&tokens, manager.salt("m", "", &[]));
         assert!(manager.describe().contains("block hashes: keyed ("), "{}", manager.describe());
         if named.is_empty() {
             drop(ground::compute(&manager, &hashes, None).await);
-            assert_eq!(manager.persist(&hashes).await.copied, 4);
+            assert_eq!(group.persist(&hashes).await.copied, 4);
         } else {
-            assert_eq!((&hashes, manager.match_prefix(&hashes).len()), (&named, 4));
+            assert_eq!((&hashes, group.match_prefix(&hashes).len()), (&named, 4));
         }
         named = hashes;
         assert!(manager.shutdown().await);
@@ -61,13 +62,13 @@ async fn volume_of_another_secret_is_refused_by_name() {
 async fn sequences_hash_as_the_manager_does() {
     let manager = ground::build(ground::settings(8, 8));
     let tokens: Vec<u32> = (0..100).collect();
-    let mut sequence = manager.sequence(Salt::default());
+    let mut sequence = manager.default_group().sequence(Salt::default());
     sequence.extend(&tokens);
-    assert_eq!(sequence.hashes(), manager.hashes_of(&tokens, Salt::default()));
+    assert_eq!(sequence.hashes(), manager.default_group().hashes_of(&tokens, Salt::default()));
     let other = ground::build(ground::settings(8, 8));
     assert_ne!(
         sequence.hashes(),
-        other.hashes_of(&tokens, Salt::default()),
+        other.default_group().hashes_of(&tokens, Salt::default()),
         "no secret is shared unless said"
     );
 }

@@ -18,7 +18,7 @@ async fn what_another_list_is_to_write_stays_until_that_is_withdrawn_too() {
         let (blocks, first) = ahead(&ground, &hashes, 1).await;
         let (same, second) = ahead(&ground, &hashes, 2).await;
         assert_eq!((blocks.ids().collect::<Vec<_>>(), manager.census().unwritten), (same.ids().collect(), 4));
-        let asked = manager.offload(&blocks, OffloadOptions::default());
+        let asked = manager.default_group().offload(&blocks, OffloadOptions::default());
         let (stays, goes) = if first_stays { (first, second) } else { (second, first) };
         assert_eq!((goes.withdraw(), blocks.registered()), (0, 2), "the other writes it");
         assert_eq!(blocks.written_in(), Some(written));
@@ -43,9 +43,9 @@ async fn what_another_list_is_to_write_stays_until_that_is_withdrawn_too() {
         (ahead(&ground, &hashes, 1).await, ahead(&ground, &hashes, 1).await);
     assert_eq!((first.withdraw(), second.withdraw(), same.registered()), (0, 2, 0));
     drop((blocks, same));
-    assert!(ground.manager.match_prefix(&hashes).is_empty());
+    assert!(ground.manager.default_group().match_prefix(&hashes).is_empty());
     ground.manager.step().expect("none runs");
-    assert_eq!(ground.manager.try_allocate(8).expect("all of them").len(), 8);
+    assert_eq!(ground.manager.default_group().try_allocate(8).expect("all of them").len(), 8);
 }
 
 /// A copy that was to wait for the pass of a list which then withdraws waits for the pass of the other: nothing is copied before it is written.
@@ -65,18 +65,18 @@ async fn a_copy_that_waits_for_a_pass_waits_for_the_next_one_when_that_is_to_wri
             Copy::Whole => Gate::Open,
             Copy::Behind | Copy::Begun => Gate::Layer { iteration: 1, layer: 0 },
         };
-        let asked = manager.offload(&blocks, OffloadOptions::default().gate(gate));
-        manager.iteration_begin().expect("none runs");
+        let asked = manager.default_group().offload(&blocks, OffloadOptions::default().gate(gate));
+        let pass = manager.begin_iteration().expect("none runs");
         if matches!(copy, Copy::Begun) {
-            manager.layer_done(0).expect("one runs");
+            pass.layer_done(0).expect("one runs");
             still(manager).await;
         }
         let (same, _second) = ahead(&ground, &hashes, 2).await;
         assert_eq!((first.withdraw(), same.registered(), same.written_in()), (0, 2, Some(2)));
-        manager.iteration_end().expect("one runs");
+        pass.end().expect("one runs");
         still(manager).await;
         let begun = if matches!(copy, Copy::Begun) { 2 } else { 0 };
-        assert_eq!((down(manager), manager.pool_stats(Tier::Host).stored), (begun, 0));
+        assert_eq!((down(manager), manager.default_group().pool_stats(Tier::Host).stored), (begun, 0));
         write(&ground, &same, &hashes);
         manager.step().expect("none runs");
         rest(manager).await;
@@ -92,17 +92,18 @@ async fn a_copy_by_layers_goes_on_when_another_list_is_written_by_the_same_pass(
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 2);
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let (blocks, first) = ahead(&ground, &hashes, iteration).await;
     let (same, _second) = ahead(&ground, &hashes, iteration).await;
     let gate = Gate::Layer { iteration, layer: 0 };
     write(&ground, &blocks, &hashes);
-    manager.layer_done(0).expect("one runs");
-    let asked = manager.offload(&blocks, OffloadOptions::default().gate(gate));
+    pass.layer_done(0).expect("one runs");
+    let asked = manager.default_group().offload(&blocks, OffloadOptions::default().gate(gate));
     still(manager).await;
     let (later, _third) = ahead(&ground, &hashes, iteration + 1).await;
     assert_eq!(first.withdraw(), 0);
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     assert_eq!((asked.await.copied, same.written_in()), (2, None));
     drop((blocks, same, later));
     // The third is over, too, and holds nothing any more.
@@ -121,17 +122,17 @@ async fn a_copy_goes_with_the_first_pass_that_writes_its_block() {
         let hashes = hashes(1, 2);
         let (blocks, first) = ahead(&ground, &hashes, 1).await;
         let gate = if by_layers { Gate::Layer { iteration: 1, layer: 0 } } else { Gate::Open };
-        let asked = manager.offload(&blocks, OffloadOptions::default().gate(gate));
+        let asked = manager.default_group().offload(&blocks, OffloadOptions::default().gate(gate));
         let (same, _second) = ahead(&ground, &hashes, second_pass).await;
         if withdraws {
             assert_eq!(first.withdraw(), 0);
         }
         write(&ground, &blocks, &hashes);
-        manager.iteration_begin().expect("none runs");
-        manager.layer_done(0).expect("one runs");
+        let pass = manager.begin_iteration().expect("none runs");
+        pass.layer_done(0).expect("one runs");
         still(manager).await;
         assert_eq!(manager.census().down, if by_layers { 2 } else { 0 });
-        manager.iteration_end().expect("one runs");
+        pass.end().expect("one runs");
         assert_eq!(asked.await.copied, 2, "{withdraws} {second_pass} {by_layers}");
         // What the second has named is over.
         manager.step().expect("none runs");
@@ -148,7 +149,7 @@ async fn a_copy_of_two_lists_waits_for_the_first_of_their_passes() {
     let hashes = hashes(1, 2);
     let ((blocks, _), (same, _)) = (ahead(&ground, &hashes, 1).await, ahead(&ground, &hashes, 2).await);
     assert_eq!(same.written_in(), Some(1));
-    let asked = manager.offload(&same, OffloadOptions::default());
+    let asked = manager.default_group().offload(&same, OffloadOptions::default());
     write(&ground, &blocks, &hashes);
     manager.step().expect("none runs");
     assert_eq!((asked.await.copied, same.written_in()), (2, None));

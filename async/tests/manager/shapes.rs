@@ -78,7 +78,7 @@ async fn restarts(name: &str, of: impl Fn(&Path) -> ManagerConfigBuilder) -> boo
     if sizes.iter().any(|bytes| *bytes > MOST_BYTES) {
         return false;
     }
-    let make = || KvBlockManager::new(&config).unwrap_or_else(|error| panic!("{name}, {sizes:?}: {error}"));
+    let make = || KvBlockManager::open(&config).unwrap_or_else(|error| panic!("{name}, {sizes:?}: {error}"));
     write(&make(), &sizes).await;
     read(&make(), &sizes).await;
     true
@@ -173,7 +173,7 @@ async fn all_ranks_share_their_settings_and_not_their_files() {
         let of = |rank| {
             let settings = settings(&place).geometry_layers(Some(4)).geometry_kv_heads(Some(8));
             let settings = settings.geometry_head_size(Some(64)).geometry_tp(2).geometry_rank(rank);
-            KvBlockManager::new(&settings.build().expect("possible")).expect("a manager")
+            KvBlockManager::open(&settings.build().expect("possible")).expect("a manager")
         };
         let sizes = [4 * 2 * 16 * 4 * 64 * 2];
         let both = [of(0), of(1)];

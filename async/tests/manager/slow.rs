@@ -4,6 +4,7 @@
 
 use crate::ground::{BYTES, hashes, rest, settings};
 use crate::sim::{Plan, SimDisk, SimMover};
+use kvstrata::OriginalNames;
 use kvstrata::config::{ManagerConfigBuilder, WriteMode};
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, TierParts, Tiers};
 use kvstrata::metrics::PathMetrics;
@@ -110,7 +111,7 @@ async fn allocations(manager: &Tiers, requests: u64, depth: u64, most: u64) -> V
                 let sequence = NEXT.replace(NEXT.get() + 1);
                 let wanted = hashes(sequence, 1 + request * 7 % most);
                 let since = Instant::now();
-                let blocks = manager.allocate(wanted.len()).await.expect("in time");
+                let blocks = manager.default_group().allocate(wanted.len()).await.expect("in time");
                 waited.push(since.elapsed());
                 drop(blocks.register(&wanted, None).expect("registered"));
                 // A request computes for a while.
@@ -284,18 +285,19 @@ fn reads_go_on_while_blocks_are_dropped() {
     in_virtual_time(async {
         let disk = disk(MS);
         let manager = manager(shape(32, 32), Some(&disk));
+        let group = manager.default_group();
         let wanted = hashes(1, 8);
-        let blocks = manager.allocate(8).await.expect("free");
+        let blocks = group.allocate(8).await.expect("free");
         drop(blocks.register(&wanted, None).expect("registered"));
-        assert_eq!(manager.persist(&wanted).await.copied, 8);
+        assert_eq!(group.persist(&wanted).await.copied, 8);
         disk.change(|plan| plan.bytes_a_second /= 200);
         allocations(&manager, 400, 1, 16).await;
         let slow = dropped(&manager);
         assert!(slow > 0);
-        let found = manager.match_prefix(&wanted);
+        let found = group.match_prefix(&wanted);
         assert_eq!((found.len(), found.in_tier(Tier::DISK)), (8, 8));
         drop(found);
-        let up = manager.restore_to_gpu(&wanted).await.expect("fits");
+        let up = group.restore_to_gpu(&wanted).await.expect("fits");
         assert_eq!((up.blocks.len(), up.missed), (8, None));
         assert_eq!(manager.stats().path(Path::DISK_TO_DEVICE).transfers, 8);
     });
@@ -350,7 +352,7 @@ fn writes_slower_than_the_bound_go_one_at_a_time_until_they_are_fast() {
         }
         // What has begun stays under way.
         disk.gate().hold();
-        drop(manager.allocate(16).await.expect("in time"));
+        drop(manager.default_group().allocate(16).await.expect("in time"));
         let inflight = path(&manager, Path::HOST_TO_DISK).inflight;
         disk.gate().open();
         rest(&manager).await;

@@ -64,13 +64,13 @@ async fn a_group_without_staging_holds_up_no_other_groups_reads() {
         let manager = of_stacks(settings(8, 0).transfer_queue(may_wait), stacks.into());
         let all = crate::ground::hashes(1, 6);
         for group in [0, 1].map(|group| manager.group(group).expect("two")) {
-            let blocks = manager.allocate_group(group.number(), 6).await.expect("blocks");
+            let blocks = manager.group(group.number()).expect("a group").allocate(6).await.expect("blocks");
             drop(blocks.register(&all, None).expect("registered"));
             // As many at a time as may wait.
             for hash in &all {
                 assert_eq!(group.persist(&[*hash]).await.copied, 1);
             }
-            drop(manager.allocate_group(group.number(), 8).await.expect("all of them"));
+            drop(manager.group(group.number()).expect("a group").allocate(8).await.expect("all of them"));
         }
         disks[0].change(|plan| plan.hang = ALWAYS);
         let up = |group: usize, class, deadline| {
@@ -100,17 +100,18 @@ async fn a_group_without_staging_holds_up_no_other_groups_reads() {
 #[tokio::test]
 async fn a_block_of_staging_that_somebody_still_uses_is_not_lost() {
     let (manager, memory) = two();
+    let group = manager.default_group();
     let all = crate::ground::hashes(1, 1);
     drop(crate::ground::compute(&manager, &all, None).await);
-    let copied = manager.persist(&all).await;
+    let copied = group.persist(&all).await;
     assert_eq!((copied.copied, copied.there, copied.refused), (1, 0, 0));
-    let again = manager.persist(&all).await;
+    let again = group.persist(&all).await;
     assert_eq!((again.copied, again.there, again.refused), (0, 1, 0));
-    drop(manager.allocate(4).await.expect("blocks"));
+    drop(group.allocate(4).await.expect("blocks"));
     let up = async || {
-        let found = manager.match_prefix(&all);
+        let found = group.match_prefix(&all);
         assert_eq!(found.in_tier(kvstrata::tier::Tier::DISK), 1);
-        manager.onboard(found, OnboardOptions::default()).expect("fits").await
+        group.onboard(found, OnboardOptions::default()).expect("fits").await
     };
     // As a device does that was given up on.
     let used = [0, 1].map(|block| memory.write(block).expect("nobody's"));
@@ -129,9 +130,9 @@ async fn a_block_of_staging_that_somebody_still_uses_is_the_last_to_be_tried_aga
     let held = crate::ground::compute(&manager, &crate::ground::hashes(1, 1), None).await;
     // The one that is taken first. As a device does that was given up on.
     let used = memory.write(0).expect("nobody's");
-    let failed = manager.offload(&held, OffloadOptions::default()).await;
+    let failed = manager.default_group().offload(&held, OffloadOptions::default()).await;
     assert_eq!((failed.failed, failed.cause), (1, Some(Cause::Busy)), "{failed:?}");
-    let again = manager.offload(&held, OffloadOptions::default()).await;
+    let again = manager.default_group().offload(&held, OffloadOptions::default()).await;
     assert_eq!((again.copied, again.failed), (1, 0), "{again:?}");
     assert_eq!((manager.census().staging, manager.census().staged), (2, 0));
     drop(used);

@@ -14,8 +14,9 @@ async fn what_is_computed_is_not_exchanged_for_the_first_that_is_never_written()
     let hashes = &hashes(1, 500);
     for attempt in 0..300 {
         let manager = build(settings(501, 0));
+        let group = manager.default_group();
         let (computed, ahead) =
-            (manager.allocate(500).await.expect("blocks"), manager.allocate(1).await.expect("blocks"));
+            (group.allocate(500).await.expect("blocks"), group.allocate(1).await.expect("blocks"));
         let (there, begins) = (&AtomicBool::new(false), &AtomicBool::new(false));
         let computed = std::thread::scope(|threads| {
             threads.spawn(move || {
@@ -32,7 +33,7 @@ async fn what_is_computed_is_not_exchanged_for_the_first_that_is_never_written()
             computed.register(hashes, None).expect("registered")
         });
         assert_eq!((computed.registered(), computed.written_in()), (500, None));
-        assert_eq!(manager.match_prefix(hashes).in_tier(Tier::Device), 500);
+        assert_eq!(group.match_prefix(hashes).in_tier(Tier::Device), 500);
     }
 }
 
@@ -44,26 +45,26 @@ fn wait_for(flag: &AtomicBool) {
 
 /// Requests of one task: what is found has its bytes, and what is missing is computed.
 async fn serve(manager: KvBlockManager, task: u64, ends: &AtomicBool) -> usize {
+    let group = manager.default_group();
     let (mut state, mut found_in_all) = (task, 0);
     while !ends.load(Relaxed) {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let hashes = hashes(1 + (state >> 33) % 12, 1 + (state >> 48) % 8);
-        let up =
-            manager.onboard(manager.match_prefix(&hashes), OnboardOptions::default()).expect("fits").await;
+        let up = group.onboard(group.match_prefix(&hashes), OnboardOptions::default()).expect("fits").await;
         let (there, rest) = hashes.split_at(up.blocks.len());
         check(&manager, &up.blocks, there);
         found_in_all += there.len();
         let computed = compute(&manager, rest, Some(&up.blocks).filter(|blocks| !blocks.is_empty())).await;
         check(&manager, &computed, rest);
         match (state >> 60) % 4 {
-            0 => _ = manager.offload(&computed, OffloadOptions::default()).await,
+            0 => _ = group.offload(&computed, OffloadOptions::default()).await,
             // Dropped while it waits, or after.
-            1 => drop(manager.persist(&hashes)),
+            1 => drop(group.persist(&hashes)),
             _ => {}
         }
         // What can be had at once comes past those in line.
-        if let Some(blocks) = manager.try_allocate(1) {
-            let port = manager.device_port().expect("a simulated device");
+        if let Some(blocks) = group.try_allocate(1) {
+            let port = group.device_port().expect("a simulated device");
             port.copy_in(blocks.ids()[0].0, 0, &bytes_of(hashes[0])[1..]).expect("in range");
         }
     }
@@ -87,5 +88,5 @@ async fn requests_of_many_threads_find_the_right_bytes_and_all_blocks_come_back(
     rest(&manager).await;
     let stats = manager.stats();
     assert_eq!((stats.late, stats.missed.iter().sum::<u64>()), (0, 0), "{stats:?}");
-    assert_eq!(manager.allocate(36).await.expect("nobody holds any").len(), 36);
+    assert_eq!(manager.default_group().allocate(36).await.expect("nobody holds any").len(), 36);
 }

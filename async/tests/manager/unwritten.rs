@@ -4,8 +4,9 @@
 use super::flying::look;
 use super::ground::{BYTES, bytes_of, check, compute, hashes, rest, settings, still};
 use crate::gated::Ground;
+use kvstrata::OriginalNames;
 use kvstrata::config::{ManagerConfigBuilder, WriteMode};
-use kvstrata::manager::{Ahead, Blocks, OffloadOptions, Offloaded, OnboardOptions, Tiers};
+use kvstrata::manager::{Ahead, Blocks, Iteration, OffloadOptions, Offloaded, OnboardOptions, Tiers};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Path};
@@ -22,7 +23,7 @@ pub fn ground(settings: ManagerConfigBuilder) -> Ground {
 
 /// Registered ahead of an iteration, with bytes that nobody computed.
 pub async fn ahead(ground: &Ground, hashes: &[SequenceHash], iteration: u64) -> (Blocks, Ahead) {
-    let blocks = ground.manager.allocate(hashes.len()).await.expect("blocks");
+    let blocks = ground.manager.default_group().allocate(hashes.len()).await.expect("blocks");
     for block in blocks.ids() {
         ground.device.copy_in(block.0, 0, &[0xEE; BYTES]).expect("in range");
     }
@@ -38,9 +39,10 @@ pub fn write(ground: &Ground, blocks: &Blocks, hashes: &[SequenceHash]) {
 
 /// Pushed out of the device, and brought up again, they have their bytes.
 pub async fn back(manager: &Tiers, hashes: &[SequenceHash]) {
-    drop(manager.allocate(manager.capacity(Tier::Device)).await.expect("all of them"));
+    let group = manager.default_group();
+    drop(group.allocate(group.capacity(Tier::Device)).await.expect("all of them"));
     rest(manager).await;
-    let up = manager.restore_to_gpu(hashes).await.expect("fits");
+    let up = group.restore_to_gpu(hashes).await.expect("fits");
     check(manager, &up.blocks, hashes);
 }
 
@@ -52,14 +54,15 @@ pub fn down(manager: &Tiers) -> u64 {
 async fn what_is_written_through_is_copied_when_it_is_written() {
     let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let hashes = hashes(1, 3);
     let (blocks, _) = ahead(&ground, &hashes, iteration).await;
     assert_eq!((manager.census().unwritten, manager.census().gated), (3, 0));
     still(manager).await;
     assert_eq!((down(manager), manager.census().down), (0, 0));
     write(&ground, &blocks, &hashes);
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     rest(manager).await;
     assert_eq!((down(manager), manager.census().unwritten), (3, 0));
     drop(blocks);
@@ -73,9 +76,9 @@ async fn what_is_found_by_others_is_in_the_device_alone_until_it_is_written() {
     let hashes = hashes(1, 3);
     // Of the next iteration, which has not begun.
     let (blocks, _) = ahead(&ground, &hashes, 1).await;
-    let others = manager.match_prefix(&hashes);
+    let others = manager.default_group().match_prefix(&hashes);
     assert_eq!(others.in_tier(Tier::Device), 3);
-    let mut persist = pin!(manager.persist(&hashes));
+    let mut persist = pin!(manager.default_group().persist(&hashes));
     assert!(look(persist.as_mut()).is_pending());
     still(manager).await;
     assert_eq!((down(manager), manager.census().down), (0, 0), "their second use copies nothing");
@@ -93,17 +96,18 @@ async fn what_is_found_by_others_is_in_the_device_alone_until_it_is_written() {
 async fn what_everybody_has_let_go_of_is_no_victim_before_it_is_written() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let hashes = hashes(1, 3);
     let (blocks, _) = ahead(&ground, &hashes, iteration).await;
     let places: Vec<_> = blocks.ids().collect();
     drop(blocks);
-    assert!(manager.try_allocate(6).is_none(), "five are free");
-    drop(manager.try_allocate(5).expect("those"));
+    assert!(manager.default_group().try_allocate(6).is_none(), "five are free");
+    drop(manager.default_group().try_allocate(5).expect("those"));
     for (block, hash) in places.iter().zip(&hashes) {
         ground.device.copy_in(block.0, 0, &bytes_of(*hash)).expect("nobody copies it");
     }
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     back(manager, &hashes).await;
 }
 
@@ -114,8 +118,8 @@ async fn a_gate_before_the_pass_and_one_behind_it_are_both_waited_for() {
     let (first, second) = (hashes(1, 2), hashes(2, 2));
     let ((blocks, _), (others, _)) = (ahead(&ground, &first, 2).await, ahead(&ground, &second, 1).await);
     let behind = |iteration| OffloadOptions::default().gate(Gate::Iteration(iteration));
-    let early = manager.offload(&blocks, behind(1));
-    let late = manager.offload(&others, behind(2));
+    let early = manager.default_group().offload(&blocks, behind(1));
+    let late = manager.default_group().offload(&others, behind(2));
     write(&ground, &others, &second);
     manager.step().expect("none runs");
     assert_eq!((manager.census().gated, manager.census().down), (4, 0));
@@ -143,23 +147,25 @@ async fn an_engine_that_stops_within_its_pass_leaves_nothing_that_is_found() {
     let patience = Duration::from_millis(100);
     let ground = ground(settings(8, 16).deadline_offload(patience).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
+    let group = manager.default_group();
     let hashes = hashes(1, 3);
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let (blocks, _) = ahead(&ground, &hashes, iteration).await;
-    let mut offload = pin!(manager.offload(&blocks, OffloadOptions::default().deadline(PATIENCE)));
+    let mut offload = pin!(group.offload(&blocks, OffloadOptions::default().deadline(PATIENCE)));
     later(patience * 3 / 4).await;
-    manager.layer_done(0).expect("one runs");
+    pass.layer_done(0).expect("one runs");
     later(patience * 3 / 4).await;
-    assert_eq!((manager.census().unwritten, manager.match_prefix(&hashes).len()), (3, 3));
+    assert_eq!((manager.census().unwritten, group.match_prefix(&hashes).len()), (3, 3));
     assert!(look(offload.as_mut()).is_ready(), "a copy waits as long as any");
     later(patience).await;
-    assert_eq!((manager.census().unwritten, manager.match_prefix(&hashes).len()), (0, 0));
+    assert_eq!((manager.census().unwritten, group.match_prefix(&hashes).len()), (0, 0));
     assert_eq!(manager.stats().unwritten, 3);
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     drop(blocks);
-    drop(manager.allocate(8).await.expect("nobody holds them"));
+    drop(group.allocate(8).await.expect("nobody holds them"));
     rest(manager).await;
-    assert_eq!((manager.stats().offloaded[0], manager.pool_stats(Tier::Host).stored), (0, 0));
+    assert_eq!((manager.stats().offloaded[0], group.pool_stats(Tier::Host).stored), (0, 0));
 }
 
 #[tokio::test]
@@ -167,32 +173,34 @@ async fn what_a_failed_pass_did_not_write_is_found_nowhere_and_may_be_registered
     for moves in [false, true] {
         let ground = ground(settings(8, 16));
         let manager = &ground.manager;
+        let group = manager.default_group();
         let hashes = hashes(1, 3);
-        let iteration = manager.iteration_begin().expect("none runs");
+        let pass = manager.begin_iteration().expect("none runs");
+        let iteration = pass.number();
         let (blocks, ahead) = ahead(&ground, &hashes, iteration).await;
         assert_eq!(blocks.written_in(), Some(iteration));
         let gate = Gate::Layer { iteration, layer: 0 };
-        let offload = manager.offload(&blocks, OffloadOptions::default().gate(gate));
+        let offload = group.offload(&blocks, OffloadOptions::default().gate(gate));
         ground.mover.close();
         if moves {
             // Its first layer.
-            manager.layer_done(0).expect("one runs");
+            pass.layer_done(0).expect("one runs");
             assert_eq!(manager.census().moving, 3);
         }
         assert_eq!((ahead.withdraw(), blocks.registered()), (3, 0));
         drop(blocks);
-        assert!(manager.match_prefix(&hashes).is_empty());
+        assert!(group.match_prefix(&hashes).is_empty());
         // Until it is over it may still write.
         let left = if moves { 3 } else { 0 };
         assert_eq!(
             (manager.census().down, manager.census().unwritten, manager.stats().unwritten),
             (left, 3, 3)
         );
-        assert!(manager.try_allocate(6).is_none());
+        assert!(group.try_allocate(6).is_none());
         // The next pass does it again, while what the first had begun still moves.
         let (again, _) = self::ahead(&ground, &hashes, iteration + 1).await;
-        let second = manager.offload(&again, OffloadOptions::default());
-        manager.iteration_end().expect("one runs");
+        let second = group.offload(&again, OffloadOptions::default());
+        pass.end().expect("one runs");
         assert_eq!((again.written_in(), manager.census().gated), (Some(iteration + 1), 3));
         write(&ground, &again, &hashes);
         manager.step().expect("none runs");
@@ -203,7 +211,7 @@ async fn what_a_failed_pass_did_not_write_is_found_nowhere_and_may_be_registered
         assert_eq!((second.copied, second.failed), (3, 0), "{moves}");
         rest(manager).await;
         drop(again);
-        assert_eq!(manager.match_prefix(&hashes).in_tier(Tier::Device), 3);
+        assert_eq!(group.match_prefix(&hashes).in_tier(Tier::Device), 3);
         back(manager, &hashes).await;
     }
 }
@@ -214,30 +222,32 @@ async fn a_copy_that_was_withdrawn_leaves_the_next_one_of_its_hash_alone() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 3);
-    let begun = |blocks: &Blocks, iteration| {
-        let gate = Gate::Layer { iteration, layer: 0 };
-        let asked = manager.offload(blocks, OffloadOptions::default().gate(gate));
-        manager.layer_done(0).expect("one runs");
+    let begun = |blocks: &Blocks, pass: &Iteration| {
+        let gate = Gate::Layer { iteration: pass.number(), layer: 0 };
+        let asked = manager.default_group().offload(blocks, OffloadOptions::default().gate(gate));
+        pass.layer_done(0).expect("one runs");
         asked
     };
     ground.mover.close();
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let (blocks, ahead) = ahead(&ground, &hashes, iteration).await;
-    let first = begun(&blocks, iteration);
+    let first = begun(&blocks, &pass);
     assert_eq!((ahead.withdraw(), manager.census().moving), (3, 3));
     drop(blocks);
-    manager.iteration_end().expect("one runs");
-    let iteration = manager.iteration_begin().expect("none runs");
+    pass.end().expect("one runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let (again, _) = self::ahead(&ground, &hashes, iteration).await;
     write(&ground, &again, &hashes);
-    let second = begun(&again, iteration);
+    let second = begun(&again, &pass);
     assert_eq!(manager.census().down, 6);
     ground.mover.open();
     still(manager).await;
     assert_eq!((manager.census().down, manager.census().gated), (3, 3), "behind their last layer");
-    let third = manager.offload(&again, OffloadOptions::default());
+    let third = manager.default_group().offload(&again, OffloadOptions::default());
     assert_eq!((manager.census().down, manager.census().gated), (3, 3));
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     assert_eq!((first.await.failed, second.await.copied, third.await.copied), (3, 3, 3));
     drop(again);
     back(manager, &hashes).await;
@@ -254,17 +264,18 @@ async fn what_is_written_stays_when_the_rest_is_withdrawn() {
     assert_eq!(manager.census().unwritten, 2);
     assert_eq!((first.withdraw(), blocks.registered()), (2, 2));
     drop(blocks);
-    assert_eq!(manager.match_prefix(&all).in_tier(Tier::Device), 2);
+    assert_eq!(manager.default_group().match_prefix(&all).in_tier(Tier::Device), 2);
     manager.step().expect("none runs");
     assert_eq!(manager.census().unwritten, 0);
     back(manager, &all[..2]).await;
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     let (blocks, second) = ahead(&ground, &late, iteration).await;
     write(&ground, &blocks, &late);
-    manager.layer_done(1).expect("the last");
+    pass.layer_done(1).expect("the last");
     assert_eq!((second.withdraw(), blocks.registered()), (0, 1), "too late");
-    manager.iteration_end().expect("one runs");
-    assert_eq!(manager.match_prefix(&late).len(), 1);
+    pass.end().expect("one runs");
+    assert_eq!(manager.default_group().match_prefix(&late).len(), 1);
 }
 
 /// An iteration that is over has written what is registered ahead of it: that is as if it had been registered.
@@ -275,7 +286,7 @@ async fn what_a_pass_is_to_write_gives_way_to_what_an_earlier_one_has_written() 
     let hashes = hashes(1, 2);
     let (blocks, first) = ahead(&ground, &hashes, 3).await;
     manager.step().expect("none runs");
-    let computed = manager.allocate(2).await.expect("blocks");
+    let computed = manager.default_group().allocate(2).await.expect("blocks");
     for (block, hash) in computed.ids().iter().zip(&hashes) {
         ground.device.copy_in(block.0, 0, &bytes_of(*hash)).expect("in range");
     }
@@ -294,8 +305,8 @@ async fn what_is_withdrawn_before_its_pass_begins_is_free_at_once() {
         let manager = &ground.manager;
         let hashes = hashes(1, 8);
         let (blocks, ahead) = ahead(&ground, &hashes, iteration).await;
-        let offload = manager.offload(&blocks, OffloadOptions::default());
-        let mut waits = pin!(manager.allocate(8));
+        let offload = manager.default_group().offload(&blocks, OffloadOptions::default());
+        let mut waits = pin!(manager.default_group().allocate(8).into_future());
         assert!(look(waits.as_mut()).is_pending());
         assert_eq!((ahead.withdraw(), manager.census().unwritten), (8, if iteration == 1 { 8 } else { 0 }));
         assert!(look(waits.as_mut()).is_pending(), "they are held");
@@ -317,21 +328,23 @@ async fn what_is_withdrawn_before_its_pass_begins_is_free_at_once() {
 async fn a_copy_that_is_late_and_then_withdrawn_counts_once() {
     let ground = ground(settings(8, 16).deadline_offload(PATIENCE));
     let manager = &ground.manager;
-    let iteration = manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
+    let iteration = pass.number();
     for (sequence, gate) in [(1, Gate::Open), (2, Gate::Layer { iteration, layer: 0 })] {
         let hashes = hashes(sequence, 2);
         let (blocks, ahead) = ahead(&ground, &hashes, iteration).await;
         let deadline = Some(Duration::from_millis(100));
-        let asked = manager.offload(&blocks, OffloadOptions::default().gate(gate).deadline(deadline));
+        let asked =
+            manager.default_group().offload(&blocks, OffloadOptions::default().gate(gate).deadline(deadline));
         if gate != Gate::Open {
-            manager.layer_done(0).expect("one runs");
+            pass.layer_done(0).expect("one runs");
             still(manager).await;
         }
         later(Duration::from_millis(150)).await;
         assert_eq!(asked.await.failed, 2);
         assert_eq!(ahead.withdraw(), 2);
     }
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     rest(manager).await;
     let stats = manager.stats();
     let failed = |cause| stats.path(Path::DeviceToHost).failed_by(cause);
@@ -345,10 +358,10 @@ async fn what_a_pass_is_to_write_gives_way_to_what_is_computed() {
     let manager = &ground.manager;
     let hashes = hashes(1, 2);
     let (blocks, _ahead) = ahead(&ground, &hashes, 1).await;
-    let offload = manager.offload(&blocks, OffloadOptions::default());
+    let offload = manager.default_group().offload(&blocks, OffloadOptions::default());
     let computed = compute(manager, &hashes, None).await;
     assert_eq!((blocks.registered(), computed.registered(), computed.written_in()), (0, 2, None));
-    check(manager, &manager.match_sequence_hashes(&hashes), &hashes);
+    check(manager, &manager.default_group().match_device(&hashes), &hashes);
     drop(blocks);
     manager.step().expect("none runs");
     assert_eq!(offload.await.failed, 2);
@@ -362,14 +375,15 @@ async fn what_comes_up_meanwhile_is_not_exchanged_for_what_is_not_written() {
     for begun in [false, true] {
         let ground = ground(settings(8, 16));
         let manager = &ground.manager;
+        let group = manager.default_group();
         let hashes = hashes(1, 2);
         drop(compute(manager, &hashes, None).await);
-        drop(manager.allocate(8).await.expect("all of them"));
+        drop(group.allocate(8).await.expect("all of them"));
         rest(manager).await;
-        let found = manager.match_prefix(&hashes);
+        let found = group.match_prefix(&hashes);
         assert_eq!(found.in_tier(Tier::Host), 2);
         ground.mover.close();
-        let begin = |found| manager.onboard(found, OnboardOptions::default()).expect("fits");
+        let begin = |found| group.onboard(found, OnboardOptions::default()).expect("fits");
         let (up, (blocks, ahead)) = if begun {
             let up = begin(found);
             (up, ahead(&ground, &hashes, 1).await)
@@ -384,7 +398,7 @@ async fn what_comes_up_meanwhile_is_not_exchanged_for_what_is_not_written() {
         assert_eq!((ahead.withdraw(), up.blocks.registered()), (2, 2));
         drop(blocks);
         manager.step().expect("none runs");
-        check(manager, &manager.match_sequence_hashes(&hashes), &hashes);
+        check(manager, &group.match_device(&hashes), &hashes);
     }
 }
 
@@ -396,7 +410,7 @@ async fn what_is_there_already_stays_as_it_is() {
     let written = compute(manager, &hashes, None).await;
     let (again, _) = ahead(&ground, &hashes, 1).await;
     assert_eq!(manager.census().unwritten, 0, "they have given way");
-    assert_eq!(manager.offload(&again, OffloadOptions::default()).await.copied, 2);
+    assert_eq!(manager.default_group().offload(&again, OffloadOptions::default()).await.copied, 2);
     drop((written, again));
     back(manager, &hashes).await;
     // Nor does an iteration that is over write anything.
@@ -411,15 +425,15 @@ async fn a_shutdown_withdraws_what_is_not_written() {
     let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
     let hashes = hashes(1, 3);
-    manager.iteration_begin().expect("none runs");
+    let pass = manager.begin_iteration().expect("none runs");
     let (blocks, _) = ahead(&ground, &hashes, 1).await;
-    let offload = manager.offload(&blocks, OffloadOptions::default());
+    let offload = manager.default_group().offload(&blocks, OffloadOptions::default());
     assert!(manager.shutdown().await);
-    assert_eq!((manager.census().unwritten, manager.match_prefix(&hashes).len()), (0, 0));
+    assert_eq!((manager.census().unwritten, manager.default_group().match_prefix(&hashes).len()), (0, 0));
     let ended = offload.await;
     assert_eq!((ended.copied, ended.failed + ended.refused), (0, 3), "{:?}", ended.cause);
     assert_ne!(ended.cause, Some(Cause::Deadline));
-    manager.iteration_end().expect("one runs");
+    pass.end().expect("one runs");
     assert_eq!(manager.stats().offloaded[0], 0);
 }
 

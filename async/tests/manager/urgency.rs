@@ -27,18 +27,18 @@ fn on_disk(settings: ManagerConfigBuilder, budget: u64) -> (TempDir, KvBlockMana
 /// The device has these no more, and the tier below has.
 async fn below(manager: &Tiers, hashes: &[SequenceHash], capacity: usize) {
     drop(compute(manager, hashes, None).await);
-    let persisted = stepping(manager, manager.persist(hashes)).await;
+    let persisted = stepping(manager, manager.default_group().persist(hashes)).await;
     assert_eq!(persisted.copied, hashes.len());
-    drop(manager.allocate(capacity).await.expect("blocks"));
+    drop(manager.default_group().allocate(capacity).await.expect("blocks"));
     rest(manager).await;
     manager.step().expect("none runs");
 }
 
 fn up(manager: &Tiers, hashes: &[SequenceHash], class: Class) -> Onboard {
-    let found = manager.match_prefix(hashes);
+    let found = manager.default_group().match_prefix(hashes);
     assert_eq!(found.len(), hashes.len());
     let options = OnboardOptions::default().class(class).deadline(PATIENCE);
-    manager.onboard(found, options).expect("fits")
+    manager.default_group().onboard(found, options).expect("fits")
 }
 
 #[tokio::test]
@@ -46,9 +46,9 @@ async fn a_guess_that_has_been_read_gives_way_to_who_waits_for_blocks() {
     let (_directory, manager) = on_disk(settings(4, 0), 1);
     let wanted = hashes(1, 1);
     below(&manager, &wanted, 4).await;
-    manager.prefetch(&wanted).detach();
+    manager.default_group().prefetch(&wanted).detach();
     assert_eq!(manager.census().moving, 1, "the read has the whole budget");
-    let blocks = manager.allocate_within(4, PATIENCE).await.expect("in time");
+    let blocks = manager.default_group().allocate(4).deadline(PATIENCE).await.expect("in time");
     assert_eq!(manager.census().staged, 0);
     drop(blocks);
     // What was dropped is still to be had.
@@ -77,7 +77,7 @@ async fn an_urgent_read_does_not_wait_for_staging_of_copies_down_that_wait_for_a
     let urgent = hashes(1, 1);
     below(&manager, &urgent, 8).await;
     let held = compute(&manager, &hashes(2, 2), None).await;
-    let offload = manager.offload(&held, OffloadOptions::default());
+    let offload = manager.default_group().offload(&held, OffloadOptions::default());
     still(&manager).await;
     assert_eq!(manager.census().staged, 2, "all of it, and no budget is left");
     let first = up(&manager, &urgent, Class::Urgent).await;
@@ -95,21 +95,22 @@ async fn a_victim_does_not_wait_for_staging_that_waits_for_an_iteration() {
     let behind = up(&manager, &slow, Class::Background);
     still(&manager).await;
     assert_eq!(manager.census().staged, 2);
-    assert_eq!(manager.allocate_within(2, PATIENCE).await.expect("in time").len(), 2);
+    assert_eq!(manager.default_group().allocate(2).deadline(PATIENCE).await.expect("in time").len(), 2);
     check(&manager, &behind.await.blocks, &slow);
 }
 
 #[tokio::test]
 async fn a_victim_does_not_wait_for_host_blocks_of_copies_that_wait_for_an_iteration() {
     let manager = build(settings(8, 4).host_headroom(0).iteration_bytes(Some(BYTES as u64)));
+    let group = manager.default_group();
     let spent = compute(&manager, &hashes(3, 1), None).await;
-    assert_eq!(manager.offload(&spent, OffloadOptions::default()).await.copied, 1);
+    assert_eq!(group.offload(&spent, OffloadOptions::default()).await.copied, 1);
     drop(spent);
     let held = compute(&manager, &hashes(1, 4), None).await;
     drop(compute(&manager, &hashes(2, 3), None).await);
-    let offload = manager.offload(&held, OffloadOptions::default());
+    let offload = group.offload(&held, OffloadOptions::default());
     assert_eq!((manager.census().tiers[0][1].owned, manager.census().moving), (4, 0));
-    assert_eq!(manager.allocate_within(4, PATIENCE).await.expect("in time").len(), 4);
+    assert_eq!(group.allocate(4).deadline(PATIENCE).await.expect("in time").len(), 4);
     assert_eq!(offload.await.copied, 4);
 }
 
@@ -120,13 +121,13 @@ async fn a_queue_full_of_what_nobody_waits_for_bars_neither_urgent_onboarding_no
     for sequence in [&slow, &urgent] {
         drop(compute(&manager, sequence, None).await);
     }
-    drop(manager.allocate(16).await.expect("blocks"));
+    drop(manager.default_group().allocate(16).await.expect("blocks"));
     rest(&manager).await;
     let behind = up(&manager, &slow[..4], Class::Background);
     still(&manager).await;
     assert!(manager.census().queued > 0);
     let first = up(&manager, &urgent[..2], Class::Urgent);
-    let free = manager.allocate_within(1, PATIENCE).await.expect("in time");
+    let free = manager.default_group().allocate(1).deadline(PATIENCE).await.expect("in time");
     let first = first.await;
     assert_eq!((first.missed, free.len()), (None, 1));
     check(&manager, &first.blocks, &urgent[..2]);
@@ -141,14 +142,14 @@ async fn free_blocks_are_given_while_a_run_that_came_before_waits_for_its_queue(
     let ground = Ground::of(settings(16, 32).transfer_queue(2).transfer_in_flight(BYTES as u64), 16, 32);
     let (manager, all) = (&ground.manager, hashes(1, 12));
     drop(compute(manager, &all, None).await);
-    drop(manager.allocate(16).await.expect("blocks"));
+    drop(manager.default_group().allocate(16).await.expect("blocks"));
     rest(manager).await;
     ground.mover.close();
     let first = up(manager, &all[..4], Class::Urgent);
     let second = up(manager, &all[4..12], Class::Urgent);
     let census = manager.census();
     assert_eq!((census.moving, census.queued, census.up), (1, 2, 12), "no more than may wait do");
-    assert_eq!(manager.allocate_within(4, PATIENCE).await.expect("in time").len(), 4);
+    assert_eq!(manager.default_group().allocate(4).deadline(PATIENCE).await.expect("in time").len(), 4);
     // Given up while it waits beside the queue, and asked for again.
     drop(first);
     let first = up(manager, &all[..4], Class::Urgent);
@@ -162,12 +163,13 @@ async fn free_blocks_are_given_while_a_run_that_came_before_waits_for_its_queue(
 async fn copies_by_choice_leave_the_headroom_of_the_host_to_victims() {
     let ground = Ground::of(settings(16, 8).host_headroom(4), 16, 8);
     let manager = &ground.manager;
+    let group = manager.default_group();
     let held = compute(manager, &hashes(1, 8), None).await;
     drop(compute(manager, &hashes(2, 4), None).await);
     ground.mover.close();
-    let offload = manager.offload(&held, OffloadOptions::default().class(Class::Urgent));
+    let offload = group.offload(&held, OffloadOptions::default().class(Class::Urgent));
     assert_eq!(manager.census().tiers[0][1].owned, 4, "of 8, whatever its class");
-    let blocks = manager.allocate_within(8, PATIENCE);
+    let blocks = group.allocate(8).deadline(PATIENCE).into_future();
     tokio::pin!(blocks);
     assert!(look(blocks.as_mut()).is_pending());
     assert_eq!(manager.census().tiers[0][1].owned, 8, "four victims have it");
@@ -176,7 +178,7 @@ async fn copies_by_choice_leave_the_headroom_of_the_host_to_victims() {
     let offloaded = offload.await;
     assert_eq!((offloaded.copied, offloaded.refused), (4, 4));
     rest(manager).await;
-    assert_eq!(manager.match_prefix(&hashes(2, 4)).in_tier(Tier::Host), 4);
+    assert_eq!(group.match_prefix(&hashes(2, 4)).in_tier(Tier::Host), 4);
 }
 
 #[tokio::test]
@@ -184,7 +186,7 @@ async fn who_waits_beside_a_queue_goes_behind_those_before_it_whoever_had_its_ke
     let manager = build(settings(16, 32).transfer_queue(2).iteration_bytes(Some(BYTES as u64)));
     let all = hashes(1, 7);
     drop(compute(&manager, &all, None).await);
-    drop(manager.allocate(16).await.expect("blocks"));
+    drop(manager.default_group().allocate(16).await.expect("blocks"));
     rest(&manager).await;
     let one = |block: usize| up(&manager, &all[block..=block], Class::Background);
     let first = one(0);

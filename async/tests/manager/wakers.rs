@@ -25,10 +25,11 @@ fn panics() -> Waker {
 #[tokio::test]
 async fn a_waker_that_panics_keeps_no_blocks_from_others() {
     let manager = build(settings(4, 0));
-    let all = manager.allocate(4).await.expect("all of them");
-    let mut first = pin!(manager.allocate(2));
+    let group = manager.default_group();
+    let all = group.allocate(4).await.expect("all of them");
+    let mut first = pin!(group.allocate(2).into_future());
     assert!(first.as_mut().poll(&mut Context::from_waker(&panics())).is_pending());
-    let mut second = pin!(manager.allocate(2));
+    let mut second = pin!(group.allocate(2).into_future());
     assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     drop(all);
     let Poll::Ready(Ok(blocks)) = second.poll(&mut Context::from_waker(Waker::noop())) else {
@@ -44,8 +45,9 @@ async fn a_waker_that_panics_keeps_no_blocks_from_others() {
 #[tokio::test]
 async fn a_waker_that_panics_keeps_nobody_from_being_dismissed() {
     let manager = build(settings(4, 0).deadline_shutdown(Duration::from_millis(20)));
-    let all = manager.allocate(4).await.expect("all of them");
-    let mut waits: Vec<_> = (0..3).map(|_| Box::pin(manager.allocate(2))).collect();
+    let all = manager.default_group().allocate(4).await.expect("all of them");
+    let mut waits: Vec<_> =
+        (0..3).map(|_| Box::pin(manager.default_group().allocate(2).into_future())).collect();
     for wait in &mut waits {
         assert!(wait.as_mut().poll(&mut Context::from_waker(&panics())).is_pending());
     }
@@ -64,9 +66,9 @@ async fn a_waker_that_panics_keeps_nobody_from_being_woken() {
     let ground = Ground::new(8, 16);
     let blocks = compute(&ground.manager, &hashes(1, 2), None).await;
     ground.mover.close();
-    let mut panicking = pin!(ground.manager.offload(&blocks, OffloadOptions::default()));
+    let mut panicking = pin!(ground.manager.default_group().offload(&blocks, OffloadOptions::default()));
     assert!(panicking.as_mut().poll(&mut Context::from_waker(&panics())).is_pending());
-    let other = tokio::spawn(ground.manager.offload(&blocks, OffloadOptions::default()));
+    let other = tokio::spawn(ground.manager.default_group().offload(&blocks, OffloadOptions::default()));
     tokio::task::yield_now().await;
     ground.mover.open();
     let other = tokio::time::timeout(Duration::from_secs(5), other).await.expect("woken").expect("no panic");
@@ -92,11 +94,15 @@ async fn ever_new_wakers_of_who_waits_for_a_run_are_not_kept() {
     let ground = Ground::new(8, 16);
     let all = hashes(1, 4);
     drop(compute(&ground.manager, &all, None).await);
-    drop(ground.manager.allocate(8).await.expect("blocks"));
+    drop(ground.manager.default_group().allocate(8).await.expect("blocks"));
     rest(&ground.manager).await;
     ground.mover.close();
     let options = OnboardOptions::default().layers(1);
-    let mut up = ground.manager.onboard(ground.manager.match_prefix(&all), options).expect("fits");
+    let mut up = ground
+        .manager
+        .default_group()
+        .onboard(ground.manager.default_group().match_prefix(&all), options)
+        .expect("fits");
     let mut made: Vec<Weak<Counted>> = Vec::new();
     let mut poll = |future: Pin<&mut dyn Future<Output = ()>>| {
         let counted = Arc::<Counted>::default();

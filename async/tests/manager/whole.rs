@@ -9,11 +9,12 @@ use std::time::Duration;
 
 /// A request of so many full blocks, and one that is not, preempted.
 async fn preempted(manager: &Tiers, full: u64) -> Preempted {
+    let group = manager.default_group();
     let blocks = compute(manager, &hashes(1, full), None).await;
-    let partial = manager.get_mutable_block().await.expect("a block");
-    let port = manager.device_port().expect("a simulated device");
+    let partial = group.allocate(1).await.expect("a block");
+    let port = group.device_port().expect("a simulated device");
     port.copy_in(partial.ids()[0].0, 0, &[7; BYTES]).expect("in range");
-    manager.preempt(blocks, partial, 1).expect("one manager")
+    group.preempt(blocks, partial, 1).expect("one manager")
 }
 
 #[tokio::test]
@@ -23,12 +24,12 @@ async fn a_preempted_request_goes_down_whole_though_the_queue_is_full_and_whatev
         let manager = build(settings(8, 16).transfer_queue(2).iteration_bytes(bytes).offload_mode(mode));
         let mut preempted = preempted(&manager, 6).await;
         // Nobody iterates: whoever needs the blocks need not wait for that, nor are any lost.
-        let all = manager.allocate_within(8, Duration::from_secs(5)).await.expect("blocks");
+        let all = manager.default_group().allocate(8).deadline(Duration::from_secs(5)).await.expect("blocks");
         let down = preempted.settled().await;
         assert_eq!((down.copied, down.refused), (7, 0), "{mode:?}");
         drop(all);
         rest(&manager).await;
-        let resumed = manager.resume(preempted, OnboardOptions::default());
+        let resumed = manager.default_group().resume(preempted, OnboardOptions::default());
         let resumed =
             tokio::time::timeout(Duration::from_secs(5), resumed).await.expect("in time").expect("fits");
         check(&manager, &resumed.blocks, &hashes(1, 6));
@@ -39,19 +40,20 @@ async fn a_preempted_request_goes_down_whole_though_the_queue_is_full_and_whatev
 #[tokio::test]
 async fn preempted_blocks_that_find_no_room_below_go_down_when_they_must_leave() {
     let manager = build(settings(4, 4).offload_mode(WriteMode::SecondUse));
+    let group = manager.default_group();
     let other = compute(&manager, &hashes(2, 4), None).await;
-    assert_eq!(manager.offload(&other, OffloadOptions::default()).await.copied, 4);
+    assert_eq!(group.offload(&other, OffloadOptions::default()).await.copied, 4);
     drop(other);
-    drop(manager.allocate(4).await.expect("blocks"));
-    let below = manager.match_prefix(&hashes(2, 4));
+    drop(group.allocate(4).await.expect("blocks"));
+    let below = group.match_prefix(&hashes(2, 4));
     assert_eq!(below.in_tier(Tier::Host), 4, "held");
     let mut preempted = preempted(&manager, 3).await;
     assert_eq!(preempted.settled().await.refused, 4);
     assert_eq!(manager.stats().refused_by(Refusal::Room), 4);
     drop(below);
-    drop(manager.allocate(4).await.expect("blocks"));
+    drop(group.allocate(4).await.expect("blocks"));
     rest(&manager).await;
-    let resumed = manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+    let resumed = group.resume(preempted, OnboardOptions::default()).await.expect("fits");
     check(&manager, &resumed.blocks, &hashes(1, 3));
     assert_eq!((resumed.partial.map(|of| of.len()), resumed.missed), (Some(1), None));
 }
@@ -62,7 +64,7 @@ async fn who_resumes_at_once_waits_for_the_copy_that_is_under_way() {
     ground.mover.close();
     let preempted = preempted(&ground.manager, 2).await;
     assert_eq!(ground.mover.waiting(), 3);
-    let resume = ground.manager.resume(preempted, OnboardOptions::default());
+    let resume = ground.manager.default_group().resume(preempted, OnboardOptions::default());
     tokio::pin!(resume);
     let early =
         std::future::poll_fn(|context| std::task::Poll::Ready(resume.as_mut().poll(context).is_ready()))
@@ -81,7 +83,7 @@ async fn who_resumes_at_once_waits_for_the_copy_that_is_under_way() {
 async fn who_resumes_at_once_calls_back_the_copy_that_waits_for_an_iteration() {
     let manager = build(settings(8, 16).iteration_bytes(Some(BYTES as u64)));
     let preempted = preempted(&manager, 2).await;
-    let resumed = manager.resume(preempted, OnboardOptions::default());
+    let resumed = manager.default_group().resume(preempted, OnboardOptions::default());
     let resumed =
         tokio::time::timeout(Duration::from_secs(5), resumed).await.expect("in time").expect("fits");
     assert_eq!((resumed.partial.map(|of| of.len()), resumed.missed), (Some(1), None));

@@ -3,6 +3,7 @@
 use crate::ground::{BYTES, compute, rest, settings};
 use crate::ground::{build, check};
 use crate::sequence;
+use kvstrata::OriginalNames;
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
 use kvstrata::manager::{KvBlockManager, Needs, OnboardOptions, Parts, StackParts, TierParts};
@@ -23,17 +24,18 @@ const SOON: Duration = Duration::from_secs(10);
 #[tokio::test]
 async fn a_run_that_is_longer_than_its_owners_quota_is_brought_up_as_far_as_that() {
     let manager = build(settings(16, 16).quota_device(0.25));
+    let group = manager.default_group();
     let a = manager.tenant("a").expect("few tenants");
     let run = sequence(&a, 1, 8);
     for half in run.chunks(4) {
         drop(compute(&a, half, None).await);
     }
-    drop(manager.allocate(16).await.expect("evictable"));
+    drop(group.allocate(16).await.expect("evictable"));
     rest(&manager).await;
-    assert_eq!(manager.match_prefix(&run).in_tier(Tier::Host), 8);
+    assert_eq!(group.match_prefix(&run).in_tier(Tier::Host), 8);
     // From the host, and then with the first ones in the device.
     for _ in 0..2 {
-        let restored = tokio::time::timeout(SOON, manager.restore_to_gpu(&run)).await;
+        let restored = tokio::time::timeout(SOON, group.restore_to_gpu(&run)).await;
         let up = restored.expect("at once").expect("it fits the device");
         assert_eq!((up.blocks.len(), up.missed), (4, Some(Cause::Quota)));
         check(&manager, &up.blocks, &run[..4]);
@@ -41,22 +43,23 @@ async fn a_run_that_is_longer_than_its_owners_quota_is_brought_up_as_far_as_that
         drop(up);
         rest(&manager).await;
     }
-    assert_eq!(a.allocate_within(1, SOON).await.expect("in time").len(), 1);
+    assert_eq!(a.default_group().allocate(1).deadline(SOON).await.expect("in time").len(), 1);
 }
 
 /// Its own blocks in the device are held by the run, and keep the first one from coming up: so one of them is let go.
 #[tokio::test]
 async fn a_run_whose_blocks_in_the_device_are_all_that_its_owner_may_have_waits_for_none_of_them() {
     let manager = build(settings(16, 16).quota_device(0.25));
+    let group = manager.default_group();
     let a = manager.tenant("a").expect("few tenants");
     let run = sequence(&a, 1, 5);
     drop(compute(&a, &run[..1], None).await);
-    drop(manager.allocate(16).await.expect("evictable"));
+    drop(group.allocate(16).await.expect("evictable"));
     rest(&manager).await;
     drop(compute(&a, &run[1..], None).await);
-    let there = [Tier::Host, Tier::Device].map(|tier| manager.match_prefix(&run).in_tier(tier));
+    let there = [Tier::Host, Tier::Device].map(|tier| group.match_prefix(&run).in_tier(tier));
     assert_eq!(there, [1, 4]);
-    let restored = tokio::time::timeout(SOON, manager.restore_to_gpu(&run)).await;
+    let restored = tokio::time::timeout(SOON, group.restore_to_gpu(&run)).await;
     let up = restored.expect("at once").expect("it fits the device");
     assert_eq!((up.blocks.len(), up.missed), (4, Some(Cause::Quota)));
     check(&manager, &up.blocks, &run[..4]);
@@ -67,20 +70,21 @@ async fn a_run_whose_blocks_in_the_device_are_all_that_its_owner_may_have_waits_
 #[tokio::test]
 async fn a_request_that_is_preempted_beside_a_purge_comes_back_without_a_hole() {
     let manager = build(settings(8, 16));
+    let group = manager.default_group();
     let a = manager.tenant("a").expect("few tenants");
     let run = sequence(&a, 1, 4);
     let front = compute(&a, &run[..2], None).await;
     let mut blocks = compute(&manager, &run[..0], None).await;
-    for part in [manager.match_sequence_hashes(&run[..2]), compute(&manager, &run[2..], None).await] {
+    for part in [group.match_device(&run[..2]), compute(&manager, &run[2..], None).await] {
         blocks.append(part).expect("one manager");
     }
     drop(front);
     let mut purge = std::pin::pin!(a.purge(kvstrata::manager::Purge::default()));
     assert!(purge.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "its blocks are held");
-    let partial = manager.try_allocate(1).expect("a free one");
-    let preempted = manager.preempt(blocks, partial, 1).expect("one manager");
+    let partial = group.try_allocate(1).expect("a free one");
+    let preempted = group.preempt(blocks, partial, 1).expect("one manager");
     assert!(purge.await.expect("open").complete);
-    let back = manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+    let back = group.resume(preempted, OnboardOptions::default()).await.expect("fits");
     assert_eq!((back.blocks.len(), back.partial.is_none()), (0, true), "{:?} are not the first two", run);
     assert!(back.missed.is_some());
 }
@@ -124,7 +128,7 @@ async fn the_credits_of_slots_on_a_lost_volume_come_back() {
     let runs: Vec<_> = (0..16).map(|number| sequence(&a, number, 4)).collect();
     let on_disk = |runs: &[Vec<_>]| {
         let hashes = runs.iter().flatten();
-        hashes.map(|hash| manager.match_prefix(&[*hash]).in_tier(Tier::DISK)).sum::<usize>()
+        hashes.map(|hash| manager.default_group().match_prefix(&[*hash]).in_tier(Tier::DISK)).sum::<usize>()
     };
     for run in &runs[..6] {
         drop(compute(&a, run, None).await);

@@ -44,8 +44,11 @@ fn look<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 
 /// The tenant has all that it may of the first group, and nobody's requests the rest of it and all of the second.
 async fn crowded(manager: &Tiers, tenant: &Tiers) -> (impl Sized, impl Sized) {
-    let own = tenant.allocate_group(0, 2).await.expect("its quota");
-    let [first, second] = [manager.allocate_group(0, 2).await, manager.allocate_group(1, 4).await];
+    let own = tenant.group(0).expect("a group").allocate(2).await.expect("its quota");
+    let [first, second] = [
+        manager.group(0).expect("a group").allocate(2).await,
+        manager.group(1).expect("a group").allocate(4).await,
+    ];
     (own, [first.expect("free ones"), second.expect("free ones")])
 }
 
@@ -53,9 +56,9 @@ async fn crowded(manager: &Tiers, tenant: &Tiers) -> (impl Sized, impl Sized) {
 async fn who_is_held_in_one_group_is_in_no_line_of_another() {
     let (manager, tenant) = two_groups(PATIENCE, 16);
     let (own, others) = crowded(&manager, &tenant).await;
-    let mut held = pin!(tenant.allocate_groups(&[2, 2]));
+    let mut held = pin!(tenant.allocate_groups(&[2, 2]).into_future());
     assert!(look(held.as_mut()).is_pending());
-    let mut all = pin!(manager.allocate_groups(&[4, 4]));
+    let mut all = pin!(manager.allocate_groups(&[4, 4]).into_future());
     assert!(look(all.as_mut()).is_pending());
     assert_eq!(manager.census().waiting, 4);
     // All of the second group, and half of the first, whose other half is the tenant's.
@@ -78,9 +81,9 @@ async fn a_run_that_is_held_in_one_group_is_in_no_line_of_another() {
     let (manager, tenant) = two_groups(PATIENCE, 16);
     let lists = [hashes(1, 2), hashes(1, 2)];
     for (group, list) in lists.iter().enumerate() {
-        let blocks = tenant.allocate_group(group, 2).await.expect("its quota");
+        let blocks = tenant.group(group).expect("a group").allocate(2).await.expect("its quota");
         drop(blocks.register(list, None).expect("registered"));
-        drop(manager.allocate_group(group, 4).await.expect("all of them"));
+        drop(manager.group(group).expect("a group").allocate(4).await.expect("all of them"));
     }
     rest(&manager).await;
     let lists: Vec<&[SequenceHash]> = lists.iter().map(Vec::as_slice).collect();
@@ -88,7 +91,7 @@ async fn a_run_that_is_held_in_one_group_is_in_no_line_of_another() {
     let found = tenant.match_groups(&lists);
     assert_eq!((found.tokens(), found.is_ready()), (32, false));
     let held = tenant.onboard_groups(found, OnboardOptions::default()).expect("its quota");
-    let mut all = pin!(manager.allocate_groups(&[4, 4]));
+    let mut all = pin!(manager.allocate_groups(&[4, 4]).into_future());
     assert!(look(all.as_mut()).is_pending());
     drop(others);
     drop(own);
@@ -105,21 +108,25 @@ async fn a_run_that_is_held_in_one_group_is_in_no_line_of_another() {
 async fn who_has_joined_what_is_held_is_held_behind_it() {
     let settings = settings(8, 32).quota_device(0.5).deadline_allocate(PATIENCE).deadline_onboard(PATIENCE);
     let manager = build(settings);
+    let group = manager.default_group();
     let tenant = manager.tenant("a").expect("few tenants");
     let (theirs, others) = (hashes(1, 4), hashes(2, 5));
-    let blocks = tenant.allocate(4).await.expect("its quota");
+    let blocks = tenant.default_group().allocate(4).await.expect("its quota");
     drop(blocks.register(&theirs, None).expect("registered"));
-    let blocks = manager.allocate(5).await.expect("blocks");
+    let blocks = group.allocate(5).await.expect("blocks");
     drop(blocks.register(&others, None).expect("registered"));
-    drop(manager.allocate(8).await.expect("all of them"));
+    drop(group.allocate(8).await.expect("all of them"));
     rest(&manager).await;
-    let own = tenant.allocate(1).await.expect("its quota");
-    let rest_of_all = manager.allocate(2).await.expect("free ones");
-    let first = tenant.onboard(tenant.match_prefix(&theirs), OnboardOptions::default()).expect("its quota");
+    let own = tenant.default_group().allocate(1).await.expect("its quota");
+    let rest_of_all = group.allocate(2).await.expect("free ones");
+    let first = tenant
+        .default_group()
+        .onboard(tenant.default_group().match_prefix(&theirs), OnboardOptions::default())
+        .expect("its quota");
     let joined = [&theirs[..1], &others[..]].concat();
-    let found = manager.match_prefix(&joined);
+    let found = group.match_prefix(&joined);
     assert_eq!(found.len(), 6);
-    let second = manager.onboard(found, OnboardOptions::default()).expect("fits");
+    let second = group.onboard(found, OnboardOptions::default()).expect("fits");
     assert_eq!((manager.census().waiting, manager.census().gathered), (2, 0), "there are five for it");
     drop((own, rest_of_all));
     let first = first.await;
@@ -136,18 +143,19 @@ async fn who_has_joined_what_is_held_is_held_behind_it() {
 async fn a_run_of_two_tenants_blocks_is_in_line_for_none_while_one_of_them_is_at_its_quota() {
     let settings = settings(8, 32).quota_device(0.25).deadline_onboard(PATIENCE);
     let manager = build(settings);
+    let group = manager.default_group();
     let tenants = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
     let lists = [hashes(1, 2), hashes(2, 2)];
     for (tenant, list) in tenants.iter().zip(&lists) {
-        let blocks = tenant.allocate(2).await.expect("its quota");
+        let blocks = tenant.default_group().allocate(2).await.expect("its quota");
         drop(blocks.register(list, None).expect("registered"));
     }
-    drop(manager.allocate(8).await.expect("all of them"));
+    drop(group.allocate(8).await.expect("all of them"));
     rest(&manager).await;
     // Each has one of each, in another order.
-    let own = tenants.each_ref().map(|tenant| tenant.try_allocate(2).expect("its quota"));
+    let own = tenants.each_ref().map(|tenant| tenant.default_group().try_allocate(2).expect("its quota"));
     let up = |hashes: [SequenceHash; 2]| {
-        manager.onboard(manager.match_prefix(&hashes), OnboardOptions::default()).expect("fits")
+        group.onboard(group.match_prefix(&hashes), OnboardOptions::default()).expect("fits")
     };
     let (first, second) = (up([lists[0][0], lists[1][0]]), up([lists[1][1], lists[0][1]]));
     let [of_a, of_b] = own;
@@ -166,16 +174,16 @@ async fn a_run_of_two_tenants_blocks_is_in_line_for_none_while_one_of_them_is_at
 async fn no_group_gives_up_blocks_for_a_request_that_another_group_keeps_out() {
     let (manager, tenant) = two_groups(PATIENCE, 0);
     let kept = hashes(1, 2);
-    let blocks = tenant.allocate_group(0, 2).await.expect("its quota");
+    let blocks = tenant.group(0).expect("a group").allocate(2).await.expect("its quota");
     drop(blocks.register(&kept, None).expect("registered"));
-    let own = tenant.allocate_group(1, 2).await.expect("its quota");
-    let mut held = pin!(tenant.allocate_groups(&[2, 1]));
+    let own = tenant.group(1).expect("a group").allocate(2).await.expect("its quota");
+    let mut held = pin!(tenant.allocate_groups(&[2, 1]).into_future());
     assert!(look(held.as_mut()).is_pending());
     let there = || tenant.group(0).expect("two").match_prefix(&kept).in_tier(Tier::Device);
     assert_eq!(there(), 2);
     // Who comes later, of the same tenant, comes later in each of its groups; others pass.
     let first = tenant.group(0).expect("two");
-    let mut behind = pin!(first.allocate(1));
+    let mut behind = pin!(first.allocate(1).into_future());
     assert!(look(behind.as_mut()).is_pending());
     assert_eq!(manager.allocate_groups(&[2, 2]).await.expect("free ones").len(), 2);
     assert_eq!(there(), 2);
@@ -193,10 +201,9 @@ async fn who_is_held_for_several_groups_is_answered_and_leaves_nothing() {
     for which in 0..4 {
         let (manager, tenant) = two_groups(if which == 0 { SOON } else { PATIENCE }, 16);
         let (own, _others) = crowded(&manager, &tenant).await;
-        let mut held = Box::pin(tenant.allocate_groups(&[2, 2]));
+        let mut held = Box::pin(tenant.allocate_groups(&[2, 2]).into_future());
         assert!(look(held.as_mut()).is_pending());
         assert_eq!(left(&manager, &tenant), (2, 2));
-        let mut purge = Box::pin(tenant.purge(Purge::default()));
         match which {
             0 => {
                 let late = held.await.expect_err("nothing was given back");
@@ -205,7 +212,7 @@ async fn who_is_held_for_several_groups_is_answered_and_leaves_nothing() {
             }
             1 => drop(held),
             2 => {
-                assert!(look(purge.as_mut()).is_pending(), "somebody holds two");
+                let _purge = tenant.purge(Purge::default());
                 let answer = held.await;
                 assert!(matches!(answer, Err(AllocateError::Purging)), "{answer:?}");
             }
@@ -223,9 +230,9 @@ async fn who_is_held_for_several_groups_is_answered_and_leaves_nothing() {
     let (manager, tenant) = two_groups(PATIENCE, 16);
     let list = hashes(1, 2);
     for group in 0..2 {
-        let blocks = tenant.allocate_group(group, 2).await.expect("its quota");
+        let blocks = tenant.group(group).expect("a group").allocate(2).await.expect("its quota");
         drop(blocks.register(&list, None).expect("registered"));
-        drop(manager.allocate_group(group, 4).await.expect("all of them"));
+        drop(manager.group(group).expect("a group").allocate(4).await.expect("all of them"));
     }
     rest(&manager).await;
     let (own, _others) = crowded(&manager, &tenant).await;

@@ -30,7 +30,7 @@ async fn what_the_host_would_evict_next_is_erased() {
     // Three more for the host: so many of the tenant's are to go, and the iteration has bytes for one.
     let mut first = held.clone();
     first.truncate(3);
-    drop(manager.offload(&first, OffloadOptions::default()));
+    drop(manager.default_group().offload(&first, OffloadOptions::default()));
     while manager.census().moving > 0 {
         tokio::task::yield_now().await;
     }
@@ -56,15 +56,16 @@ async fn a_deadline_may_be_as_long_as_one_likes() {
 #[tokio::test]
 async fn a_preempted_request_whose_first_block_was_purged_has_nothing() {
     let manager = build(settings(8, 8));
+    let group = manager.default_group();
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
     let mut held = compute(&a, &sequence(&a, 1, 1), None).await;
     held.append(compute(&b, &sequence(&b, 1, 2), None).await).expect("of one manager");
     let mut purge = pin!(a.purge(Purge::default()));
     assert!(purge.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "it is held");
-    let none = manager.allocate(0).await.expect("nothing");
-    let preempted = manager.preempt(held, none, 1).expect("of one manager");
+    let none = group.allocate(0).await.expect("nothing");
+    let preempted = group.preempt(held, none, 1).expect("of one manager");
     assert!(purge.await.expect("open").complete);
-    let resumed = manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+    let resumed = group.resume(preempted, OnboardOptions::default()).await.expect("fits");
     assert_eq!((resumed.blocks.len(), resumed.missed), (0, Some(Cause::Cancelled)));
 }
 
@@ -127,7 +128,7 @@ fn a_runtime_that_ends_at_any_point_of_a_purge_ends_it() {
         });
         drop((purge, runtime));
         assert_eq!(manager.census().purges, 0, "after {polls}");
-        let found = manager.match_prefix(&sequence(&a, 3, 4)).len();
+        let found = manager.default_group().match_prefix(&sequence(&a, 3, 4)).len();
         assert!(found == 0 || polls == 0, "{found} after {polls}");
         if over {
             assert!(polls > 8, "some of it takes several");
@@ -154,7 +155,7 @@ fn a_purge_whose_runtime_is_gone_is_over() {
         assert!(matches!(ended, Poll::Ready(Err(PurgeError::Closed))), "{ended:?}");
     }
     assert_eq!(manager.census().purges, 0);
-    assert!(a.try_allocate(1).is_none(), "the end of its runtime has closed the manager");
+    assert!(a.default_group().try_allocate(1).is_none(), "the end of its runtime has closed the manager");
 }
 
 /// It waits for who holds a block; or for the device that overwrites: what it had then is never used again, and all else is.
@@ -191,8 +192,8 @@ fn a_purge_whose_runtime_ends_in_the_midst_of_it_is_over() {
         let device = ground.manager.census().tiers[0][0];
         let kept = if erases { (3, 0) } else { (0, 3) };
         assert_eq!((device.free, (device.owned, device.active)), (1, kept), "{erases}: {device:?}");
-        assert!(a.try_allocate(1).is_none(), "the end of its runtime has closed the manager");
-        assert!(ground.manager.match_prefix(&sequence(&a, 1, 3)).is_empty());
+        assert!(a.default_group().try_allocate(1).is_none(), "the end of its runtime has closed the manager");
+        assert!(ground.manager.default_group().match_prefix(&sequence(&a, 1, 3)).is_empty());
     }
 }
 
@@ -214,7 +215,7 @@ async fn a_block_whose_slot_was_taken_is_not_found_after_a_restart_though_nothin
             drop(compute(&a, run, None).await);
             let persisted = tokio::spawn({
                 let (a, run) = (a.clone(), run.clone());
-                async move { a.persist(&run).await }
+                async move { a.default_group().persist(&run).await }
             });
             while !persisted.is_finished() {
                 first.step().expect("none runs");
@@ -229,7 +230,7 @@ async fn a_block_whose_slot_was_taken_is_not_found_after_a_restart_though_nothin
         first.step().expect("none runs");
         let persisted = tokio::spawn({
             let b = b.clone();
-            async move { b.persist(&of_b).await }
+            async move { b.default_group().persist(&of_b).await }
         });
         while a.usage(Tier::DISK).blocks == 8 {
             tokio::task::yield_now().await;
@@ -241,6 +242,7 @@ async fn a_block_whose_slot_was_taken_is_not_found_after_a_restart_though_nothin
         assert!(first.shutdown().await);
     }
     let second = manager();
-    let found = of_a.iter().flatten().filter(|hash| !second.match_prefix(&[**hash]).is_empty());
+    let found =
+        of_a.iter().flatten().filter(|hash| !second.default_group().match_prefix(&[**hash]).is_empty());
     assert_eq!(found.count(), 0, "found after a restart");
 }

@@ -15,13 +15,13 @@ fn manager(function: HashFunction) -> KvBlockManager {
 async fn attack(manager: &Tiers) -> Option<bool> {
     let [victim, attacker] = ["victim", "attacker"].map(|name| manager.tenant(name).expect("few tenants"));
     let secret: Vec<u32> = (0..16).map(|token| token * 31 + 5).collect();
-    let hashes = victim.hashes_of(&secret, victim.salt("model", "", &[]));
+    let hashes = victim.default_group().hashes_of(&secret, victim.salt("model", "", &[]));
     drop(ground::compute(&victim, &hashes, None).await);
-    assert_eq!(victim.match_prefix(&hashes).len(), 1);
+    assert_eq!(victim.default_group().match_prefix(&hashes).len(), 1);
 
     let own: Salt = attacker.salt("model", "", &[]);
     let forged = forge_tokens(own.to_hash().to_u128(), hashes[0].to_u128())?;
-    Some(!attacker.match_prefix(&attacker.hashes_of(&forged, own)).is_empty())
+    Some(!attacker.default_group().match_prefix(&attacker.default_group().hashes_of(&forged, own)).is_empty())
 }
 
 #[tokio::test]
@@ -63,6 +63,6 @@ async fn is_poisoned(function: HashFunction) -> bool {
     let salt = parts.salt(&kvstrata_core::Xxh3);
     let made = kvstrata_core::hash::BlockHasher::sequence_hash(&kvstrata_core::Xxh3, salt.to_hash(), &prompt);
     drop(ground::compute(&attacker, &[made], None).await);
-    let hashes = victim.hashes_of(&prompt, victim.salt("model", "", &[]));
-    !victim.match_prefix(&hashes).is_empty()
+    let hashes = victim.default_group().hashes_of(&prompt, victim.salt("model", "", &[]));
+    !victim.default_group().match_prefix(&hashes).is_empty()
 }

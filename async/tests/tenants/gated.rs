@@ -209,7 +209,7 @@ impl Ground {
     /// Whether any block of device or host has these bytes.
     pub fn anywhere(&self, bytes: &[u8]) -> bool {
         let mut of_device = vec![0; BYTES];
-        let blocks = self.manager.capacity(kvstrata::tier::Tier::Device) as u32;
+        let blocks = self.manager.default_group().capacity(kvstrata::tier::Tier::Device) as u32;
         (0..blocks).any(|block| {
             self.device.copy_out(block, 0, &mut of_device).expect("in range");
             of_device == bytes

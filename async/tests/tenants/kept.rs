@@ -35,7 +35,7 @@ async fn kept(
     let [tenant, other] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
     for number in 0..2 {
         drop(compute(&other, &sequence(&other, number, 3), None).await);
-        drop(manager.allocate(16).await.expect("blocks"));
+        drop(manager.default_group().allocate(16).await.expect("blocks"));
         rest(manager).await;
     }
     assert_eq!((manager.census().tiers[0][1].free, disk.counts().written), (HEADROOM as usize, 0));
@@ -51,17 +51,17 @@ async fn kept(
 async fn found(disk: &SimDisk, tenant: &Tiers, own: &[SequenceHash]) -> usize {
     disk.gate().open();
     rest(tenant).await;
-    own.iter().filter(|hash| !tenant.match_prefix(&[**hash]).is_empty()).count()
+    own.iter().filter(|hash| !tenant.default_group().match_prefix(&[**hash]).is_empty()).count()
 }
 
 #[tokio::test]
 async fn who_waits_for_credits_waits_for_no_copy_by_choice_that_waits_itself() {
     let (disk, ground, tenant, own) = kept(settings(16, HOST), OWN).await;
-    let block = tenant.allocate_within(1, PATIENCE).await.expect("in time");
+    let block = tenant.default_group().allocate(1).deadline(PATIENCE).await.expect("in time");
     assert_eq!((disk.counts().written, tenant.usage(Tier::Device).blocks), (0, OWN as usize));
     assert_eq!(ground.manager.census().grounded, OWN as usize - 1, "no more than is needed");
     // And who does not wait, neither.
-    let others = tenant.try_allocate(3).expect("three are called off");
+    let others = tenant.default_group().try_allocate(3).expect("three are called off");
     assert_eq!((disk.counts().written, others.len()), (0, 3));
     drop((block, others));
     assert_eq!(found(&disk, &tenant, &own).await, OWN as usize);
@@ -71,8 +71,8 @@ async fn who_waits_for_credits_waits_for_no_copy_by_choice_that_waits_itself() {
 #[tokio::test]
 async fn where_all_that_is_called_off_would_be_too_little_nothing_is() {
     let (disk, ground, tenant, own) = kept(settings(16, HOST), OWN).await;
-    let held = tenant.match_sequence_hashes(&own[..1]);
-    assert!(tenant.try_allocate(OWN as usize).is_none(), "one is held");
+    let held = tenant.default_group().match_device(&own[..1]);
+    assert!(tenant.default_group().try_allocate(OWN as usize).is_none(), "one is held");
     assert_eq!(ground.manager.census().grounded, OWN as usize);
     drop(held);
     assert_eq!(found(&disk, &tenant, &own).await, OWN as usize);
@@ -84,8 +84,8 @@ async fn parents_of_what_is_called_off_leave_too() {
     for policy in [Policy::Sieve, Policy::S3Fifo, Policy::Lfu] {
         let (disk, ground, tenant, own) = kept(settings(16, HOST).device_policy(policy), 2).await;
         // Eviction passes the parents.
-        assert!(ground.manager.try_allocate(13).is_none(), "{policy}");
-        let blocks = tenant.allocate_within(OWN as usize, PATIENCE).await;
+        assert!(ground.manager.default_group().try_allocate(13).is_none(), "{policy}");
+        let blocks = tenant.default_group().allocate(OWN as usize).deadline(PATIENCE).await;
         assert_eq!((blocks.expect("in time").len(), disk.counts().written), (OWN as usize, 0), "{policy}");
         assert_eq!(found(&disk, &tenant, &own).await, OWN as usize, "{policy}");
     }

@@ -65,7 +65,7 @@ fn flush(tier: &DiskTier) {
 /// Computes a run, and has it on the disk.
 async fn persist(manager: &Tiers, run: &[SequenceHash]) {
     drop(compute(manager, run, None).await);
-    assert_eq!(stepping(manager, manager.persist(run)).await.copied, run.len());
+    assert_eq!(stepping(manager, manager.default_group().persist(run)).await.copied, run.len());
     stepping(manager, rest(manager)).await;
 }
 
@@ -91,7 +91,7 @@ async fn a_block_whose_slot_another_has_taken_is_purged_and_the_other_gets_anoth
         ground.manager.step().expect("none runs");
         let persisted = tokio::spawn({
             let (b, of_b) = (b.clone(), of_b.clone());
-            async move { b.persist(&of_b).await }
+            async move { b.default_group().persist(&of_b).await }
         });
         let taken = async {
             while a.usage(Tier::DISK).blocks == 4 {
@@ -126,8 +126,8 @@ async fn what_was_given_up_before_a_purge_is_forgotten_for_good_when_it_is_over(
     let Ground { manager, .. } = over(settings(4, 0), 0, &tier);
     let a = manager.tenant("a").expect("few tenants");
     let none = compute(&a, &[], None).await;
-    let partial = a.allocate(1).await.expect("free");
-    let mut preempted = a.preempt(none, partial, 1).expect("one manager");
+    let partial = a.default_group().allocate(1).await.expect("free");
+    let mut preempted = a.default_group().preempt(none, partial, 1).expect("one manager");
     assert_eq!(preempted.settled().await.copied, 1);
     flush(&tier);
     assert_eq!(disks.left().len(), 1);
@@ -147,6 +147,7 @@ async fn what_a_volume_that_is_out_of_service_has_is_counted_whether_anybody_has
         let tier = disks.open();
         let ground = over(settings(4, 4), 4, &tier);
         let a = ground.manager.tenant("a").expect("few tenants");
+        let group = a.default_group();
         let runs = [1, 2].map(|number| sequence(&a, number, 4));
         persist(&a, &runs[0]).await;
         persist(&a, &runs[1]).await;
@@ -161,13 +162,15 @@ async fn what_a_volume_that_is_out_of_service_has_is_counted_whether_anybody_has
         tier.volumes().volumes()[1].retire();
         if noticed {
             // Neither device nor host has them.
-            drop(a.allocate(4).await.expect("evictable"));
+            drop(group.allocate(4).await.expect("evictable"));
             for number in 10..14 {
                 drop(compute(&ground.manager, &sequence(&a, number, 4), None).await);
                 rest(&a).await;
             }
-            drop(a.onboard(a.match_prefix(&lost[..1]), OnboardOptions::default()).expect("fits").await);
-            assert!(lost.iter().all(|hash| a.match_prefix(&[*hash]).is_empty()), "looked up in vain");
+            drop(
+                group.onboard(group.match_prefix(&lost[..1]), OnboardOptions::default()).expect("fits").await,
+            );
+            assert!(lost.iter().all(|hash| group.match_prefix(&[*hash]).is_empty()), "looked up in vain");
         }
         let purged = a.purge(Purge::default()).await.expect("open");
         assert_eq!((purged.complete, purged.failed), (true, lost.len()), "{noticed}: {purged:?}");
@@ -201,7 +204,7 @@ async fn write_one(disk: &Arc<SimDisk>) -> Written {
     drop(compute(&a, &run, None).await);
     let persisted = tokio::spawn({
         let a = a.clone();
-        async move { a.persist(&run).await }
+        async move { a.default_group().persist(&run).await }
     });
     let begun = async {
         while writes.load(Relaxed) == 0 {
@@ -258,7 +261,7 @@ async fn victims_whose_slots_a_purge_takes_are_dropped_and_no_failure() {
     persist(&a, &sequence(&a, 1, 4)).await;
     drop(compute(&b, &sequence(&b, 1, 4), None).await);
     ground.mover.close();
-    let late = ground.manager.allocate_within(4, Duration::from_millis(5)).await;
+    let late = ground.manager.default_group().allocate(4).deadline(Duration::from_millis(5)).await;
     assert!(late.is_err(), "its victims are on their way");
     assert_eq!([&a, &b].map(|tenant| tenant.usage(Tier::DISK).blocks), [0, 4], "nothing is written");
     let before = ground.manager.stats();

@@ -38,12 +38,13 @@ fn sequence(tenant: &Tiers, number: u32, blocks: u32) -> Vec<SequenceHash> {
 async fn two_tenants_with_equal_tokens_share_nothing() {
     let manager = ground::build(ground::settings(16, 16));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
+    let group = a.default_group();
     let (of_a, of_b) = (sequence(&a, 1, 4), sequence(&b, 1, 4));
     drop(ground::compute(&a, &of_a, None).await);
-    assert_eq!(a.match_prefix(&of_a).len(), 4);
-    assert_eq!((b.match_prefix(&of_b).len(), a.match_prefix(&of_b).len()), (0, 0));
+    assert_eq!(group.match_prefix(&of_a).len(), 4);
+    assert_eq!((b.default_group().match_prefix(&of_b).len(), group.match_prefix(&of_b).len()), (0, 0));
     drop(ground::compute(&b, &of_b, None).await);
-    let (held_a, held_b) = (a.match_sequence_hashes(&of_a), b.match_sequence_hashes(&of_b));
+    let (held_a, held_b) = (group.match_device(&of_a), b.default_group().match_device(&of_b));
     assert_eq!((held_a.len(), held_b.len()), (4, 4));
     assert!(held_a.ids().all(|block| held_b.ids().all(|other| block != other)));
     ground::check(&a, &held_a, &of_a);

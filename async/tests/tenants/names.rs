@@ -41,14 +41,14 @@ async fn names_come_and_go_without_end() {
         assert_ne!(tenant.tenant_id(), stays.tenant_id());
         assert_eq!(Tier::OF_SETTINGS.map(|tier| tenant.usage(tier).blocks), [0; 3], "{number}");
         let run = sequence(&tenant, 1, 4);
-        assert_eq!(tenant.match_prefix(&run).len(), 0, "{number}");
+        assert_eq!(tenant.default_group().match_prefix(&run).len(), 0, "{number}");
         drop(compute(&tenant, &run, None).await);
         assert_eq!(tenant.usage(Tier::Device).blocks, 4, "its quota is whole");
         assert!(tenant.purge(Purge::default()).await.expect("open").complete);
     }
     assert_eq!((stays.usage(Tier::Device).blocks, held.len()), (3, 3));
     drop(held);
-    assert_eq!(stays.match_prefix(&its).len(), 3);
+    assert_eq!(stays.default_group().match_prefix(&its).len(), 3);
 }
 
 /// Fills all numbers but one with tenants that have handles.
@@ -74,7 +74,7 @@ async fn a_name_stays_while_it_has_blocks_in_any_tier() {
     drop(compute(&tenant, &run, None).await);
     drop(tenant);
     let fill = async |count| {
-        drop(manager.allocate(count).await.expect("evictable"));
+        drop(manager.default_group().allocate(count).await.expect("evictable"));
         rest(&manager).await;
     };
     assert!(!has_room(&manager), "blocks of the device");
@@ -90,7 +90,7 @@ async fn a_name_stays_while_it_has_blocks_in_any_tier() {
     drop(again);
     assert!(!has_room(&manager), "blocks of the disk");
     let again = manager.tenant("tenant").expect("known");
-    assert_eq!(again.match_prefix(&run).in_tier(Tier::DISK), 4, "the same tenant's");
+    assert_eq!(again.default_group().match_prefix(&run).in_tier(Tier::DISK), 4, "the same tenant's");
     assert!(again.purge(Purge::default()).await.expect("open").complete);
     drop(again);
     assert!(has_room(&manager));
@@ -122,10 +122,10 @@ async fn a_name_stays_while_a_hint_of_its_is_kept() {
     // Blocks that are not the tenant's, and cannot come up while the device has no room.
     let run = hashes(1, 2);
     drop(compute(&manager, &run, None).await);
-    let full = manager.allocate(4).await.expect("evictable");
+    let full = manager.default_group().allocate(4).await.expect("evictable");
     rest(&manager).await;
     let tenant = manager.tenant("tenant").expect("room");
-    let hint = tenant.prefetch(&run);
+    let hint = tenant.default_group().prefetch(&run);
     drop(tenant);
     assert!(!has_room(&manager));
     drop((hint, full));
@@ -176,7 +176,7 @@ async fn a_number_found_on_the_disk_comes_back_when_its_blocks_are_gone() {
     let tenant = first.tenant("found").expect("room");
     let run = sequence(&tenant, 1, 2);
     drop(compute(&tenant, &run, None).await);
-    assert_eq!(tenant.persist(&run).await.copied, 2);
+    assert_eq!(tenant.default_group().persist(&run).await.copied, 2);
     drop(tenant);
     assert!(first.shutdown().await);
     drop(first);

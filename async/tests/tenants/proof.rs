@@ -27,9 +27,10 @@ async fn begin(ground: &Ground, tenant: &Tiers) -> JoinHandle<Purged> {
 async fn a_rotten_block_that_somebody_holds_is_erased_when_it_is_released() {
     let ground = Ground::new(4, 8);
     let a = ground.manager.tenant("a").expect("few tenants");
+    let group = a.default_group();
     let run = sequence(&a, 1, 1);
     drop(compute(&a, &run, None).await);
-    drop(ground.manager.allocate(4).await.expect("evictable"));
+    drop(ground.manager.default_group().allocate(4).await.expect("evictable"));
     rest(&ground.manager).await;
     for block in 0..8 {
         ground.memory.write(block).expect("nobody has it")[7] ^= 1;
@@ -37,11 +38,11 @@ async fn a_rotten_block_that_somebody_holds_is_erased_when_it_is_released() {
     let mut rotten = bytes_of(run[0]);
     rotten[7] ^= 1;
     let in_host = || (0..8).any(|block| *ground.memory.read(block).expect("nobody writes") == rotten[..]);
-    let holds = ground.manager.match_prefix(&run);
+    let holds = ground.manager.default_group().match_prefix(&run);
     assert_eq!((holds.in_tier(Tier::Host), in_host()), (1, true));
-    let up = a.onboard(a.match_prefix(&run), OnboardOptions::default()).expect("fits").await;
+    let up = group.onboard(group.match_prefix(&run), OnboardOptions::default()).expect("fits").await;
     assert_eq!(up.missed, Some(Cause::Mismatch));
-    assert_eq!(a.match_prefix(&run).len(), 0, "withdrawn");
+    assert_eq!(group.match_prefix(&run).len(), 0, "withdrawn");
     let purge = begin(&ground, &a).await;
     tokio::task::yield_now().await;
     assert!(!purge.is_finished() && in_host(), "somebody holds it");
@@ -56,7 +57,7 @@ async fn a_rotten_block_that_somebody_holds_is_erased_when_it_is_released() {
 async fn what_a_tenant_was_about_to_fill_is_erased_when_it_is_dropped() {
     let ground = Ground::new(4, 4);
     let a = ground.manager.tenant("a").expect("few tenants");
-    let mut filling = a.allocate(3).await.expect("free");
+    let mut filling = a.default_group().allocate(3).await.expect("free");
     let ids = filling.ids().to_vec();
     for block in &ids {
         ground.device.copy_in(block.0, 0, &[7; BYTES]).expect("in range");
@@ -83,8 +84,11 @@ async fn a_block_that_no_answer_speaks_of_counts_as_not_erased() {
     assert_eq!((purged.failed, purged.zeroed_bytes), (1, 2 * BYTES as u64));
     let left: Vec<_> = ids.into_iter().filter(|block| !ground.is_zero(*block)).collect();
     assert_eq!((left.len(), a.usage(Tier::Device).blocks), (1, 0));
-    let others = ground.manager.allocate(3).await.expect("three are left");
-    assert!(!others.ids().contains(&left[0]) && ground.manager.try_allocate(1).is_none(), "nobody gets it");
+    let others = ground.manager.default_group().allocate(3).await.expect("three are left");
+    assert!(
+        !others.ids().contains(&left[0]) && ground.manager.default_group().try_allocate(1).is_none(),
+        "nobody gets it"
+    );
 }
 
 #[tokio::test]
@@ -93,10 +97,13 @@ async fn what_fails_on_its_way_up_is_not_tried_again_for_a_tenant_that_is_purged
     let a = ground.manager.tenant("a").expect("few tenants");
     let run = sequence(&a, 1, 3);
     drop(compute(&a, &run, None).await);
-    drop(ground.manager.allocate(4).await.expect("evictable"));
+    drop(ground.manager.default_group().allocate(4).await.expect("evictable"));
     rest(&ground.manager).await;
     ground.mover.close();
-    let up = a.onboard(a.match_prefix(&run), OnboardOptions::default()).expect("fits");
+    let up = a
+        .default_group()
+        .onboard(a.default_group().match_prefix(&run), OnboardOptions::default())
+        .expect("fits");
     assert_eq!((ground.mover.waiting(), ground.mover.copies_up()), (3, 3));
     let purge = begin(&ground, &a).await;
     ground.mover.fail();

@@ -28,41 +28,42 @@ async fn what_is_idle_leaves_all_tiers_at_once_and_its_bytes_with_it() {
     assert_eq!((purged.zeroed_bytes, purged.failed, purged.still_found), (8 * 4096, 0, 0));
     assert!(purged.complete);
     assert_eq!((a.usage(Tier::Device).blocks, a.usage(Tier::Host).blocks), (0, 0));
-    assert_eq!(ground.manager.match_prefix(&of_a).len(), 0);
+    assert_eq!(ground.manager.default_group().match_prefix(&of_a).len(), 0);
     let census = ground.manager.census();
     let [device, host] = census.tiers[0];
     assert_eq!((device.free, device.owned, host.free, host.owned), (2, 0, 32, 0));
     // What has left the device for the other tenant was overwritten by that.
     assert!(!of_a.iter().any(|hash| ground.anywhere(&bytes_of(*hash))), "no byte is left");
-    assert_eq!(b.match_prefix(&of_b).device().len(), 6);
+    assert_eq!(b.default_group().match_prefix(&of_b).device().len(), 6);
     assert!(of_b.iter().all(|hash| ground.anywhere(&bytes_of(*hash))));
     // And it may begin anew.
     drop(compute(&a, &of_a, None).await);
-    assert_eq!(a.match_prefix(&of_a).len(), 8);
+    assert_eq!(a.default_group().match_prefix(&of_a).len(), 8);
 }
 
 #[tokio::test]
 async fn what_requests_hold_is_found_by_nobody_and_goes_when_it_is_released() {
     let ground = Ground::new(8, 8);
     let a = ground.manager.tenant("a").expect("few tenants");
+    let group = a.default_group();
     let run = sequence(&a, 1, 3);
     let held = compute(&a, &run, None).await;
     let again = held.clone();
     let ids: Vec<_> = held.ids().collect();
-    let filling = a.allocate(2).await.expect("free");
+    let filling = group.allocate(2).await.expect("free");
     let purged = a.purge(ZERO.deadline(Duration::from_millis(5))).await.expect("open");
     assert_eq!((purged.device.found, purged.device.purged, purged.device.busy), (3, 0, 3));
     assert_eq!((purged.complete, purged.still_found), (false, 0));
-    assert_eq!(ground.manager.match_prefix(&run).len(), 0, "found by nobody");
+    assert_eq!(ground.manager.default_group().match_prefix(&run).len(), 0, "found by nobody");
     assert!(!ids.iter().any(|block| ground.is_zero(*block)), "its holder computes with it");
     // Until it is over the tenant has nothing.
     assert_eq!(a.purge(ZERO).await.expect_err("one at a time"), PurgeError::UnderWay);
-    assert_eq!(a.allocate(1).await.expect_err("none"), AllocateError::Purging);
-    assert!(a.try_allocate(1).is_none());
+    assert_eq!(group.allocate(1).await.expect_err("none"), AllocateError::Purging);
+    assert!(group.try_allocate(1).is_none());
     let refused = filling.register(&sequence(&a, 2, 2), None).expect_err("refused");
     assert_eq!(refused.why, RegisterFault::Purging);
     let filled: Vec<_> = refused.blocks.ids().to_vec();
-    let port = ground.manager.device_port().expect("a simulated device");
+    let port = ground.manager.default_group().device_port().expect("a simulated device");
     filled.iter().for_each(|block| port.copy_in(block.0, 0, &[7; 4096]).expect("in range"));
     drop(refused);
     drop(held);
@@ -73,7 +74,7 @@ async fn what_requests_hold_is_found_by_nobody_and_goes_when_it_is_released() {
     }
     assert!(ids.iter().chain(&filled).all(|block| ground.is_zero(*block)));
     assert_eq!((a.usage(Tier::Device).blocks, ground.manager.census().tiers[0][0].free), (0, 8));
-    assert_eq!(a.allocate(8).await.expect("all of them").len(), 8);
+    assert_eq!(group.allocate(8).await.expect("all of them").len(), 8);
 }
 
 #[tokio::test]
@@ -82,13 +83,13 @@ async fn what_comes_up_does_not_arrive() {
     let a = ground.manager.tenant("a").expect("few tenants");
     let run = sequence(&a, 1, 3);
     drop(compute(&a, &run, None).await);
-    drop(ground.manager.allocate(8).await.expect("evictable"));
+    drop(ground.manager.default_group().allocate(8).await.expect("evictable"));
     rest(&ground.manager).await;
     ground.mover.close();
-    let found = a.match_prefix(&run);
+    let found = a.default_group().match_prefix(&run);
     assert_eq!(found.in_tier(Tier::Host), 3);
     let options = OnboardOptions::default().layers(1);
-    let up = a.onboard(found, options).expect("fits");
+    let up = a.default_group().onboard(found, options).expect("fits");
     assert_eq!(ground.mover.waiting(), 3);
     let purge = tokio::spawn({
         let a = a.clone();
@@ -97,7 +98,7 @@ async fn what_comes_up_does_not_arrive() {
     while ground.manager.census().purges == 0 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(ground.manager.match_prefix(&run).len(), 0);
+    assert_eq!(ground.manager.default_group().match_prefix(&run).len(), 0);
     ground.mover.open();
     let up = up.await;
     assert_eq!((up.blocks.len(), up.missed), (0, Some(Cause::Cancelled)));
@@ -124,11 +125,11 @@ async fn what_goes_down_does_not_stay_there_and_the_purge_ends_though_nobody_wai
     let held = compute(&a, &run, None).await;
     let mut first = held.clone();
     first.truncate(1);
-    let offload = a.offload(&first, OffloadOptions::default());
+    let offload = a.default_group().offload(&first, OffloadOptions::default());
     drop(held);
     let waits = tokio::spawn({
         let b = b.clone();
-        async move { b.allocate(2).await.map(|blocks| blocks.len()) }
+        async move { b.default_group().allocate(2).await.map(|blocks| blocks.len()) }
     });
     while ground.mover.waiting() < 3 {
         tokio::task::yield_now().await;
@@ -157,10 +158,10 @@ async fn what_goes_down_does_not_stay_there_and_the_purge_ends_though_nobody_wai
 async fn who_waits_for_blocks_is_told() {
     let ground = Ground::new(4, 4);
     let a = ground.manager.tenant("a").expect("few tenants");
-    let all = ground.manager.allocate(4).await.expect("free");
+    let all = ground.manager.default_group().allocate(4).await.expect("free");
     let waits = tokio::spawn({
         let a = a.clone();
-        async move { a.allocate(1).await.map(|blocks| blocks.len()) }
+        async move { a.default_group().allocate(1).await.map(|blocks| blocks.len()) }
     });
     while ground.manager.census().waiting == 0 {
         tokio::task::yield_now().await;
@@ -169,7 +170,7 @@ async fn who_waits_for_blocks_is_told() {
     assert!(purged.complete);
     assert_eq!(waits.await.expect("no panic").expect_err("none"), AllocateError::Purging);
     drop(all);
-    assert_eq!(a.allocate(4).await.expect("anew").len(), 4);
+    assert_eq!(a.default_group().allocate(4).await.expect("anew").len(), 4);
     ground.manager.shutdown().await;
     assert_eq!(a.purge(Purge::default()).await.expect_err("too late"), PurgeError::Closed);
 }

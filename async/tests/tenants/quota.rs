@@ -3,6 +3,7 @@
 use crate::gated::Ground;
 use crate::ground::{build, check, compute, rest, settings};
 use crate::sequence;
+use kvstrata::OriginalNames;
 use kvstrata::config::{TenantSettings, WriteMode};
 use kvstrata::manager::{AllocateError, OffloadOptions, OnboardError, OnboardOptions, Tiers};
 use kvstrata::tier::Tier;
@@ -13,13 +14,14 @@ use std::time::Duration;
 
 /// How many of a tenant's hashes the tier has.
 fn there(tenant: &Tiers, tier: Tier, hashes: &[SequenceHash]) -> usize {
-    hashes.iter().map(|hash| tenant.match_prefix(&[*hash]).in_tier(tier)).sum()
+    hashes.iter().map(|hash| tenant.default_group().match_prefix(&[*hash]).in_tier(tier)).sum()
 }
 
 #[tokio::test]
 async fn at_its_quota_a_tenant_gives_up_its_own_oldest_blocks_and_nobody_elses() {
     let manager = build(settings(16, 32).quota_device(0.5));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
+    let group = a.default_group();
     let of_b = sequence(&b, 1, 4);
     // The oldest of all.
     drop(compute(&b, &of_b, None).await);
@@ -30,19 +32,19 @@ async fn at_its_quota_a_tenant_gives_up_its_own_oldest_blocks_and_nobody_elses()
     assert_eq!((a.usage(Tier::Device).blocks, a.usage(Tier::Device).quota), (8, Some(8)));
     assert_eq!(there(&a, Tier::Device, &second), 5);
     // Its tail went, which is what is evicted first.
-    assert_eq!(a.match_prefix(&first).device().len(), 3);
+    assert_eq!(group.match_prefix(&first).device().len(), 3);
     assert_eq!((there(&a, Tier::Host, &first), there(&b, Tier::Device, &of_b)), (2, 4));
     // Coming up needs room of its own, too.
-    let found = a.match_prefix(&first);
-    let up = a.onboard(found, OnboardOptions::default()).expect("fits").await;
+    let found = group.match_prefix(&first);
+    let up = group.onboard(found, OnboardOptions::default()).expect("fits").await;
     assert_eq!(up.missed, None);
     check(&a, &up.blocks, &first);
     assert_eq!((a.usage(Tier::Device).blocks, there(&b, Tier::Device, &of_b)), (8, 4));
-    let more = a.try_allocate(3).expect("its own are evictable");
+    let more = group.try_allocate(3).expect("its own are evictable");
     assert_eq!(a.usage(Tier::Device).blocks, 8);
-    assert!(a.try_allocate(1).is_none(), "all of it is held");
+    assert!(group.try_allocate(1).is_none(), "all of it is held");
     rest(&manager).await;
-    assert_eq!(b.try_allocate(4).expect("free ones").len(), 4);
+    assert_eq!(b.default_group().try_allocate(4).expect("free ones").len(), 4);
     drop((more, up));
     rest(&manager).await;
     assert!(a.usage(Tier::Device).blocks <= 8);
@@ -52,14 +54,15 @@ async fn at_its_quota_a_tenant_gives_up_its_own_oldest_blocks_and_nobody_elses()
 async fn who_waits_at_a_quota_waits_for_its_own_and_holds_nobody_up() {
     let manager = build(settings(16, 16).quota_device(0.25));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
-    let error = a.allocate(5).await.expect_err("more than its quota");
+    let error = a.default_group().allocate(5).await.expect_err("more than its quota");
     assert_eq!(
         error.to_string(),
         "5 blocks were asked for, and the tenant may have 4 of the device's 16; ask for fewer, or raise its quota: the device of its \
          [[tenant]], or quota.device where it has none of its own"
     );
-    let all = a.allocate(4).await.expect("its quota");
-    let error = a.allocate_within(1, Duration::from_millis(5)).await.expect_err("at its quota");
+    let all = a.default_group().allocate(4).await.expect("its quota");
+    let error =
+        a.default_group().allocate(1).deadline(Duration::from_millis(5)).await.expect_err("at its quota");
     assert!(matches!(error, AllocateError::Deadline { available: 12, ahead: 0, .. }), "{error}");
     // Not that there are twelve for the one that was not to be had.
     assert_eq!(
@@ -69,14 +72,14 @@ async fn who_waits_at_a_quota_waits_for_its_own_and_holds_nobody_up() {
     );
     let waits = tokio::spawn({
         let a = a.clone();
-        async move { a.allocate(2).await.map(|blocks| blocks.len()) }
+        async move { a.default_group().allocate(2).await.map(|blocks| blocks.len()) }
     });
     while manager.census().waiting == 0 {
         tokio::task::yield_now().await;
     }
     // Others pass, with and without a tenant.
-    assert_eq!(b.allocate_within(4, Duration::ZERO).await.expect("free").len(), 4);
-    assert_eq!(manager.allocate_within(8, Duration::ZERO).await.expect("free").len(), 8);
+    assert_eq!(b.default_group().allocate(4).deadline(Duration::ZERO).await.expect("free").len(), 4);
+    assert_eq!(manager.default_group().allocate(8).deadline(Duration::ZERO).await.expect("free").len(), 8);
     assert!(!waits.is_finished());
     drop(all);
     assert_eq!(waits.await.expect("no panic").expect("in time"), 2);
@@ -106,11 +109,11 @@ async fn below_a_tenant_at_its_quota_replaces_its_own_copies() {
     let a = small.tenant("a").expect("few tenants");
     let run = sequence(&a, 1, 3);
     drop(compute(&small, &run, None).await);
-    drop(small.allocate(8).await.expect("others need the room"));
+    drop(small.default_group().allocate(8).await.expect("others need the room"));
     rest(&small).await;
-    let found = a.match_prefix(&run);
+    let found = a.default_group().match_prefix(&run);
     assert_eq!(found.in_tier(Tier::Host), 3);
-    let error = a.onboard(found, OnboardOptions::default()).expect_err("too long");
+    let error = a.default_group().onboard(found, OnboardOptions::default()).expect_err("too long");
     assert_eq!(error, OnboardError::Quota { blocks: 3, quota: 2, capacity: 8 });
 }
 
@@ -125,7 +128,9 @@ async fn a_quota_is_exact_under_many_tasks() {
             let mut all = Vec::new();
             for round in 0..100 {
                 let hashes = sequence(&tenant, number << 8 | round, 1 + (round + number) % 4);
-                let Ok(blocks) = tenant.allocate(hashes.len()).await else { panic!("in time") };
+                let Ok(blocks) = tenant.default_group().allocate(hashes.len()).await else {
+                    panic!("in time")
+                };
                 let (device, host) = (tenant.usage(Tier::Device), tenant.usage(Tier::Host));
                 let above = |usage: kvstrata::manager::TenantUse| {
                     usage.quota.is_some_and(|quota| usage.blocks > quota)
@@ -135,7 +140,7 @@ async fn a_quota_is_exact_under_many_tasks() {
                     let held = blocks.register(&hashes, None).expect("registered");
                     if round % 7 == 0 && round > 7 {
                         drop(held);
-                        drop(tenant.restore_to_gpu(&all[all.len() - 3..]).await);
+                        drop(tenant.default_group().restore_to_gpu(&all[all.len() - 3..]).await);
                     }
                     all.extend(hashes);
                 }
@@ -154,7 +159,7 @@ async fn a_quota_is_exact_under_many_tasks() {
     assert!(!over.load(Relaxed), "never above its quota");
     // At rest what is counted is what is there.
     assert_eq!(there(&a, Tier::Device, &all), a.usage(Tier::Device).blocks);
-    let of_host = |hash: &&SequenceHash| a.match_prefix(&[**hash]).in_tier(Tier::Host) > 0;
+    let of_host = |hash: &&SequenceHash| a.default_group().match_prefix(&[**hash]).in_tier(Tier::Host) > 0;
     assert!(all.iter().filter(of_host).count() <= a.usage(Tier::Host).blocks);
     assert!(a.usage(Tier::Device).blocks > 0 && a.usage(Tier::Host).blocks > 0);
     let census = manager.census().tiers[0][0];
@@ -165,24 +170,25 @@ async fn a_quota_is_exact_under_many_tasks() {
 async fn what_is_preempted_or_guessed_is_the_tenants_too() {
     let manager = build(settings(8, 16).quota_device(0.5));
     let a = manager.tenant("a").expect("few tenants");
+    let group = a.default_group();
     let run = sequence(&a, 1, 3);
     let blocks = compute(&a, &run, None).await;
-    let partial = a.allocate(1).await.expect("its quota");
-    let mut away = a.preempt(blocks, partial, 1).expect("of one manager");
+    let partial = group.allocate(1).await.expect("its quota");
+    let mut away = group.preempt(blocks, partial, 1).expect("of one manager");
     assert_eq!(away.settled().await.copied, 4);
     assert_eq!((a.usage(Tier::Device).blocks, a.usage(Tier::Host).blocks), (4, 4));
-    drop(manager.allocate(8).await.expect("others need the room"));
+    drop(manager.default_group().allocate(8).await.expect("others need the room"));
     assert_eq!(a.usage(Tier::Device).blocks, 0);
-    let back = a.resume(away, OnboardOptions::default()).await.expect("fits");
+    let back = group.resume(away, OnboardOptions::default()).await.expect("fits");
     let partial = back.partial.expect("its bytes are there");
     assert_eq!((back.blocks.len(), partial.len(), a.usage(Tier::Device).blocks), (3, 1, 4));
     drop(partial);
     assert_eq!(a.usage(Tier::Device).blocks, 3);
     drop(back.blocks);
     // A guess is brought up as far as there are credits.
-    drop(manager.allocate(8).await.expect("others need the room"));
+    drop(manager.default_group().allocate(8).await.expect("others need the room"));
     drop(compute(&a, &sequence(&a, 2, 2), None).await);
-    a.prefetch(&run).detach();
+    group.prefetch(&run).detach();
     rest(&manager).await;
     assert_eq!((a.usage(Tier::Device).blocks, there(&a, Tier::Device, &run)), (4, 2));
 }
@@ -199,7 +205,7 @@ async fn a_tenant_at_its_quota_passes_its_blocks_that_are_being_copied() {
     }
     assert!(a.census().down > 0, "some are being copied");
     let (ended, when) = std::sync::mpsc::channel();
-    std::thread::spawn(move || ended.send(a.try_allocate(4).map(|blocks| blocks.len())));
+    std::thread::spawn(move || ended.send(a.default_group().try_allocate(4).map(|blocks| blocks.len())));
     assert_eq!(when.recv_timeout(Duration::from_secs(20)), Ok(None));
     ground.mover.open();
 }
@@ -213,7 +219,7 @@ async fn what_finds_no_credit_below_for_now_is_copied_later() {
     let held = compute(&a, &sequence(&a, 1, 2), None).await;
     drop(compute(&a, &sequence(&a, 2, 4), None).await);
     ground.mover.close();
-    let offload = a.offload(&held, OffloadOptions::default());
+    let offload = a.default_group().offload(&held, OffloadOptions::default());
     a.check_watermark();
     assert_eq!((a.census().down, a.usage(Tier::Host).blocks), (2, 2));
     ground.mover.open();
@@ -229,18 +235,20 @@ async fn what_finds_no_credit_below_for_now_is_copied_later() {
 async fn at_its_quota_a_tenant_has_its_parents_that_eviction_has_passed() {
     for policy in Policy::ALL {
         let manager = build(settings(8, 0).device_policy(policy).quota_device(0.5));
+        let group = manager.default_group();
         let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
         let mut own = compute(&a, &sequence(&a, 1, 4), None).await;
         own.drop_first(2);
         drop(compute(&b, &sequence(&b, 1, 4), None).await);
         // Where parents are kept for their children's sake, those of the other leave, and these are out of the order.
-        let theirs = manager.try_allocate(4).expect("evictable ones");
-        let before = manager.pool_stats(Tier::Device).evicted;
+        let theirs = group.try_allocate(4).expect("evictable ones");
+        let before = group.pool_stats(Tier::Device).evicted;
         let kept = policy != Policy::Lru;
         assert_eq!(a.usage(Tier::Device).blocks, if kept { 4 } else { 2 }, "{policy}");
-        let two = a.allocate_within(2, Duration::ZERO).await.expect("nobody holds its parents");
+        let two =
+            a.default_group().allocate(2).deadline(Duration::ZERO).await.expect("nobody holds its parents");
         assert_eq!((two.len(), a.usage(Tier::Device).blocks), (2, 4), "{policy}");
-        assert_eq!(manager.pool_stats(Tier::Device).evicted - before, 2, "{policy}");
+        assert_eq!(group.pool_stats(Tier::Device).evicted - before, 2, "{policy}");
         drop(theirs);
     }
 }
@@ -250,14 +258,15 @@ async fn at_its_quota_a_tenant_has_its_parents_that_eviction_has_passed() {
 async fn who_is_held_and_needs_fewer_is_looked_after() {
     let ground = Ground::of(settings(8, 8).quota_device(0.5), 8, 8);
     let a = ground.manager.tenant("a").expect("few tenants");
+    let group = a.default_group();
     let run = sequence(&a, 1, 4);
     drop(compute(&a, &run, None).await);
-    drop(ground.manager.allocate(8).await.expect("evictable ones"));
+    drop(ground.manager.default_group().allocate(8).await.expect("evictable ones"));
     rest(&ground.manager).await;
     let own = compute(&a, &sequence(&a, 2, 2), None).await;
-    let four = a.onboard(a.match_prefix(&run), OnboardOptions::default()).expect("fits");
+    let four = group.onboard(group.match_prefix(&run), OnboardOptions::default()).expect("fits");
     let options = OnboardOptions::default().deadline(Duration::from_secs(5));
-    let two = a.onboard(a.match_prefix(&run[..2]), options).expect("fits");
+    let two = group.onboard(group.match_prefix(&run[..2]), options).expect("fits");
     assert_eq!(a.usage(Tier::Device).blocks, 2, "both wait for credits");
     drop(four);
     let two = two.await;
@@ -277,12 +286,16 @@ async fn copies_of_others_keep_no_parents_from_a_tenant_at_its_quota() {
         drop(compute(&b, &sequence(&b, 1, 4), None).await);
         rest(&ground.manager).await;
         // The search for theirs has passed the parents.
-        let theirs = ground.manager.allocate(8).await.expect("evictable ones");
+        let theirs = ground.manager.default_group().allocate(8).await.expect("evictable ones");
         assert_eq!(a.usage(Tier::Device).blocks, 4, "{policy}");
         ground.mover.close();
         drop(theirs.register(&sequence(&b, 2, 8), None).expect("registered"));
         assert!(a.census().down > 0, "{policy}: theirs are being copied");
-        assert_eq!(a.try_allocate(2).map(|two| two.len()), Some(2), "{policy}: nobody holds its parents");
+        assert_eq!(
+            a.default_group().try_allocate(2).map(|two| two.len()),
+            Some(2),
+            "{policy}: nobody holds its parents"
+        );
         ground.mover.open();
     }
 }
@@ -301,8 +314,9 @@ async fn at_its_quota_a_tenant_has_its_parents_of_lower_classes_first() {
     own.drop_first(3);
     // Eviction passes them, and takes the other's.
     drop(compute(&b, &sequence(&b, 1, 4), None).await);
-    let _theirs = manager.try_allocate(4).expect("evictable ones");
+    let _theirs = manager.default_group().try_allocate(4).expect("evictable ones");
     assert_eq!(a.usage(Tier::Device).blocks, 4);
-    let _one = a.allocate_within(1, Duration::ZERO).await.expect("nobody holds its parents");
-    assert_eq!(a.match_sequence_hashes(&run[..3]).len(), 1, "the second is gone");
+    let _one =
+        a.default_group().allocate(1).deadline(Duration::ZERO).await.expect("nobody holds its parents");
+    assert_eq!(a.default_group().match_device(&run[..3]).len(), 1, "the second is gone");
 }

@@ -66,8 +66,14 @@ async fn a_purge_after_a_restart_finds_what_nobody_has_used_since() {
             assert!(second.shutdown().await);
         }
         let third = manager(&file);
-        assert!(its.iter().all(|run| third.match_prefix(run).is_empty()), "{who}: found after a restart");
-        let found = others.iter().map(|run| third.match_prefix(run).in_tier(Tier::DISK)).sum::<usize>();
+        assert!(
+            its.iter().all(|run| third.default_group().match_prefix(run).is_empty()),
+            "{who}: found after a restart"
+        );
+        let found = others
+            .iter()
+            .map(|run| third.default_group().match_prefix(run).in_tier(Tier::DISK))
+            .sum::<usize>();
         assert_eq!((found, in_file(&file, &others)), (left, left), "the other one's stay");
         assert_eq!(third.tenant(who).expect("few tenants").usage(Tier::DISK).blocks, 0);
     }
@@ -87,7 +93,8 @@ async fn what_a_restart_finds_counts_for_the_quota() {
         rest(&a).await;
     }
     assert_eq!(uses().map(|used| used.blocks), [20, 12], "its own made room, one for one");
-    let found = of_b.iter().map(|run| second.match_prefix(run).in_tier(Tier::DISK)).sum::<usize>();
+    let found =
+        of_b.iter().map(|run| second.default_group().match_prefix(run).in_tier(Tier::DISK)).sum::<usize>();
     assert_eq!(found, 12);
 }
 
@@ -95,8 +102,9 @@ async fn what_a_restart_finds_counts_for_the_quota() {
 async fn a_block_is_served_though_nobody_has_asked_for_its_tenant_and_stays_the_tenants() {
     let Left { _folder, file, of_b, .. } = left().await;
     let second = manager(&file);
-    let found = second.match_prefix(&of_b[0]);
-    let up = second.onboard(found, OnboardOptions::default()).expect("fits").await;
+    let group = second.default_group();
+    let found = group.match_prefix(&of_b[0]);
+    let up = group.onboard(found, OnboardOptions::default()).expect("fits").await;
     check(&second, &up.blocks, &of_b[0]);
     drop(up);
     let [c, b] = ["c", "b"].map(|name| second.tenant(name).expect("few tenants"));
@@ -104,7 +112,7 @@ async fn a_block_is_served_though_nobody_has_asked_for_its_tenant_and_stays_the_
     assert_eq!((blocks(&b), blocks(&c)), ([4, 12], [0, 0]));
     let purged = b.purge(Purge::default()).await.expect("open");
     assert_eq!((purged.device.purged, purged.of(Tier::DISK).purged), (4, 12));
-    assert!(second.match_prefix(&of_b[0]).is_empty());
+    assert!(group.match_prefix(&of_b[0]).is_empty());
 }
 
 /// Computes so many sequences that the first ones are on the disk.
@@ -141,29 +149,32 @@ async fn a_purged_block_is_not_found_after_a_restart_nor_are_its_bytes() {
         assert_eq!((purged.of(Tier::DISK).found, purged.of(Tier::DISK).purged, purged.failed), (20, 20, 0));
         assert_eq!((purged.zeroed_bytes, purged.complete, purged.still_found), (20 * 4096, true, 0));
         assert_eq!((in_file(&file, &of_a), in_file(&file, &of_b)), (0, b.usage(Tier::DISK).blocks));
-        assert!(of_a.iter().all(|run| first.match_prefix(run).is_empty()));
+        assert!(of_a.iter().all(|run| first.default_group().match_prefix(run).is_empty()));
         assert!(first.shutdown().await);
     }
     let second = manager(&file);
     let [a, b] = ["a", "b"].map(|name| second.tenant(name).expect("few tenants"));
-    assert!(of_a.iter().all(|run| second.match_prefix(run).is_empty()), "found after a restart");
+    assert!(
+        of_a.iter().all(|run| second.default_group().match_prefix(run).is_empty()),
+        "found after a restart"
+    );
     // What the other one had is there, and its own.
-    assert_eq!(b.match_prefix(&of_b[0]).in_tier(Tier::DISK), 4);
+    assert_eq!(b.default_group().match_prefix(&of_b[0]).in_tier(Tier::DISK), 4);
     assert_eq!(b.usage(Tier::DISK).blocks, 12);
-    let found = b.match_prefix(&of_b[0]);
-    let up = b.onboard(found, OnboardOptions::default()).expect("fits").await;
+    let found = b.default_group().match_prefix(&of_b[0]);
+    let up = b.default_group().onboard(found, OnboardOptions::default()).expect("fits").await;
     check(&b, &up.blocks, &of_b[0]);
     drop(up);
     assert_eq!((b.usage(Tier::DISK).blocks, b.usage(Tier::Device).blocks), (12, 4));
     let purged = b.purge(Purge::default()).await.expect("open");
     assert_eq!((purged.device.purged, purged.of(Tier::DISK).purged, purged.zeroed_bytes), (4, 12, 0));
-    assert!(of_b.iter().all(|run| b.match_prefix(run).is_empty()));
+    assert!(of_b.iter().all(|run| b.default_group().match_prefix(run).is_empty()));
     assert_eq!(a.usage(Tier::DISK).blocks, 0);
     assert!(second.shutdown().await);
     drop((a, b, second));
     // Forgotten, without a byte overwritten.
     let third = manager(&file);
-    assert!(of_b.iter().all(|run| third.match_prefix(run).is_empty()));
+    assert!(of_b.iter().all(|run| third.default_group().match_prefix(run).is_empty()));
     assert_eq!(in_file(&file, &of_b), 12);
 }
 
@@ -177,7 +188,7 @@ async fn at_its_quota_of_the_disk_a_tenant_replaces_its_own() {
     assert_eq!((a.usage(Tier::DISK).blocks, b.usage(Tier::DISK).blocks), (8, 8));
     let on_disk = |runs: &[Vec<SequenceHash>]| {
         let hashes = runs.iter().flatten();
-        hashes.map(|hash| manager.match_prefix(&[*hash]).in_tier(Tier::DISK)).sum::<usize>()
+        hashes.map(|hash| manager.default_group().match_prefix(&[*hash]).in_tier(Tier::DISK)).sum::<usize>()
     };
     assert_eq!((on_disk(&of_a), on_disk(&of_b)), (8, 8));
 }

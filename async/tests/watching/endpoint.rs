@@ -253,7 +253,7 @@ async fn a_shutdown_can_be_watched_until_it_is_over() {
     let address = manager.metrics_address().expect("it listens");
     let held = compute(&manager, &hashes(1, 2), None).await;
     mover.close();
-    let offload = manager.offload(&held, OffloadOptions::default());
+    let offload = manager.default_group().offload(&held, OffloadOptions::default());
     let mut end = Box::pin(manager.shutdown());
     assert!(poll_fn(|context| Poll::Ready(end.as_mut().poll(context).is_pending())).await, "two copies move");
     // While it drains, what it drains is what somebody wants to see.
@@ -281,7 +281,7 @@ async fn a_shutdown_that_is_not_over_is_watched_for_as_long_as_somebody_has_the_
     let address = manager.metrics_address().expect("it listens");
     let held = compute(&manager, &hashes(1, 2), None).await;
     mover.close();
-    drop(manager.offload(&held, OffloadOptions::default()));
+    drop(manager.default_group().offload(&held, OffloadOptions::default()));
     assert!(!manager.shutdown().await, "two copies move");
     assert!(get(address, "/metrics").0.starts_with("HTTP/1.0 200 "));
     drop(held);
@@ -297,7 +297,7 @@ async fn behind_a_shutdown_and_behind_the_last_handle_the_next_manager_listens_a
     let waits = TcpStream::connect(address).expect("it listens");
     assert!(first.shutdown().await);
     for _ in 0..20 {
-        let next = KvBlockManager::new(&again).expect("the address is free");
+        let next = KvBlockManager::open(&again).expect("the address is free");
         assert_eq!(get(address, "/healthz").1, "ok\n");
         drop(next);
     }
@@ -308,7 +308,7 @@ async fn behind_a_shutdown_and_behind_the_last_handle_the_next_manager_listens_a
 async fn an_address_that_is_taken_is_named_with_its_setting() {
     let (_manager, address) = listening();
     let config = settings(4, 16).metrics_listen(Some(address)).build().expect("a configuration");
-    let error = KvBlockManager::new(&config).expect_err("taken").to_string();
+    let error = KvBlockManager::open(&config).expect_err("taken").to_string();
     assert!(error.starts_with(&format!("metrics.listen = {address} (")), "{error}");
     assert!(error.contains("nothing can be served there (") && error.contains("choose another"), "{error}");
 }

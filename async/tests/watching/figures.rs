@@ -3,6 +3,7 @@
 use crate::exposition::{read, value};
 use crate::gated::Ground;
 use crate::ground::{BYTES, HYBRID, build, compute, hashes, rest, settings};
+use kvstrata::OriginalNames;
 use kvstrata::config::{ManagerConfig, TenantSettings};
 use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions};
 use kvstrata::metrics::{Call, Found, Requests, SIZES, TierMetrics};
@@ -18,16 +19,17 @@ use std::time::Instant;
 pub async fn busy() -> KvBlockManager {
     let acme = TenantSettings { name: "ac\"me\\".to_owned(), device: Some(0.5), ..TenantSettings::default() };
     let manager = build(settings(8, 8).disk_blocks(64).tenants([acme]).metrics_tenants(1));
+    let group = manager.default_group();
     for sequence in 1..=6 {
         drop(compute(&manager, &hashes(sequence, 4), None).await);
         rest(&manager).await;
     }
-    let last = manager.match_sequence_hashes(&hashes(6, 4));
-    let _ = manager.offload(&last, OffloadOptions::default()).await;
+    let last = group.match_device(&hashes(6, 4));
+    let _ = group.offload(&last, OffloadOptions::default()).await;
     drop(last);
     rest(&manager).await;
     for sequence in 1..=3 {
-        drop(manager.restore_to_gpu(&hashes(sequence, 4)).await.expect("it fits"));
+        drop(group.restore_to_gpu(&hashes(sequence, 4)).await.expect("it fits"));
         rest(&manager).await;
     }
     let tenant = manager.tenant("ac\"me\\").expect("a name");
@@ -43,27 +45,27 @@ async fn look_ups_of_requests_are_counted_in_blocks_and_those_of_others_are_not(
     let asked = || manager.metrics().groups[0].lookups.clone();
     drop(compute(&manager, &hashes(1, 4), None).await);
     assert_eq!(asked().blocks, 0, "to register is to look up nothing");
-    assert_eq!(manager.match_prefix(&hashes(1, 6)).len(), 4);
+    assert_eq!(manager.default_group().match_prefix(&hashes(1, 6)).len(), 4);
     assert_eq!((asked().blocks, asked().found), (6, vec![4, 0, 0, 0]));
-    assert_eq!(manager.match_sequence_hashes(&hashes(1, 2)).len(), 2);
+    assert_eq!(manager.default_group().match_device(&hashes(1, 2)).len(), 2);
     assert_eq!((asked().blocks, asked().found), (8, vec![6, 0, 0, 0]));
 
-    assert!(manager.access(hashes(1, 1)[0]));
+    assert!(manager.default_group().touch(hashes(1, 1)[0]));
     let group = manager.group(0).expect("one");
-    assert!(group.access(hashes(1, 1)[0]));
+    assert!(group.touch(hashes(1, 1)[0]));
     assert_eq!(asked().blocks, 8, "an access is no look-up");
-    let held = manager.match_sequence_hashes(&hashes(1, 4));
+    let held = manager.default_group().match_device(&hashes(1, 4));
     let before = asked();
-    let none = manager.try_allocate(0).expect("never refused");
-    let preempted = manager.preempt(held, none, 7).expect("of one manager");
+    let none = manager.default_group().try_allocate(0).expect("never refused");
+    let preempted = manager.default_group().preempt(held, none, 7).expect("of one manager");
     rest(&manager).await;
-    drop(manager.resume(preempted, OnboardOptions::default()).await.expect("it fits"));
+    drop(manager.default_group().resume(preempted, OnboardOptions::default()).await.expect("it fits"));
     assert_eq!(asked(), before, "what comes back was asked for before");
 
-    drop(manager.allocate(4).await.expect("blocks"));
+    drop(manager.default_group().allocate(4).await.expect("blocks"));
     rest(&manager).await;
     let before = asked();
-    drop(manager.restore_to_gpu(&hashes(1, 4)).await.expect("it fits"));
+    drop(manager.default_group().restore_to_gpu(&hashes(1, 4)).await.expect("it fits"));
     let after = asked();
     assert_eq!(after.blocks - before.blocks, 4, "matched and brought up is asked for once");
     assert_eq!(after.found_by(Found::Tier(Tier::Host)) - before.found_by(Found::Tier(Tier::Host)), 4);
@@ -79,14 +81,14 @@ async fn look_ups_of_requests_are_counted_in_blocks_and_those_of_others_are_not(
 #[tokio::test]
 async fn what_is_on_its_way_for_another_is_found_as_pending() {
     let manager = build(settings(4, 16));
+    let group = manager.default_group();
     drop(compute(&manager, &hashes(1, 4), None).await);
-    drop(manager.allocate(4).await.expect("blocks"));
+    drop(group.allocate(4).await.expect("blocks"));
     rest(&manager).await;
-    let held = manager.allocate(4).await.expect("blocks");
-    let up =
-        manager.onboard(manager.match_prefix(&hashes(1, 4)), OnboardOptions::default()).expect("it fits");
+    let held = group.allocate(4).await.expect("blocks");
+    let up = group.onboard(group.match_prefix(&hashes(1, 4)), OnboardOptions::default()).expect("it fits");
     let before = manager.metrics().groups[0].lookups.clone();
-    assert_eq!(manager.match_prefix(&hashes(1, 4)).pending(), 4, "no block is free for it");
+    assert_eq!(group.match_prefix(&hashes(1, 4)).pending(), 4, "no block is free for it");
     let after = manager.metrics().groups[0].lookups.clone();
     assert_eq!(after.found_by(Found::Pending) - before.found_by(Found::Pending), 4);
     drop(held);
@@ -104,7 +106,7 @@ async fn free_blocks_and_those_kept_to_be_found_are_no_use() {
     let empty = manager.metrics();
     assert_eq!((empty.available_blocks, empty.inflight_blocks, empty.utilisation), (4, 0, 0.0));
     assert_eq!((states(), of_device().fill()), ([4, 0, 0, 0], 0.0));
-    let filling = manager.allocate(1).await.expect("a block");
+    let filling = manager.default_group().allocate(1).await.expect("a block");
     assert_eq!((states(), manager.metrics().utilisation, of_device().fill()), ([3, 0, 0, 1], 0.25, 0.0));
     drop(filling);
     assert_eq!((states(), manager.metrics().utilisation), ([4, 0, 0, 0], 0.0));
@@ -148,10 +150,11 @@ async fn each_transfer_is_in_the_histograms_of_its_path_and_each_call_in_its_own
 async fn what_waits_beside_a_full_queue_waits() {
     let one_at_a_time = settings(4, 16).transfer_queue(1).transfer_in_flight(BYTES as u64);
     let Ground { manager, mover, .. } = Ground::of(one_at_a_time, 4, 16);
+    let group = manager.default_group();
     let of = hashes(1, 4);
     for part in [&of[..2], &of[2..]] {
         drop(compute(&manager, part, None).await);
-        drop(manager.allocate(4).await.expect("blocks"));
+        drop(group.allocate(4).await.expect("blocks"));
         rest(&manager).await;
     }
     let figures = || {
@@ -162,7 +165,7 @@ async fn what_waits_beside_a_full_queue_waits() {
         (metrics.waiting.aside, up.queued.iter().sum::<u64>(), up.inflight, up.wait.expect("counted"))
     };
     mover.close();
-    let up = manager.onboard(manager.match_prefix(&of), OnboardOptions::default()).expect("it fits");
+    let up = group.onboard(group.match_prefix(&of), OnboardOptions::default()).expect("it fits");
     let asked = Instant::now();
     let (aside, queued, inflight, before) = figures();
     assert_eq!((aside, queued, inflight, before.count()), (2, 1, 1, 1));
@@ -182,7 +185,7 @@ async fn a_path_is_busy_before_anything_has_landed() {
     let Ground { manager, mover, .. } = Ground::new(4, 16);
     let held = compute(&manager, &hashes(1, 2), None).await;
     mover.close();
-    let offload = manager.offload(&held, OffloadOptions::default());
+    let offload = manager.default_group().offload(&held, OffloadOptions::default());
     let now = manager.metrics();
     let down = &now.paths[Path::DeviceToHost.index()];
     assert_eq!((down.inflight, down.inflight_bytes), (2, 2 * BYTES as u64));
@@ -196,7 +199,7 @@ async fn a_path_is_busy_before_anything_has_landed() {
 async fn without_histograms_there_are_none_and_the_rest_is_the_same() {
     let manager = build(settings(4, 16).metrics_histograms(false));
     drop(compute(&manager, &hashes(1, 4), None).await);
-    drop(manager.allocate(4).await.expect("blocks"));
+    drop(manager.default_group().allocate(4).await.expect("blocks"));
     rest(&manager).await;
     let metrics = manager.metrics();
     assert_eq!(metrics.calls, None);
@@ -241,9 +244,10 @@ async fn how_reuse_stands_beside_lru_is_told() {
         let of = if round.is_multiple_of(4) { round / 4 % 8 } else { 100 + round };
         let hashes: Vec<SequenceHash> =
             (0..10).map(|block| SequenceHash::from_u128(hash(of * 10 + block))).collect();
-        let found = manager.match_sequence_hashes(&hashes);
+        let found = manager.default_group().match_device(&hashes);
         hits += found.len();
-        let blocks = manager.try_allocate(hashes.len() - found.len()).expect("nobody has any");
+        let blocks =
+            manager.default_group().try_allocate(hashes.len() - found.len()).expect("nobody has any");
         drop(blocks.register(&hashes[found.len()..], Some(&found)).expect("they are new"));
         if round.is_multiple_of(256) {
             let device = manager.metrics().tiers[0].reuse.expect("the device's default");
@@ -272,10 +276,10 @@ async fn how_reuse_stands_beside_lru_is_told() {
 #[tokio::test]
 async fn who_waits_in_line_is_counted_where_no_engine_tells() {
     let manager = build(settings(4, 0));
-    let held = manager.allocate(4).await.expect("blocks");
+    let held = manager.default_group().allocate(4).await.expect("blocks");
     let waits = tokio::spawn({
         let manager = manager.clone();
-        async move { manager.allocate(2).await.map(|blocks| blocks.len()).ok() }
+        async move { manager.default_group().allocate(2).await.map(|blocks| blocks.len()).ok() }
     });
     while manager.metrics().waiting.requests == 0 {
         tokio::task::yield_now().await;
@@ -325,7 +329,7 @@ async fn of_a_group_with_a_window_what_is_found_is_what_the_whole_sequence_needs
     };
     let [full, window] = [hashes(1, 10), hashes(2, 10)];
     for (group, hashes) in [(0, &full[..4]), (1, &window[..4])] {
-        let blocks = manager.allocate_group(group, hashes.len()).await.expect("blocks");
+        let blocks = manager.group(group).expect("a group").allocate(hashes.len()).await.expect("blocks");
         drop(blocks.register(hashes, None).expect("registered"));
     }
     let found = manager.match_groups(&[&full, &window]);
@@ -383,11 +387,11 @@ fn counters_only_grow() {
             sequence += 1;
             runtime.block_on(async {
                 let held = compute(&manager, &hashes(sequence, 4), None).await;
-                let _ = manager.offload(&held, OffloadOptions::default()).await;
+                let _ = manager.default_group().offload(&held, OffloadOptions::default()).await;
                 drop(held);
                 // Others have come since: from below.
                 let before = hashes(sequence.saturating_sub(3), 4);
-                drop(manager.restore_to_gpu(&before).await.expect("it fits"));
+                drop(manager.default_group().restore_to_gpu(&before).await.expect("it fits"));
             });
         }
         over.store(true, Relaxed);
@@ -406,9 +410,9 @@ async fn a_request_of_several_groups_is_counted_once() {
     let manager = hybrid();
     let lists = [hashes(1, 4), hashes(2, 4)];
     for (group, hashes) in (0..).zip(&lists) {
-        let blocks = manager.allocate_group(group, hashes.len()).await.expect("blocks");
+        let blocks = manager.group(group).expect("a group").allocate(hashes.len()).await.expect("blocks");
         let blocks = blocks.register(hashes, None).expect("registered");
-        assert_eq!(manager.offload(&blocks, OffloadOptions::default()).await.copied, 4);
+        assert_eq!(manager.default_group().offload(&blocks, OffloadOptions::default()).await.copied, 4);
     }
     let of_device = |of: &TierMetrics| (of.tier == Tier::Device).then_some(of.blocks as usize);
     let all: Vec<usize> = manager.metrics().tiers.iter().filter_map(of_device).collect();

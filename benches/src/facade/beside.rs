@@ -76,10 +76,11 @@ impl Offloads {
     /// Blocks that an engine has just filled go down, once those before have.
     fn once(&mut self) {
         self.end();
-        let blocks = block_on(self.manager.allocate(SHAPE.blocks)).expect("evictable blocks");
+        let blocks = block_on(self.manager.default_group().allocate(SHAPE.blocks).into_future())
+            .expect("evictable blocks");
         self.fresh.make(1, SHAPE.blocks);
         let blocks = blocks.register(self.fresh.take(SHAPE.blocks), None).expect("fresh names");
-        self.under_way = Some(self.manager.offload(&blocks, OffloadOptions::default()));
+        self.under_way = Some(self.manager.default_group().offload(&blocks, OffloadOptions::default()));
     }
 
     fn end(&mut self) {

@@ -46,7 +46,8 @@ fn cycle(manager: &Tiers, blocks: usize) -> Box<dyn FnMut()> {
     fresh.start_at(blocks as u64);
     fresh.make((WARM + REQUESTS) as u64, blocks);
     Box::new(move || {
-        let owned = block_on(manager.allocate(blocks)).expect("evictable blocks");
+        let owned =
+            block_on(manager.default_group().allocate(blocks).into_future()).expect("evictable blocks");
         drop(owned.register(fresh.take(blocks), None).expect("fresh names"));
     })
 }
@@ -78,7 +79,7 @@ pub fn count() -> Result<Value, Failure> {
         "device hit: match and release",
         each(|blocks| {
             let (manager, hashes) = (inactive.clone(), prefix[..blocks].to_vec());
-            Box::new(move || assert_eq!(manager.match_prefix(&hashes).len(), blocks))
+            Box::new(move || assert_eq!(manager.default_group().match_prefix(&hashes).len(), blocks))
         }),
     );
     let free = build(settings(64, CAPACITY, 1024))?;
@@ -86,7 +87,7 @@ pub fn count() -> Result<Value, Failure> {
         "allocate free blocks, release",
         each(|blocks| {
             let manager = free.clone();
-            Box::new(move || drop(now(manager.allocate(blocks)).expect("free blocks")))
+            Box::new(move || drop(now(manager.default_group().allocate(blocks)).expect("free blocks")))
         }),
     );
     let alone = full(0)?;

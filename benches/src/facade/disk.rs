@@ -58,7 +58,7 @@ impl Below {
         .keep(true)
         .write_through(true)
         .register(memory.arena());
-        let options = TierOptions { admission: AdmissionPolicy::Always, write_budget: None, linked: false };
+        let options = TierOptions::default().admission(AdmissionPolicy::Always);
         let (tier, _) = DiskTier::open(vec![volume], PoolConfig::new(slots), options)?;
         let tier = Arc::new(tier);
         let mover = Arc::new(ThreadsMover::new(Arc::clone(&device), Arc::clone(&memory), THREADS)?);

@@ -35,12 +35,12 @@ pub fn settings(block_bytes: usize, device: u32, host: u32) -> ManagerConfigBuil
 /// # Errors
 /// What is wrong with them, or memory that cannot be had.
 pub fn build(settings: ManagerConfigBuilder) -> Result<KvBlockManager, Failure> {
-    Ok(KvBlockManager::new(&settings.build()?)?)
+    Ok(KvBlockManager::open(&settings.build()?)?)
 }
 
 /// The answer of a future that need not wait, without the cost of being able to; waits if it must.
-pub fn now<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
+pub fn now<T>(future: impl IntoFuture<Output = T>) -> T {
+    let mut future = pin!(future.into_future());
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
         Poll::Pending => block_on(future),
@@ -123,7 +123,8 @@ impl Ground {
             let mut hashes = Vec::with_capacity(shape.blocks);
             sequence(number, shape.blocks, &mut hashes);
             let blocks = ground.compute(&hashes)?;
-            let copied = block_on(ground.manager.offload(&blocks, OffloadOptions::default())).copied;
+            let copied =
+                block_on(ground.manager.default_group().offload(&blocks, OffloadOptions::default())).copied;
             if copied != shape.blocks {
                 return Err(format!("{copied} of {} blocks of a prefix were offloaded", shape.blocks).into());
             }
@@ -134,8 +135,9 @@ impl Ground {
 
     /// Fills blocks with what their hashes determine, and registers them.
     fn compute(&self, hashes: &[SequenceHash]) -> Result<Blocks, Failure> {
-        let blocks = block_on(self.manager.allocate(hashes.len()))?;
-        let port = self.manager.device_port().ok_or("the device's bytes cannot be reached")?;
+        let blocks = block_on(self.manager.default_group().allocate(hashes.len()).into_future())?;
+        let port =
+            self.manager.default_group().device_port().ok_or("the device's bytes cannot be reached")?;
         let mut bytes = vec![0; self.shape.block_bytes];
         for (block, hash) in blocks.ids().iter().zip(hashes) {
             target::fill(&mut bytes, seed(*hash));
@@ -162,9 +164,9 @@ impl Ground {
     /// # Panics
     /// It was not where it was to be, or has not come: the measurement would be of something else.
     pub fn bring(&self, options: OnboardOptions) -> Onboarded {
-        let found = self.manager.match_prefix(self.next());
+        let found = self.manager.default_group().match_prefix(self.next());
         assert_eq!(found.in_tier(self.tier), self.shape.blocks, "the prefix is below the device");
-        let up = block_on(self.manager.onboard(found, options).expect("it fits"));
+        let up = block_on(self.manager.default_group().onboard(found, options).expect("it fits"));
         assert_eq!((up.blocks.len(), up.missed), (self.shape.blocks, None));
         up
     }
@@ -176,7 +178,8 @@ impl Ground {
     pub fn check(&self) -> Result<(), Failure> {
         let hashes = &self.prefixes[self.next.get()];
         let up = self.bring(OnboardOptions::default());
-        let port = self.manager.device_port().ok_or("the device's bytes cannot be reached")?;
+        let port =
+            self.manager.default_group().device_port().ok_or("the device's bytes cannot be reached")?;
         let mut bytes = vec![0; self.shape.block_bytes];
         for (block, hash) in up.blocks.ids().zip(hashes) {
             port.copy_out(block.0, 0, &mut bytes)?;

@@ -61,7 +61,7 @@ impl Work for Hit<'_> {
     #[inline]
     fn run(&mut self) {
         let hashes = &self.hashes[self.order.step() * self.blocks..][..self.blocks];
-        let found = self.manager.match_prefix(hashes);
+        let found = self.manager.default_group().match_prefix(hashes);
         assert!(found.is_ready() && found.len() == self.blocks);
     }
 }
@@ -79,7 +79,7 @@ impl Work for Allocate<'_> {
 
     #[inline]
     fn run(&mut self) {
-        drop(now(self.manager.allocate(self.blocks)).expect("free blocks"));
+        drop(now(self.manager.default_group().allocate(self.blocks)).expect("free blocks"));
     }
 }
 
@@ -161,8 +161,8 @@ impl Work for Cycle<'_> {
     #[inline]
     fn run(&mut self) {
         let blocks = match self.at_once {
-            true => self.manager.try_allocate(self.blocks).expect("all are evictable"),
-            false => now(self.manager.allocate(self.blocks)).expect("all are evictable"),
+            true => self.manager.default_group().try_allocate(self.blocks).expect("all are evictable"),
+            false => now(self.manager.default_group().allocate(self.blocks)).expect("all are evictable"),
         };
         drop(blocks.register(self.fresh.take(self.blocks), None).expect("fresh names"));
     }
@@ -174,7 +174,7 @@ pub(super) fn full(host: u32) -> Result<KvBlockManager, Failure> {
     for number in 0..u64::from(CAPACITY) / PREFIX as u64 {
         let mut hashes = Vec::with_capacity(PREFIX);
         sequence(number, PREFIX, &mut hashes);
-        let blocks = now(manager.allocate(PREFIX))?;
+        let blocks = now(manager.default_group().allocate(PREFIX))?;
         drop(blocks.register(&hashes, None).map_err(|error| error.why)?);
     }
     Ok(manager)

@@ -50,8 +50,8 @@ impl Timed for Up<'_> {
                 took += start.elapsed();
                 continue;
             }
-            let found = self.ground.manager.match_prefix(self.ground.next());
-            let up = self.ground.manager.onboard(found, options).expect("it fits");
+            let found = self.ground.manager.default_group().match_prefix(self.ground.next());
+            let up = self.ground.manager.default_group().onboard(found, options).expect("it fits");
             block_on(up.layer_ready(0)).expect("nothing fails here");
             took += start.elapsed();
             assert_eq!(block_on(up).missed, None);

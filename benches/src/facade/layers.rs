@@ -47,24 +47,25 @@ impl Passes {
 
     /// One pass, behind whose layers its blocks go down, so many a step, or behind its end. How long after that they are there.
     fn one(&mut self, step: Option<u32>) -> Result<Duration, Failure> {
-        let blocks = block_on(self.manager.allocate(SHAPE.blocks))?;
+        let blocks = block_on(self.manager.default_group().allocate(SHAPE.blocks).into_future())?;
         self.fresh.make(1, SHAPE.blocks);
-        let iteration = self.manager.iteration_begin()?;
+        let pass = self.manager.begin_iteration()?;
+        let iteration = pass.number();
         let blocks = blocks.register(self.fresh.take(SHAPE.blocks), None).map_err(|error| error.why)?;
         let gate = match step {
             Some(step) => Gate::Layer { iteration, layer: step - 1 },
             None => Gate::Iteration(iteration),
         };
-        let offload = self.manager.offload(&blocks, OffloadOptions::default().gate(gate));
+        let offload = self.manager.default_group().offload(&blocks, OffloadOptions::default().gate(gate));
         let began = Instant::now();
         for layer in 0..SHAPE.layers - 1 {
             std::thread::sleep((LAYER * (layer + 1)).saturating_sub(began.elapsed()));
-            self.manager.layer_done(layer)?;
+            pass.layer_done(layer)?;
         }
         std::thread::sleep((LAYER * SHAPE.layers).saturating_sub(began.elapsed()));
         let end = Instant::now();
-        self.manager.layer_done(SHAPE.layers - 1)?;
-        self.manager.iteration_end()?;
+        pass.layer_done(SHAPE.layers - 1)?;
+        pass.end()?;
         let copied = block_on(offload).copied;
         let took = end.elapsed();
         match copied == SHAPE.blocks {

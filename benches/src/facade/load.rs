@@ -108,7 +108,7 @@ impl Task {
             let blocks = 1 + (drawn() % MOST) as usize;
             let counts = Instant::now() >= self.from;
             let start = Instant::now();
-            let (owned, waited) = awaited(self.manager.allocate(blocks)).await;
+            let (owned, waited) = awaited(self.manager.default_group().allocate(blocks)).await;
             let allocated = start.elapsed();
             let owned = owned.map_err(|error| error.to_string())?;
             tokio::time::sleep(around(HOLD, drawn())).await;
@@ -135,8 +135,8 @@ fn around(mean: Duration, drawn: u64) -> Duration {
 }
 
 /// What a future gives, and whether it was to be waited for.
-async fn awaited<T>(future: impl Future<Output = T>) -> (T, bool) {
-    let (mut future, mut waited) = (pin!(future), false);
+async fn awaited<T>(future: impl IntoFuture<Output = T>) -> (T, bool) {
+    let (mut future, mut waited) = (pin!(future.into_future()), false);
     poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Ready(value) => Poll::Ready((value, waited)),
         Poll::Pending => {
@@ -172,7 +172,7 @@ async fn filled(
     for number in 0..(DEVICE + host) / request {
         let mut hashes = Vec::new();
         sequence((1 << 43) + u64::from(number), request as usize, &mut hashes);
-        let blocks = manager.allocate(request as usize).await?;
+        let blocks = manager.default_group().allocate(request as usize).await?;
         drop(blocks.register(&hashes, None).map_err(|error| error.why)?);
     }
     Ok(manager)

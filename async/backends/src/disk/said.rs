@@ -286,11 +286,11 @@ fn of_concern(concern: Concern) -> (&'static str, &'static str) {
         ),
         Concern::InMemory => (
             "its file system is memory: blocks do not outlive the machine, and take memory that others need",
-            "give it a path on a drive (disk.paths, or the replay's --disk), or give the host tier more blocks instead",
+            "give it a path on a drive (disk.paths), or give the host tier more blocks instead",
         ),
         Concern::Buffered => (
             "O_DIRECT is refused: the page cache has a second copy of what is moved, and takes the host's time for it",
-            "give it a path on a file system that has O_DIRECT (disk.paths, or the replay's --disk; ext4 and xfs have it), or ask for buffered transfers (disk.backend)",
+            "give it a path on a file system that has O_DIRECT (disk.paths; ext4 and xfs have it), or ask for buffered transfers (disk.backend)",
         ),
         Concern::NoUring => (
             "io_uring is refused: a few threads call pread and pwrite instead, with more of the host's time for each block",

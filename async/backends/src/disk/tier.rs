@@ -54,6 +54,7 @@ use std::time::Duration;
 
 /// What a tier is, beside its volumes and its pool.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct TierOptions {
     /// Which blocks are worth a write.
     pub admission: AdmissionPolicy,
@@ -62,6 +63,26 @@ pub struct TierOptions {
     /// Whether blocks are registered with their parents, where those are in the tier: events then name them, and no policy evicts
     /// a parent before its children.
     pub linked: bool,
+}
+
+impl TierOptions {
+    /// Which blocks are worth a write; all, unless told.
+    #[must_use]
+    pub fn admission(self, admission: AdmissionPolicy) -> TierOptions {
+        TierOptions { admission, ..self }
+    }
+
+    /// Bytes that may be written, by the day; none: any number.
+    #[must_use]
+    pub fn write_budget(self, bytes: impl Into<Option<u64>>) -> TierOptions {
+        TierOptions { write_budget: bytes.into(), ..self }
+    }
+
+    /// Whether blocks are registered with their parents; not, unless told.
+    #[must_use]
+    pub fn linked(self, linked: bool) -> TierOptions {
+        TierOptions { linked, ..self }
+    }
 }
 
 /// Why a tier cannot be opened.

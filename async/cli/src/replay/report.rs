@@ -283,7 +283,7 @@ impl Report {
     ) -> Report {
         let hits = ByTier { device: tally.hits[0], host: tally.hits[1], disk: tally.hits[2] };
         let hit_blocks = tally.hits.iter().sum::<u64>();
-        let evicted = |tier| tiers.manager.pool_stats(tier).evicted;
+        let evicted = |tier| tiers.manager.default_group().pool_stats(tier).evicted;
         let stats = tiers.manager.stats();
         Report {
             version: env!("CARGO_PKG_VERSION"),

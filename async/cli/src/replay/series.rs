@@ -132,7 +132,7 @@ impl Series {
 
 fn filled(tiers: &Tiers) -> ByTier {
     let [device, host, disk] = Tier::OF_SETTINGS.map(|tier| {
-        let stats = tiers.manager.pool_stats(tier);
+        let stats = tiers.manager.default_group().pool_stats(tier);
         // Each is read from several counters; what is between two is not there yet.
         stats.stored.saturating_sub(stats.removed)
     });

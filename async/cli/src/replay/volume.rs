@@ -112,11 +112,10 @@ fn open_at(files: &[PathBuf], keep: bool, made: &Made<'_>) -> Result<Opened, Tie
             None => options,
         }
     });
-    let options = TierOptions {
-        admission: settings.disk_admission,
-        write_budget: settings.disk_write_budget,
-        linked: tiers::linked(settings.policy_below),
-    };
+    let options = TierOptions::default()
+        .admission(settings.disk_admission)
+        .write_budget(settings.disk_write_budget)
+        .linked(tiers::linked(settings.policy_below));
     DiskTier::open(
         volumes.collect(),
         tiers::pool_config(settings.disk_blocks, settings.policy_below),

@@ -18,7 +18,7 @@ use super::pattern::Pattern;
 use super::tally::Tally;
 use super::tiers::{Tiers, hash_of};
 use crate::trace::Request;
-use kvstrata::manager::{AllocateOptions, Blocks, BlocksMut, OnboardOptions};
+use kvstrata::manager::{Blocks, BlocksMut, OnboardOptions};
 use kvstrata::tier::Tier;
 use kvstrata_core::{BlockId, SequenceHash};
 use std::ops::Range;
@@ -55,7 +55,7 @@ impl Worker {
     /// Serves a request that has been admitted; `line` is where it stands in the trace.
     pub(super) async fn serve(&mut self, request: &Request, line: u64) {
         let blocks = request.hash_ids.len();
-        let ids = &request.hash_ids[..blocks.min(self.tiers.manager.capacity(Tier::Device))];
+        let ids = &request.hash_ids[..blocks.min(self.tiers.manager.default_group().capacity(Tier::Device))];
         self.tally.requests += 1;
         self.tally.blocks += blocks as u64;
         self.hashes.clear();
@@ -64,7 +64,7 @@ impl Worker {
         let manager = self.tiers.manager.clone();
 
         let since = Instant::now();
-        let found = manager.match_prefix(&self.hashes);
+        let found = manager.default_group().match_prefix(&self.hashes);
         let run = found.len();
         let mut rest = self.look_up(run..ids.len(), false);
         self.tally.matching.record(nanoseconds(since));
@@ -80,7 +80,7 @@ impl Worker {
         } else {
             // The run fits: it is no longer than the device.
             let options = OnboardOptions::default().request(line);
-            let Ok(onboard) = manager.onboard(found, options) else { return };
+            let Ok(onboard) = manager.default_group().onboard(found, options) else { return };
             fresh = self.allocate(&rest, line).await;
             held = onboard.await.blocks;
             self.tally.onboard.record(nanoseconds(since));
@@ -111,7 +111,7 @@ impl Worker {
         let (mut rest, mut missing) = (Vec::new(), 0);
         let mut at = range.start;
         while at < range.end {
-            let there = self.tiers.manager.match_noted(&self.hashes[at..range.end]);
+            let there = self.tiers.manager.default_group().match_noted(&self.hashes[at..range.end]);
             at += there.len();
             if !there.is_empty() {
                 if missing > 0 {
@@ -137,10 +137,9 @@ impl Worker {
         let missing = |rest: &Rest| if let Rest::Missing(count) = rest { *count } else { 0 };
         let needed = rest.iter().map(missing).sum::<usize>();
         let since = Instant::now();
-        let options = AllocateOptions::default().request(line);
         let blocks = match needed {
             0 => None,
-            _ => self.tiers.manager.allocate_with(needed, options).await.ok(),
+            _ => self.tiers.manager.default_group().allocate(needed).request(line).await.ok(),
         };
         self.tally.allocation.record(nanoseconds(since));
         blocks

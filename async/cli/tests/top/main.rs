@@ -9,6 +9,7 @@ mod views;
 mod ground;
 
 use ground::{build, compute, hashes, rest, settings};
+use kvstrata::OriginalNames;
 use kvstrata::config::TenantSettings;
 use kvstrata::manager::KvBlockManager;
 use kvstrata::metrics::Metrics;
@@ -33,13 +34,13 @@ async fn at_work(listen: Option<SocketAddr>) -> (KvBlockManager, [Metrics; 2]) {
     }
     let before = manager.metrics();
     for sequence in 1..=3 {
-        drop(manager.restore_to_gpu(&hashes(sequence, 4)).await.expect("it fits"));
+        drop(manager.default_group().restore_to_gpu(&hashes(sequence, 4)).await.expect("it fits"));
         rest(&manager).await;
     }
     let tenant = manager.tenant("acme").expect("a name");
     drop(compute(&tenant, &hashes(9, 2), None).await);
     rest(&manager).await;
-    drop(manager.match_prefix(&hashes(70, 4)));
+    drop(manager.default_group().match_prefix(&hashes(70, 4)));
     let after = manager.metrics();
     (manager, [before, after])
 }

@@ -390,14 +390,14 @@ fn all_that_goes_wrong_is_shown_by_cause_and_nothing_else() {
         "wrong bytes host mismatch",
         "volumes lost",
         "flights parked",
-        "disk slots parked",
+        "slots parked disk",
         "failed disk→device deadline",
         "onboarding short lost",
         "onboarding short quota",
         "allocations late",
         "dropped from",
         "offload refused gates",
-        "disk refused budget",
+        "refused by disk budget",
     ] {
         let found = view.troubles.iter().find(|trouble| trouble.what.starts_with(what));
         assert!(found.is_some_and(|trouble| what == "dropped from" || (trouble.count, trouble.new) == (7, Some(7))), "{what}: {:?}", view.troubles);

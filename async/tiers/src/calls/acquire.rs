@@ -16,18 +16,19 @@
 //!   besides.
 //! - I2: dropped, or refused, it keeps nothing: the run is released, and places in the queue are left.
 
-use crate::calls::allocate::{AllocateError, AllocateOptions};
+use crate::calls::allocate_error::AllocateError;
+use crate::calls::allocation::Allocation;
+use crate::calls::answer::Answer;
 use crate::calls::blocks::{Blocks, BlocksMut};
 use crate::calls::group::Group;
 use crate::calls::matching::PrefixMatch;
 use crate::calls::onboard::OnboardError;
-use crate::calls::tiers::Tiers;
 use crate::state::OnboardOptions;
+use crate::tier::Tier;
 use crate::transfer::{Cause, Class};
 use kvstrata_core::SequenceHash;
 use std::fmt;
-use std::future::{Future, IntoFuture};
-use std::pin::Pin;
+use std::future::IntoFuture;
 use std::time::Duration;
 
 /// A sequence's blocks.
@@ -56,10 +57,12 @@ pub enum AcquireError {
     Onboard(#[from] OnboardError),
 }
 
-/// A call that begins when it is awaited.
-#[must_use = "it begins when it is awaited"]
+/// A call for all blocks of a sequence ([`Group::acquire`]), before it begins: it begins when it is awaited, or
+/// by [`into_future`](IntoFuture::into_future).
+#[derive(Clone, Copy)]
+#[must_use = "it begins when it is awaited, or by into_future()"]
 pub struct Acquire<'a> {
-    group: Group,
+    group: &'a Group,
     hashes: &'a [SequenceHash],
     more: usize,
     class: Class,
@@ -67,19 +70,14 @@ pub struct Acquire<'a> {
     deadline: Option<Duration>,
 }
 
-impl Tiers {
-    /// All blocks of a sequence, as [`Group::acquire`], of the first group of layers.
-    pub fn acquire<'a>(&self, hashes: &'a [SequenceHash]) -> Acquire<'a> {
-        self.first_group().acquire(hashes)
-    }
-}
-
 impl Group {
     /// All blocks of a sequence: the leading run that some tier has, brought up to the device, and blocks for
-    /// the rest.
-    pub fn acquire<'a>(&self, hashes: &'a [SequenceHash]) -> Acquire<'a> {
-        let (more, request, deadline) = (0, 0, None);
-        Acquire { group: self.clone(), hashes, more, class: Class::Urgent, request, deadline }
+    /// the rest. The call is built, and begins when it is awaited, or by `into_future`.
+    ///
+    /// # Errors
+    /// [`AcquireError`].
+    pub fn acquire<'a>(&'a self, hashes: &'a [SequenceHash]) -> Acquire<'a> {
+        Acquire { group: self, hashes, more: 0, class: Class::Urgent, request: 0, deadline: None }
     }
 }
 
@@ -99,53 +97,85 @@ impl<'a> Acquire<'a> {
         Acquire { request, ..self }
     }
 
-    /// How long to wait at most, for all of it; for each part the manager's `deadline.allocate` and
-    /// `deadline.onboard` unless told.
-    pub fn deadline(self, deadline: Duration) -> Acquire<'a> {
-        Acquire { deadline: Some(deadline), ..self }
+    /// How long to wait at most, for all of it; none: for each part the manager's `deadline.allocate` and
+    /// `deadline.onboard`.
+    pub fn deadline(self, deadline: impl Into<Option<Duration>>) -> Acquire<'a> {
+        Acquire { deadline: deadline.into(), ..self }
     }
 
-    async fn run(self) -> Result<Acquired, AcquireError> {
-        let Acquire { ref group, hashes, more, class, request, deadline } = self;
-        let due = deadline.and_then(|deadline| group.inner().elapsed().checked_add(deadline));
-        let left = || due.map(|due| due.saturating_sub(group.inner().elapsed())).or(deadline);
-        let allocate = async |count: usize| match count {
-            0 => group.try_allocate(0).ok_or(AllocateError::Closed),
-            _ => group.allocate_with(count, AllocateOptions { request, deadline: left() }).await,
-        };
-        let (wanted, capacity) =
-            (hashes.len().saturating_add(more), group.capacity(crate::tier::Tier::Device));
+    fn begin(self) -> Result<Answer<Answered>, AcquireError> {
+        let Acquire { group, hashes, more, class, request, deadline } = self;
+        let wanted = hashes.len().saturating_add(more);
+        let capacity = group.capacity(Tier::Device);
         if wanted > capacity {
             return Err(AllocateError::TooMany { requested: wanted, capacity }.into());
         }
+        let due = deadline.and_then(|deadline| group.inner().due_in(deadline));
+        let asks = Asks { request, deadline, due };
         let found = group.match_prefix(hashes);
         let (run, rest) = (found.len(), wanted - found.len());
         if found.is_ready() {
             let held = PrefixMatch::into_device(found);
-            return Ok(Acquired { held, fresh: allocate(rest).await?, missed: None });
+            let mut waits = asks.blocks(group, rest);
+            return match waits.take() {
+                Some(fresh) => Ok(Answer::now(Ok(Acquired { held, fresh: fresh?, missed: None }))),
+                None => {
+                    Ok(Answer::later(async move { Ok(Acquired { held, fresh: waits.await?, missed: None }) }))
+                }
+            };
         }
-        let options = OnboardOptions { class, request, layers: None, deadline: left() };
+        let options = OnboardOptions { class, request, layers: None, deadline: asks.left(group) };
         let onboard = group.onboard(found, options)?;
-        let mut fresh = allocate(rest).await?;
-        let up = onboard.await;
-        let lost = run - up.blocks.len();
-        if lost > 0 {
-            let mut more = allocate(lost).await?;
-            // Those at the end stay those that were asked for besides: which block is which is the caller's
-            // to say.
-            more.append(fresh).map_err(|_| AllocateError::Closed)?;
-            fresh = more;
-        }
-        Ok(Acquired { held: up.blocks, fresh, missed: up.missed })
+        let fresh = asks.blocks(group, rest);
+        let group = group.clone();
+        Ok(Answer::later(async move {
+            let mut fresh = fresh.await?;
+            let up = onboard.await;
+            let lost = run - up.blocks.len();
+            if lost > 0 {
+                let mut again = asks.blocks(&group, lost).await?;
+                // Those at the end stay those that were asked for besides: which block is which is the
+                // caller's to say.
+                again.append(fresh).map_err(|_| AllocateError::Closed)?;
+                fresh = again;
+            }
+            Ok(Acquired { held: up.blocks, fresh, missed: up.missed })
+        }))
     }
 }
 
-impl<'a> IntoFuture for Acquire<'a> {
-    type Output = Result<Acquired, AcquireError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+type Answered = Result<Acquired, AcquireError>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
+/// How the parts of it are asked for.
+#[derive(Clone, Copy)]
+struct Asks {
+    request: u64,
+    deadline: Option<Duration>,
+    /// When all of it is late; none: as the settings say, or beyond all clocks.
+    due: Option<Duration>,
+}
+
+impl Asks {
+    /// How long is left. None: as the settings say.
+    fn left(self, group: &Group) -> Option<Duration> {
+        self.due.map(|due| due.saturating_sub(group.inner().elapsed())).or(self.deadline)
+    }
+
+    /// Blocks, at once or in the queue. A list of none is given by a manager that is shut down, too.
+    fn blocks(self, group: &Group, count: usize) -> Allocation {
+        match count {
+            0 => Allocation::answered(group.try_allocate(0).ok_or(AllocateError::Closed)),
+            _ => group.allocate(count).request(self.request).deadline(self.left(group)).into_future(),
+        }
+    }
+}
+
+impl IntoFuture for Acquire<'_> {
+    type Output = Answered;
+    type IntoFuture = Answer<Answered>;
+
+    fn into_future(self) -> Answer<Answered> {
+        self.begin().unwrap_or_else(|refused| Answer::now(Err(refused)))
     }
 }
 

@@ -41,6 +41,7 @@ pub struct Blocks {
 /// Why blocks were not registered; here they are.
 #[derive(Debug, thiserror::Error)]
 #[error("{blocks} blocks were not registered: {why}")]
+#[non_exhaustive]
 pub struct RegisterError {
     /// As they were.
     pub blocks: BlocksMut,
@@ -53,6 +54,7 @@ pub struct RegisterError {
 #[error(
     "block {block} has 1048575 references, and cannot have more; drop some lists, or share one by an Arc"
 )]
+#[non_exhaustive]
 pub struct TooManyReferences {
     /// Which block.
     pub block: BlockId,

@@ -11,19 +11,19 @@ use std::fmt::Write;
 impl Tiers {
     /// All tiers, from the device down.
     pub fn tiers(&self) -> impl DoubleEndedIterator<Item = Tier> + Clone + use<> {
-        self.inner.tiers()
+        self.inner().tiers()
     }
 
     /// The name of a tier: `device`, `host`, or what its parts call one below.
     #[must_use]
     pub fn tier_name(&self, tier: Tier) -> &str {
-        self.inner.tier_names.tier(tier)
+        self.inner().tier_names.tier(tier)
     }
 
     /// The tier with a name.
     #[must_use]
     pub fn tier(&self, name: &str) -> Option<Tier> {
-        self.inner.tier_names.find(name)
+        self.inner().tier_names.find(name)
     }
 }
 

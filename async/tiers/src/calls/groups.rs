@@ -16,8 +16,9 @@
 //! - I1: what is returned covers exactly T tokens of each group, held, be it found or brought up. A block
 //!   that fails lowers T for all.
 
-use crate::calls::allocate::{AllocateError, AllocateOptions, allocate_groups};
-use crate::calls::blocks::{Blocks, BlocksMut};
+use crate::calls::allocate_groups::AllocateGroups;
+use crate::calls::blocks::Blocks;
+use crate::calls::handle::Handle;
 use crate::calls::matching::PrefixMatch;
 use crate::calls::onboard::{Onboard, OnboardError};
 use crate::calls::tiers::Tiers;
@@ -66,7 +67,7 @@ pub struct GroupsOnboarded {
 #[derive(Debug)]
 #[must_use = "dropped, it is cancelled"]
 pub struct OnboardGroups {
-    manager: Tiers,
+    manager: Handle,
     tokens: u64,
     /// Of each group: its first block, and how many.
     parts: Vec<(usize, usize)>,
@@ -106,7 +107,7 @@ impl Future for OnboardGroups {
         }
         if let Some(cause) = missed {
             self.manager.inner.missed(cause);
-            tokens = self.manager.shorten(tokens, &mut groups);
+            tokens = self.manager.inner.shorten(tokens, &mut groups);
         }
         Poll::Ready(GroupsOnboarded { tokens, groups, missed })
     }
@@ -266,63 +267,11 @@ impl Inner {
     }
 }
 
-impl Tiers {
-    /// How many groups of layers there are.
-    #[must_use]
-    pub fn groups(&self) -> usize {
-        self.inner.groups.len()
-    }
-
-    /// The longest prefix that every group has, as far as it needs it, over all tiers, held. `hashes` are the
-    /// sequence's, a list a group, by that group's pages: of a state, one for each that is kept.
-    #[must_use]
-    pub fn match_groups(&self, hashes: &[&[SequenceHash]]) -> GroupsMatch {
-        self.inner.match_groups(hashes)
-    }
-
-    /// Brings a prefix up, all groups at a time. It begins at once; at a tenant's quota in one of them, when
-    /// there is room at it in all.
-    ///
-    /// # Errors
-    /// [`OnboardError`]: a group's part does not fit.
-    pub fn onboard_groups(
-        &self,
-        found: GroupsMatch,
-        options: OnboardOptions,
-    ) -> Result<OnboardGroups, OnboardError> {
-        let parts: Vec<(usize, usize)> =
-            found.groups.iter().map(|group| (group.first, group.found.len())).collect();
-        let runs = found.groups.into_iter().map(|group| group.found).collect();
-        let under_way = Onboard::begin_all(&self.inner, runs, options)?;
-        Ok(OnboardGroups { manager: self.clone(), tokens: found.tokens, parts, under_way })
-    }
-
-    /// Blocks to fill of every group, a number each: all of them or none. Waits as
-    /// [`allocate`](Tiers::allocate) does, in the lines of all groups at once; at a tenant's quota in one of
-    /// them, in none until there is room at it in all.
-    ///
-    /// # Errors
-    /// [`AllocateError`]: of the first group that has not enough.
-    pub async fn allocate_groups(&self, counts: &[usize]) -> Result<Vec<BlocksMut>, AllocateError> {
-        self.allocate_groups_with(counts, AllocateOptions::default()).await
-    }
-
-    /// The same as [`allocate_with`](Tiers::allocate_with).
-    ///
-    /// # Errors
-    /// [`AllocateError`]: of the first group that has not enough.
-    pub async fn allocate_groups_with(
-        &self,
-        counts: &[usize],
-        options: AllocateOptions,
-    ) -> Result<Vec<BlocksMut>, AllocateError> {
-        allocate_groups(&self.inner, counts, options, self.tenant.id()).await
-    }
-
+impl Inner {
     /// The longest prefix of at most so many tokens that is covered by what is held; what it does not need is
     /// released.
     fn shorten(&self, mut tokens: u64, groups: &mut [(usize, Blocks)]) -> u64 {
-        let needs: Vec<Needs> = self.inner.groups.iter().map(|group| group.needs).collect();
+        let needs: Vec<Needs> = self.groups.iter().map(|group| group.needs).collect();
         // Otherwise nothing was found.
         let step = step(&needs).unwrap_or(u64::MAX);
         loop {
@@ -343,5 +292,47 @@ impl Tiers {
             *first = wanted.start;
         }
         tokens
+    }
+}
+
+impl Tiers {
+    /// How many groups of layers there are.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.inner().groups.len()
+    }
+
+    /// The longest prefix that every group has, as far as it needs it, over all tiers, held. `hashes` are the
+    /// sequence's, a list a group, by that group's pages: of a state, one for each that is kept.
+    #[must_use]
+    pub fn match_groups(&self, hashes: &[&[SequenceHash]]) -> GroupsMatch {
+        self.inner().match_groups(hashes)
+    }
+
+    /// Brings a prefix up, all groups at a time. It begins at once; at a tenant's quota in one of them, when
+    /// there is room at it in all.
+    ///
+    /// # Errors
+    /// [`OnboardError`]: a group's part does not fit.
+    pub fn onboard_groups(
+        &self,
+        found: GroupsMatch,
+        options: OnboardOptions,
+    ) -> Result<OnboardGroups, OnboardError> {
+        let parts: Vec<(usize, usize)> =
+            found.groups.iter().map(|group| (group.first, group.found.len())).collect();
+        let runs = found.groups.into_iter().map(|group| group.found).collect();
+        let under_way = Onboard::begin_all(self.inner(), runs, options)?;
+        Ok(OnboardGroups { manager: self.handle().clone(), tokens: found.tokens, parts, under_way })
+    }
+
+    /// Blocks to fill of every group, a number each: all of them or none. Waits as
+    /// [`allocate`](crate::Group::allocate) does, in the queues of all groups at once; at a tenant's quota in
+    /// one of them, in none until there is room at it in all.
+    ///
+    /// # Errors
+    /// [`AllocateError`](crate::AllocateError): of the first group that has not enough.
+    pub fn allocate_groups<'g>(&'g self, counts: &'g [usize]) -> AllocateGroups<'g> {
+        AllocateGroups::of(self.handle(), counts)
     }
 }

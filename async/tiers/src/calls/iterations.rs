@@ -1,17 +1,101 @@
-//! The calls by which an engine tells how far its model is.
+//! The calls by which an engine tells how far its model is: a guard for each pass.
 
+use crate::calls::tiers::Tiers;
 use crate::engine::inner::Inner;
 use crate::scheduler::{Call, Clock, Misuse, Reason};
+use crate::state::Waiter;
+use crate::transfer::Cause;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// A running iteration: one pass of the model over a batch. It owns its manager, and may be sent to where the
+/// layers end.
+///
+/// Dropped without [`end`](Iteration::end), the pass has failed: blocks that were [registered
+/// ahead](crate::BlocksMut::register_ahead) of it and are not written yet are withdrawn, as by
+/// [`Ahead::withdraw`](crate::Ahead::withdraw), and the iteration is over. What else waits for it goes on as at
+/// its end. So what the pass has queued must have ended before the guard is dropped.
+#[must_use = "dropped, the pass has failed; end() it"]
+pub struct Iteration {
+    inner: Arc<Inner>,
+    number: u64,
+    is_over: bool,
+}
+
+impl Tiers {
+    /// Begins an iteration of the model. The bytes that it allows ([`iteration.bytes`](crate)) are anew.
+    ///
+    /// # Errors
+    /// [`Misuse`]: one is running.
+    pub fn begin_iteration(&self) -> Result<Iteration, Misuse> {
+        let number = self.inner().begin_iteration()?;
+        Ok(Iteration { inner: Arc::clone(self.inner()), number, is_over: false })
+    }
+
+    /// A whole iteration, for engines that do not tell when theirs begin and end. Its number.
+    ///
+    /// # Errors
+    /// [`Misuse`]: one is running.
+    pub fn step(&self) -> Result<u64, Misuse> {
+        self.inner().step()
+    }
+
+    /// Looks at the watermarks now, and begins to copy what is above them. Each iteration's end does so.
+    pub fn check_watermark(&self) {
+        self.inner().check_watermark();
+    }
+}
+
+impl Iteration {
+    /// Its number, for [gates](crate::scheduler::Gate). They are counted from 1.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// A layer no longer uses its part of blocks, nor do those before it: transfers that wait for it go on.
+    ///
+    /// # Errors
+    /// [`Misuse`]: the layer is done already, or the model has no layer of that number.
+    pub fn layer_done(&self, layer: u32) -> Result<(), Misuse> {
+        self.inner.layer_done(layer)
+    }
+
+    /// The pass is over: transfers that wait for it go on. Blocks that will have to leave soon, or have been idle
+    /// for long, are copied to the tier below.
+    ///
+    /// # Errors
+    /// [`Misuse`]: this process was forked from the one that began it.
+    pub fn end(mut self) -> Result<(), Misuse> {
+        self.is_over = true;
+        self.inner.end_iteration()
+    }
+}
+
+impl Drop for Iteration {
+    fn drop(&mut self) {
+        if self.inner.is_inherited() {
+            return self.inner.keep();
+        }
+        if !self.is_over {
+            self.inner.fail_iteration(self.number);
+        }
+    }
+}
+
+impl fmt::Debug for Iteration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Iteration({})", self.number)
+    }
+}
 
 impl Inner {
     fn may(&self, call: Call) -> Result<(), Misuse> {
         if self.is_inherited() { Err(Misuse { call, reason: Reason::Inherited }) } else { Ok(()) }
     }
 
-    /// An iteration begins. See [`Tiers::iteration_begin`](crate::Tiers::iteration_begin).
-    pub(crate) fn iteration_begin(self: &Arc<Inner>) -> Result<u64, Misuse> {
+    fn begin_iteration(self: &Arc<Inner>) -> Result<u64, Misuse> {
         self.may(Call::Begin)?;
         self.with(|traffic| {
             let iteration = traffic.iterations.tell(self.elapsed(), Clock::begin)?;
@@ -21,7 +105,7 @@ impl Inner {
         })
     }
 
-    pub(crate) fn layer_done(self: &Arc<Inner>, layer: u32) -> Result<(), Misuse> {
+    fn layer_done(self: &Arc<Inner>, layer: u32) -> Result<(), Misuse> {
         self.may(Call::LayerDone(layer))?;
         self.with(|traffic| {
             traffic.iterations.tell(self.elapsed(), |clock| clock.layer_done(layer))?;
@@ -30,17 +114,37 @@ impl Inner {
         })
     }
 
-    pub(crate) fn iteration_end(self: &Arc<Inner>) -> Result<u64, Misuse> {
+    fn end_iteration(self: &Arc<Inner>) -> Result<(), Misuse> {
         self.may(Call::End)?;
         self.with(|traffic| {
-            let iteration = traffic.iterations.tell(self.elapsed(), Clock::end)?;
+            traffic.iterations.tell(self.elapsed(), Clock::end)?;
             traffic.open_gates(self);
             traffic.copy_ahead(self);
-            Ok(iteration)
+            Ok(())
         })
     }
 
-    pub(crate) fn step(self: &Arc<Inner>) -> Result<u64, Misuse> {
+    /// The running iteration ends, and has not written what was registered ahead of it.
+    fn fail_iteration(self: &Arc<Inner>, iteration: u64) {
+        self.with(|traffic| {
+            let of_it =
+                |waiter: &Waiter| matches!(waiter, Waiter::Marked(list) if list.iteration <= iteration);
+            let mut unwritten = traffic.iterations.take_if(of_it);
+            for waiter in unwritten.drain(..) {
+                if let Waiter::Marked(list) = waiter {
+                    traffic.never_written(self, list, Cause::Cancelled);
+                }
+            }
+            traffic.iterations.give_back(unwritten);
+            // It runs until its guard goes.
+            let ended = traffic.iterations.tell(self.elapsed(), Clock::end);
+            debug_assert_eq!(ended, Ok(iteration));
+            traffic.open_gates(self);
+            traffic.copy_ahead(self);
+        });
+    }
+
+    fn step(self: &Arc<Inner>) -> Result<u64, Misuse> {
         self.may(Call::Step)?;
         self.with(|traffic| {
             let iteration = traffic.iterations.tell(self.elapsed(), Clock::step)?;
@@ -52,7 +156,7 @@ impl Inner {
         })
     }
 
-    pub(crate) fn check_watermark(self: &Arc<Inner>) {
+    fn check_watermark(self: &Arc<Inner>) {
         if self.is_inherited() {
             return;
         }

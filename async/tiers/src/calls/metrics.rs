@@ -238,16 +238,16 @@ mod tests {
             let manager = Ground { host: 8, ..Ground::new(8) }.tiers();
             // By then the attendant has made its first change, which finds no path busy.
             virtual_time::pass(Duration::from_secs(1)).await;
-            manager.inner.counts.busy(Path::HostToDevice, true, || Duration::ZERO);
-            let changing = manager.inner.look();
+            manager.inner().counts.busy(Path::HostToDevice, true, || Duration::ZERO);
+            let changing = manager.inner().look();
             let (tell, told) = mpsc::channel();
             let reader = manager.clone();
             thread::spawn(move || {
                 // This thread has no virtual clock.
-                let stats = reader.inner.counts.snapshot(Duration::from_secs(1));
+                let stats = reader.inner().counts.snapshot(Duration::from_secs(1));
                 let busy = !stats.path(Path::HostToDevice).busy.is_zero();
                 let counted =
-                    reader.inner.watch.path(Path::HostToDevice).map(|seen| seen.map(|seen| seen.count()));
+                    reader.inner().watch.path(Path::HostToDevice).map(|seen| seen.map(|seen| seen.count()));
                 tell.send((busy, counted)).is_ok()
             });
             let told = told.recv_timeout(Duration::from_secs(10));

@@ -1,24 +1,9 @@
 //! How calls are made, by the name of what differs from the default.
 
-use crate::calls::allocate::AllocateOptions;
 use crate::scheduler::Gate;
 use crate::state::{OffloadOptions, OnboardOptions, Purge};
 use crate::transfer::Class;
 use std::time::Duration;
-
-impl AllocateOptions {
-    /// The request that asks, for readers of spans.
-    #[must_use]
-    pub fn request(self, request: u64) -> AllocateOptions {
-        AllocateOptions { request, ..self }
-    }
-
-    /// How long to wait at most; none: the manager's `deadline.allocate`.
-    #[must_use]
-    pub fn deadline(self, deadline: impl Into<Option<Duration>>) -> AllocateOptions {
-        AllocateOptions { deadline: deadline.into(), ..self }
-    }
-}
 
 impl OnboardOptions {
     /// How urgent the run is.

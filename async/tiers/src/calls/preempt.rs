@@ -10,16 +10,18 @@
 //! sequence has: random bits of the manager, and a number. So nobody else finds it; when it is back, or
 //! nobody will come for it, it leaves all tiers (`forget.rs`).
 
+use crate::calls::answer::Answer;
 use crate::calls::blocks::{Blocks, BlocksMut};
+use crate::calls::group::Group;
 use crate::calls::offload::Offload;
-use crate::calls::onboard::OnboardError;
-use crate::calls::tiers::Tiers;
+use crate::calls::onboard::{Onboard, OnboardError};
 use crate::engine::inner::Inner;
 use crate::engine::request_span;
 use crate::state::{GroupId, Offloaded, OnboardOptions};
 use crate::transfer::Cause;
 use kvstrata_core::{BlockId, BlockRef, SequenceHash};
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::Instrument;
 
 impl Drop for Names {
@@ -85,7 +87,7 @@ impl Preempted {
     }
 }
 
-impl Tiers {
+impl Group {
     /// Gives up a request's blocks: all are copied to the tier below, whole, and the device's are free when
     /// others need them. `partial` are those at the end that are not full; an empty list, if there are none
     /// (`try_allocate(0)`, which is never refused). The engine's last write to `partial` is over, as with
@@ -101,19 +103,19 @@ impl Tiers {
         partial: BlocksMut,
         request: u64,
     ) -> Result<Preempted, (Blocks, BlocksMut)> {
-        let same = Arc::ptr_eq(blocks.inner(), &self.inner) && partial.of(&self.inner, blocks.group_id());
+        let same = Arc::ptr_eq(blocks.inner(), self.inner()) && partial.of(self.inner(), blocks.group_id());
         if !same {
             return Err((blocks, partial));
         }
         let _span = request_span::preempt(request, blocks.refs(), partial.ids()).entered();
-        let pool = &self.inner.group(blocks.group_id()).device.pool();
+        let pool = self.inner().group(blocks.group_id()).device.pool();
         let hash_of = |block| pool.upgrade(block).map(|held| held.hash());
         // Up to the first that was withdrawn: what is behind it is no prefix.
         let hashes: Vec<SequenceHash> = blocks.refs().iter().copied().map_while(hash_of).collect();
         let full = blocks.len();
         let mut down = vec![Offload::begin_whole(&blocks, request)];
-        let names: Vec<SequenceHash> = (0..partial.len()).map(|_| self.inner.naming.one()).collect();
-        let names = Names { inner: Arc::clone(&self.inner), group: blocks.group_id(), hashes: names };
+        let names: Vec<SequenceHash> = (0..partial.len()).map(|_| self.inner().naming.one()).collect();
+        let names = Names { inner: Arc::clone(self.inner()), group: blocks.group_id(), hashes: names };
         if !partial.is_empty() {
             match partial.register(&names.hashes, Some(&blocks).filter(|blocks| !blocks.is_empty())) {
                 Ok(kept) => down.push(Offload::begin_whole(&kept, request)),
@@ -125,55 +127,83 @@ impl Tiers {
         Ok(Preempted { hashes, full, names, down })
     }
 
-    /// Brings a preempted request's blocks back.
+    /// Brings a preempted request's blocks back. It begins at once; dropped, blocks that were not full are lost.
     ///
     /// # Errors
     /// [`OnboardError`].
-    pub async fn resume(
+    pub fn resume(
         &self,
         preempted: Preempted,
         options: OnboardOptions,
-    ) -> Result<Resumed, OnboardError> {
+    ) -> Answer<Result<Resumed, OnboardError>> {
         let span = request_span::resume(options.request, preempted.full, preempted.names.hashes.len());
-        let resumed = self.bring_back(preempted, options).instrument(span.clone()).await?;
-        let partial = resumed.partial.as_ref().map_or(&[][..], BlocksMut::ids);
-        request_span::resumed(&span, resumed.blocks.refs(), partial, resumed.missed);
-        Ok(resumed)
+        let resuming = match span.in_scope(|| Resuming::begin(self, preempted, options)) {
+            Ok(resuming) => resuming,
+            Err(refused) => return Answer::now(Err(refused)),
+        };
+        let group = self.clone();
+        Answer::later(async move {
+            let resumed = resuming.end(&group).instrument(span.clone()).await;
+            let partial = resumed.partial.as_ref().map_or(&[][..], BlocksMut::ids);
+            request_span::resumed(&span, resumed.blocks.refs(), partial, resumed.missed);
+            Ok(resumed)
+        })
     }
+}
 
-    async fn bring_back(
-        &self,
+/// A preempted request's blocks on their way up. Whatever comes of it, and if it is dropped, the names go with
+/// it.
+struct Resuming {
+    up: Onboard,
+    /// Whether all of it was found.
+    whole: bool,
+    full: usize,
+    names: Names,
+    due: Option<Duration>,
+}
+
+impl Resuming {
+    fn begin(
+        caller: &Group,
         preempted: Preempted,
         options: OnboardOptions,
-    ) -> Result<Resumed, OnboardError> {
-        // Whatever comes of it, and if this is dropped, the names go with it.
+    ) -> Result<Resuming, OnboardError> {
+        let inner = caller.inner();
         let Preempted { mut hashes, full, names, .. } = preempted;
-        let (gone, partial, group) = (hashes.len() < full, names.hashes.len(), names.group);
-        if !Arc::ptr_eq(&names.inner, &self.inner) {
+        let (gone, partial) = (hashes.len() < full, names.hashes.len());
+        if !Arc::ptr_eq(&names.inner, inner) {
             return Err(OnboardError::Foreign);
         }
         if !gone {
             hashes.extend(&names.hashes);
         }
-        let found = self.inner.match_prefix(group, &hashes);
+        let found = inner.match_prefix(names.group, &hashes);
         let whole = found.len() == full + partial;
-        let due = self.inner.due_in(options.deadline.unwrap_or(self.inner.rules.onboard_deadline));
-        let up = self.onboard(found, options)?.await;
+        let due = inner.due_in(options.deadline.unwrap_or(inner.rules.onboard_deadline));
+        let up = caller.onboard(found, options)?;
+        Ok(Resuming { up, whole, full, names, due })
+    }
+
+    async fn end(self, caller: &Group) -> Resumed {
+        let Resuming { up, whole, full, names, due } = self;
+        let (inner, group, partial) = (caller.inner(), names.group, names.hashes.len());
+        let up = up.await;
         let mut blocks = up.blocks;
         let missed = up.missed.or((!whole).then_some(Cause::Cancelled));
         if blocks.len() < full + partial {
             blocks.truncate(full);
-            return Ok(Resumed { blocks, partial: None, missed });
+            return Resumed { blocks, partial: None, missed };
         }
         // What has begun to move is waited for; late, it is missed below.
-        Offload::call_back(&self.inner, group, &names.hashes, due).await;
-        let tier_pool = &self.inner.group(group).device;
+        Offload::call_back(inner, group, &names.hashes, due).await;
+        let tier_pool = &inner.group(group).device;
         let behind = blocks.split_off(full);
-        // Nobody else knows their names, but a copy that is late: then they are not to be had, and are
-        // computed anew. Whose they were they are, with their credits; under the lock, where transfers and
-        // purges are.
-        let (ids, tenant) = self.inner.with(|traffic| {
-            let tenant = behind.first().map_or(self.tenant.id(), |block| tier_pool.owners().owner(block.id));
+        // Only the manager knows their names, but a copy that is late knows them too: then the blocks are not
+        // taken, and are computed anew. They keep the tenant that they had, with its credits; under the lock,
+        // where transfers and purges are.
+        let (ids, tenant) = inner.with(|traffic| {
+            let of_caller = || caller.handle().tenant.id();
+            let tenant = behind.first().map_or_else(of_caller, |block| tier_pool.owners().owner(block.id));
             let take = |(block, name): (&BlockRef, &SequenceHash)| {
                 let copied = traffic.downs.has((group, *name));
                 if copied { None } else { tier_pool.take_back(*block, tenant) }
@@ -181,10 +211,10 @@ impl Tiers {
             let ids: Vec<BlockId> = behind.iter().zip(&names.hashes).map_while(take).collect();
             (ids, tenant)
         });
-        drop(Blocks::new(Arc::clone(&self.inner), group, behind[ids.len()..].to_vec()));
-        let partial_back = BlocksMut::new(Arc::clone(&self.inner), group, ids, tenant);
+        drop(Blocks::new(Arc::clone(inner), group, behind[ids.len()..].to_vec()));
+        let partial_back = BlocksMut::new(Arc::clone(inner), group, ids, tenant);
         let all = partial_back.len() == partial;
         let missed = missed.or((!all).then_some(Cause::Busy));
-        Ok(Resumed { blocks, partial: all.then_some(partial_back), missed })
+        Resumed { blocks, partial: all.then_some(partial_back), missed }
     }
 }

@@ -75,11 +75,12 @@ pub enum PurgeError {
     Inherited,
 }
 
-pub(crate) async fn purge(
+/// Begins a purge; its answer comes by the channel, or the purge's task has ended before it.
+pub(crate) fn purge(
     inner: &Arc<Inner>,
     tenant: TenantId,
     options: Purge,
-) -> Result<Purged, PurgeError> {
+) -> Result<oneshot::Receiver<Purged>, PurgeError> {
     if inner.is_inherited() {
         return Err(PurgeError::Inherited);
     }
@@ -103,7 +104,7 @@ pub(crate) async fn purge(
     let task = Task { work, begun: Some(Begun(Arc::clone(inner), tenant)) };
     let (answer, answered) = oneshot::channel();
     inner.runtime.spawn(Box::pin(task.run(Arc::clone(inner), options, answer)));
-    answered.await.map_err(|_| PurgeError::Closed)
+    Ok(answered)
 }
 
 /// The purge's task.

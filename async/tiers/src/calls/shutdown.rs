@@ -27,13 +27,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 impl Inner {
-    /// See [`Tiers::shutdown`](crate::Tiers::shutdown).
-    pub(crate) async fn shutdown(self: &Arc<Inner>) -> bool {
-        if self.is_inherited() {
-            return false;
-        }
+    /// Nothing more is given from here on. When all is to be over.
+    pub(crate) fn begin_shutdown(self: &Arc<Inner>) -> Duration {
         let deadline = self.elapsed() + self.rules.shutdown_deadline;
         self.refuse();
+        deadline
+    }
+
+    /// See [`Tiers::shutdown`](crate::Tiers::shutdown).
+    pub(crate) async fn end_shutdown(self: &Arc<Inner>, deadline: Duration) -> bool {
         // Half the time for what waits to be moved, half for what then still moves.
         let drained = self.idle_by(deadline - self.rules.shutdown_deadline / 2).await;
         self.with(|traffic| traffic.close(self));

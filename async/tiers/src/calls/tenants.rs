@@ -1,5 +1,6 @@
 //! The calls of tenants.
 
+use crate::calls::answer::Answer;
 use crate::calls::purge::{self, PurgeError};
 use crate::calls::tiers::Tiers;
 use crate::engine::names::TenantError;
@@ -23,11 +24,11 @@ impl Tiers {
     /// # Errors
     /// [`TenantError`].
     pub fn tenant(&self, name: &str) -> Result<Tiers, TenantError> {
-        if self.inner.is_inherited() {
+        if self.inner().is_inherited() {
             return Err(TenantError::Inherited);
         }
-        let unused = |tenants| self.inner.of_whom_nothing_is_left(tenants);
-        let (tenant, name) = self.inner.tenants.names.intern(name, unused)?;
+        let unused = |tenants| self.inner().of_whom_nothing_is_left(tenants);
+        let (tenant, name) = self.inner().tenants.names.intern(name, unused)?;
         Ok(self.asked_by(tenant, name))
     }
 
@@ -40,7 +41,7 @@ impl Tiers {
     /// The tenant's number here, while it has a handle or anything else here; then another tenant may get it.
     #[must_use]
     pub fn tenant_id(&self) -> TenantId {
-        self.tenant.id()
+        self.handle().tenant.id()
     }
 
     /// The salt of sequences: those that share it share blocks. A tenant's no other tenant has. With the
@@ -54,20 +55,26 @@ impl Tiers {
     /// What the tenant has of a tier, over all groups.
     #[must_use]
     pub fn usage(&self, tier: Tier) -> TenantUse {
-        self.inner.usage(self.tenant.id(), tier)
+        self.inner().usage(self.handle().tenant.id(), tier)
     }
 
-    /// Purges all of the tenant's blocks from all tiers. Begins when it is first polled, and goes on if the
-    /// future is dropped, or has answered at its deadline. Until it is over the tenant gets no blocks, and
-    /// none of its own is found.
+    /// Purges all of the tenant's blocks from all tiers. It begins at once, and goes on if the answer is dropped,
+    /// or has come at its deadline. Until it is over the tenant gets no blocks, and none of its own is found.
     ///
     /// # Errors
     /// [`PurgeError`].
-    pub async fn purge(&self, options: Purge) -> Result<Purged, PurgeError> {
-        let Some(name) = self.tenant_name() else { return Err(PurgeError::NoTenant) };
+    pub fn purge(&self, options: Purge) -> Answer<Result<Purged, PurgeError>> {
+        let Some(name) = self.tenant_name() else { return Answer::now(Err(PurgeError::NoTenant)) };
         let span = request_span::purge(name, options.zero);
-        let purged = purge::purge(&self.inner, self.tenant.id(), options).instrument(span.clone()).await?;
-        request_span::purged(&span, &purged);
-        Ok(purged)
+        let begun = span.in_scope(|| purge::purge(self.inner(), self.tenant_id(), options));
+        let answered = match begun {
+            Ok(answered) => answered,
+            Err(refused) => return Answer::now(Err(refused)),
+        };
+        Answer::later(async move {
+            let purged = answered.instrument(span.clone()).await.map_err(|_| PurgeError::Closed)?;
+            request_span::purged(&span, &purged);
+            Ok(purged)
+        })
     }
 }

@@ -35,6 +35,6 @@ impl Tiers {
     /// For whoever shows figures beside the tiers.
     #[must_use]
     pub fn watcher(&self) -> Watcher {
-        Watcher(Arc::downgrade(&self.inner))
+        Watcher(Arc::downgrade(self.inner()))
     }
 }

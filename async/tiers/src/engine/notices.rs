@@ -184,7 +184,7 @@ impl Notice {
                 Tier::Device,
                 down,
                 "as many copies wait for layers and iterations as may: others are refused",
-                "end iterations (iteration_end, step), or raise transfer.queue",
+                "end iterations (Iteration::end, step), or raise transfer.queue",
             ),
             Notice::Late => of(
                 Grade::Warning,

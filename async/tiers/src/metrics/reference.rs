@@ -57,7 +57,7 @@ pub fn markdown() -> String {
          ADDRESS` does the same while it runs. A dashboard for Grafana is in [grafana/](grafana/).\n\n\
          Counters begin at 0 with the manager, but for `kvstrata_stored_blocks_total` of the disk, which begins with the blocks that its \
          opening has found. Histograms of time have three buckets a decade, from {first:?} to {last:?}, those of sizes one for each power of four from {least} to {most}; \
-         `metrics.histograms = false` leaves them out. Tiers are `device`, `host` and `disk`; groups are those of layers \
+         `metrics.histograms = false` leaves them out. Tiers are `device`, `host`, and those below by their names: settings make one, `disk`. Groups are those of layers \
          (`[[group]]`). Names of tenants are told where `metrics.tenants` says how many. A ratio of hits is one division, blocks by \
          blocks, of one group at a time if there are several: a block of a window or a state is not worth one of all tokens: \
          `sum by (group) (rate(kvstrata_hit_blocks_total[5m])) / sum by (group) (rate(kvstrata_lookup_blocks_total[5m]))`.\n\n\

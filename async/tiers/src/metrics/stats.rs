@@ -8,6 +8,7 @@ use std::time::Duration;
 /// Why a copy down that a caller has asked for was not begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Refusal {
     /// The manager has no tier below.
     Tier,

@@ -58,11 +58,11 @@ impl Gate {
 /// The engine's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// `iteration_begin`.
+    /// `begin_iteration`.
     Begin,
     /// `layer_done`, with its layer.
     LayerDone(u32),
-    /// `iteration_end`.
+    /// The iteration's `end`.
     End,
     /// `step`.
     Step,
@@ -71,9 +71,9 @@ pub enum Call {
 impl std::fmt::Display for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Call::Begin => f.write_str("iteration_begin"),
+            Call::Begin => f.write_str("begin_iteration"),
             Call::LayerDone(layer) => write!(f, "layer_done({layer})"),
-            Call::End => f.write_str("iteration_end"),
+            Call::End => f.write_str("end"),
             Call::Step => f.write_str("step"),
         }
     }
@@ -82,6 +82,7 @@ impl std::fmt::Display for Call {
 /// A call that makes no sense now. It has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {reason}")]
+#[non_exhaustive]
 pub struct Misuse {
     /// Which call.
     pub call: Call,
@@ -94,7 +95,7 @@ pub struct Misuse {
 #[non_exhaustive]
 pub enum Reason {
     /// An iteration is running.
-    #[error("iteration {0} is running; call iteration_end first")]
+    #[error("iteration {0} is running; end it first")]
     Running(u64),
     /// This process was forked from the manager's.
     #[error(
@@ -102,7 +103,7 @@ pub enum Reason {
     )]
     Inherited,
     /// None is.
-    #[error("no iteration is running, the last one was {0}; call iteration_begin first")]
+    #[error("no iteration is running, the last one was {0}; call begin_iteration first")]
     NotRunning(u64),
     /// The layer is done already.
     #[error("{done} layers of iteration {iteration} are done already; call it once a layer, in order")]

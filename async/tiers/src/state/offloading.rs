@@ -21,7 +21,7 @@ pub struct OffloadOptions {
     /// last step being shorter if need be: what is left when the pass ends is one step, and not all of the
     /// block. What several steps have opened goes in one copy. The tier below has the block when all of its
     /// layers are there. Where a model has several groups of layers, a group's are not told apart by
-    /// [`layer_done`](crate::Tiers::layer_done): there a block goes whole, when the last layer of the model
+    /// [`layer_done`](crate::Iteration::layer_done): there a block goes whole, when the last layer of the model
     /// is done.
     ///
     /// A block that is [registered ahead](crate::BlocksMut::register_ahead) of the pass that writes it goes

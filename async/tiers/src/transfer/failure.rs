@@ -7,6 +7,7 @@ use kvstrata_ffi::disk::{FailureCause, IoFailure};
 /// The kinds of failure, as they are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Cause {
     /// The bytes are not those that were stored: their sum differs.
     Mismatch,

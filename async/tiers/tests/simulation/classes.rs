@@ -58,7 +58,7 @@ impl World {
     /// Gives all that is pinned the usual class; but for a block whose hash another one is found by.
     pub fn unpin(&self) {
         for (block, hash) in self.pins() {
-            let found = self.manager().match_sequence_hashes(&[hash]);
+            let found = self.manager().default_group().match_device(&[hash]);
             match found.ids().next() {
                 None => self.violation(format!("block {block} is pinned, and {hash:?} is not in the device")),
                 Some(there) if there == BlockId(block) => {
@@ -76,7 +76,9 @@ impl World {
         while !self.pins().is_empty() && self.books.borrow().violations.is_empty() {
             let (pinned, [parked, _]) = (self.pins().len(), self.manager().census().parked[0]);
             let rest = self.settings.device as usize - pinned - parked;
-            if let Err(error) = self.manager().allocate_within(rest, Duration::from_secs(60)).await {
+            if let Err(error) =
+                self.manager().default_group().allocate(rest).deadline(Duration::from_secs(60)).await
+            {
                 self.violation(format!("{pinned} are pinned, and of the others: {error}"));
             }
             self.unpin();

@@ -7,6 +7,7 @@ use crate::world::{World, in_virtual_time};
 use kvstrata_core::BlockId;
 use kvstrata_core::storage::DevicePort;
 use kvstrata_testing::virtual_time::{Instant, timeout};
+use kvstrata_tiers::OriginalNames;
 use kvstrata_tiers::scheduler::Gate;
 use kvstrata_tiers::transfer::{Cause, Path};
 use kvstrata_tiers::{OffloadOptions, OnboardOptions, Tiers};
@@ -43,7 +44,12 @@ fn a_block_that_is_there_twice_stays_with_each_who_computes_with_it() {
         let (hashes, others) = (sequence(1, 1), sequence(2, 6));
         drop(compute(&world, &manager, &hashes).await);
         drop(compute(&world, &manager, &others).await);
-        let begin = || manager.onboard(manager.match_prefix(&hashes), by_layers()).expect("fits");
+        let begin = || {
+            manager
+                .default_group()
+                .onboard(manager.default_group().match_prefix(&hashes), by_layers())
+                .expect("fits")
+        };
         let (one, other) = (begin(), begin());
         one.layer_ready(0).await.expect("nothing fails");
         let announced = one.ids().expect("all have a place");
@@ -55,12 +61,16 @@ fn a_block_that_is_there_twice_stays_with_each_who_computes_with_it() {
         }
         // The one that joined last has ended, and all that is free is somebody's.
         assert_eq!(other.await.missed, None);
-        let taken = manager.allocate(4).await.expect("blocks");
+        let taken = manager.default_group().allocate(4).await.expect("blocks");
         assert!(taken.ids().iter().all(|block| !announced.contains(block)), "{announced:?} is computed with");
         believe(&world, announced.iter().copied(), &hashes, world.settings.block_bytes());
         drop(taken);
         drop((one, computed));
-        assert_eq!(manager.allocate(6).await.expect("blocks").len(), 6, "the last one gives it back");
+        assert_eq!(
+            manager.default_group().allocate(6).await.expect("blocks").len(),
+            6,
+            "the last one gives it back"
+        );
     });
 }
 
@@ -69,13 +79,16 @@ fn a_layer_that_has_rotted_comes_from_the_disk_and_those_before_it_stay() {
     play(ground(), |world, manager| async move {
         let hashes = sequence(1, 2);
         drop(compute(&world, &manager, &hashes).await);
-        assert_eq!(manager.persist(&hashes).await.copied, 2);
+        assert_eq!(manager.default_group().persist(&hashes).await.copied, 2);
         drop(compute(&world, &manager, &sequence(2, 6)).await);
         world.rest_of_manager().await;
         // Of the last layer a bit.
         let last = 2 * world.settings.layer_bytes as u64;
         (0..world.settings.host).for_each(|block| _ = world.mover.rot(block, last));
-        let onboard = manager.onboard(manager.match_prefix(&hashes), by_layers()).expect("fits");
+        let onboard = manager
+            .default_group()
+            .onboard(manager.default_group().match_prefix(&hashes), by_layers())
+            .expect("fits");
         let bytes = world.settings.layer_bytes;
         let mut ids: Vec<BlockId> = Vec::new();
         for layer in 0..3 {
@@ -98,9 +111,13 @@ fn a_pause_that_outlives_its_flight_resumes_no_other() {
     play(settings, |world, manager| async move {
         let hashes = sequence(1, 2);
         drop(compute(&world, &manager, &hashes).await);
-        drop(manager.allocate(6).await.expect("all go down"));
+        drop(manager.default_group().allocate(6).await.expect("all go down"));
         world.rest_of_manager().await;
-        let begin = || manager.onboard(manager.match_prefix(&hashes), OnboardOptions::default());
+        let begin = || {
+            manager
+                .default_group()
+                .onboard(manager.default_group().match_prefix(&hashes), OnboardOptions::default())
+        };
         world.mover.change(|plan| plan.fail = crate::sim::ALWAYS);
         let first = begin().expect("fits");
         while manager.census().moving > 0 {
@@ -125,7 +142,7 @@ fn an_onboarding_ends_when_its_last_block_is_there() {
         drop(compute(&world, &manager, &hashes).await);
         drop(compute(&world, &manager, &sequence(2, 6)).await);
         let began = Instant::now();
-        let up = manager.restore_to_gpu(&hashes).await.expect("fits");
+        let up = manager.default_group().restore_to_gpu(&hashes).await.expect("fits");
         assert_eq!((up.missed, up.blocks.len()), (None, 3));
         assert!(began.elapsed() < Duration::from_secs(2), "after {:?}", began.elapsed());
     });
@@ -146,9 +163,10 @@ fn blocks_that_have_drained_are_no_promise_of_more() {
 fn what_waits_for_a_gate_is_answered_by_a_shutdown() {
     play(ground(), |world, manager| async move {
         let blocks = compute(&world, &manager, &sequence(1, 3)).await;
-        let iteration = manager.iteration_begin().expect("none runs");
+        let pass = manager.begin_iteration().expect("none runs");
+        let iteration = pass.number();
         let gated = OffloadOptions::default().gate(Gate::Iteration(iteration));
-        let offload = manager.offload(&blocks, gated);
+        let offload = manager.default_group().offload(&blocks, gated);
         assert_eq!(manager.census().gated, 3);
         assert!(world.shut_down_now().await);
         assert_eq!(manager.census().gated, 0);
@@ -164,8 +182,8 @@ fn a_shutdown_drains_what_waits_for_the_bytes_of_an_iteration() {
     settings.iteration_bytes = Some(settings.block_bytes() as u64);
     play(settings, |world, manager| async move {
         let blocks = compute(&world, &manager, &sequence(1, 5)).await;
-        manager.iteration_begin().expect("none runs");
-        let mut offload = manager.offload(&blocks, OffloadOptions::default());
+        let _pass = manager.begin_iteration().expect("none runs");
+        let mut offload = manager.default_group().offload(&blocks, OffloadOptions::default());
         let stalled = timeout(Duration::from_secs(5), &mut offload).await;
         assert!(stalled.is_err(), "more than an iteration may move");
         assert!(world.shut_down_now().await, "all is over in time");
@@ -182,7 +200,7 @@ fn a_disk_is_persisted_to_from_wherever_a_block_is() {
         drop(compute(&world, &manager, &high).await);
         world.rest_of_manager().await;
         let all: Vec<_> = low.iter().chain(&high).copied().collect();
-        let done = manager.persist(&all).await;
+        let done = manager.default_group().persist(&all).await;
         assert_eq!((done.copied + done.there, done.refused + done.failed), (9, 0));
         let disk = world.disk.as_ref().expect("over a disk");
         use kvstrata_tiers::transfer::TierPort;
@@ -197,12 +215,12 @@ fn a_preempted_request_has_the_bytes_of_what_was_not_full() {
         let (hashes, other) = (sequence(1, 3), content::child(None, 77));
         let bytes = bytes_of(other, world.settings.block_bytes());
         let blocks = compute(&world, &manager, &hashes).await;
-        let partial = manager.allocate(1).await.expect("a block");
+        let partial = manager.default_group().allocate(1).await.expect("a block");
         world.device.copy_in(partial.ids()[0].0, 0, &bytes).expect("in range");
         world.partial(other);
-        let preempted = manager.preempt(blocks, partial, 1).expect("one manager");
+        let preempted = manager.default_group().preempt(blocks, partial, 1).expect("one manager");
         drop(compute(&world, &manager, &sequence(2, 6)).await);
-        let back = manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+        let back = manager.default_group().resume(preempted, OnboardOptions::default()).await.expect("fits");
         assert_eq!((back.missed, back.blocks.len()), (None, 3));
         believe(&world, back.blocks.ids(), &hashes, bytes.len());
         let partial = back.partial.expect("all are there");
@@ -215,19 +233,20 @@ fn a_resumption_does_not_wait_for_a_copy_that_waits_for_the_bytes_of_an_iteratio
     let mut settings = grounds().nth(1).expect("over a disk alone");
     settings.iteration_bytes = Some(settings.block_bytes() as u64);
     play(settings, |world, manager| async move {
-        let (of, partial) = (sequence(7, 1)[0], manager.allocate(1).await.expect("a block"));
+        let (of, partial) = (sequence(7, 1)[0], manager.default_group().allocate(1).await.expect("a block"));
         world.partial(of);
         let bytes = content::bytes_of(of, world.settings.block_bytes());
         world.device.copy_in(partial.ids()[0].0, 0, &bytes).expect("in range");
-        let full = manager.match_sequence_hashes(&[]);
-        let preempted = manager.preempt(full, partial, 1).expect("of one manager");
+        let full = manager.default_group().match_device(&[]);
+        let preempted = manager.default_group().preempt(full, partial, 1).expect("of one manager");
         assert_eq!(
             manager.census().moving,
             1,
             "it has all of the bytes, and none are left for its way to the disk"
         );
         let began = Instant::now();
-        let resumed = manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+        let resumed =
+            manager.default_group().resume(preempted, OnboardOptions::default()).await.expect("fits");
         assert!(began.elapsed() < Duration::from_secs(5), "after {:?}", began.elapsed());
         let partial = resumed.partial.expect("with its bytes");
         believe(&world, partial.ids().iter().copied(), &[of], bytes.len());

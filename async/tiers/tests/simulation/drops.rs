@@ -54,7 +54,7 @@ pub fn sequence(which: u64, blocks: usize) -> Vec<SequenceHash> {
 }
 
 pub async fn compute(world: &World, manager: &Tiers, hashes: &[SequenceHash]) -> Blocks {
-    let blocks = manager.allocate(hashes.len()).await.expect("blocks");
+    let blocks = manager.default_group().allocate(hashes.len()).await.expect("blocks");
     for (block, hash) in blocks.ids().iter().zip(hashes) {
         let bytes = bytes_of(*hash, world.settings.block_bytes());
         world.device.copy_in(block.0, 0, &bytes).expect("in range");
@@ -95,7 +95,7 @@ fn give_up<F: Future<Output = bool>>(body: impl Fn(Rc<World>, Tiers, Patience) -
 #[test]
 fn an_allocation_can_be_given_up_at_any_point() {
     give_up(|_, manager, patience| async move {
-        let got = patience.wait(manager.allocate(4)).await;
+        let got = patience.wait(manager.default_group().allocate(4)).await;
         got.map(|blocks| assert_eq!(blocks.expect("in time").len(), 4)).is_some()
     });
 }
@@ -105,10 +105,10 @@ fn an_allocation_behind_another_can_be_given_up_at_any_point() {
     give_up(|_, manager, patience| async move {
         let other = kvstrata_testing::virtual_time::spawn_local({
             let manager = manager.clone();
-            async move { manager.allocate(3).await.expect("in time").len() }
+            async move { manager.default_group().allocate(3).await.expect("in time").len() }
         });
         kvstrata_testing::virtual_time::yield_now().await;
-        let got = patience.wait(manager.allocate(6)).await;
+        let got = patience.wait(manager.default_group().allocate(6)).await;
         let ended = got.is_some();
         drop(got);
         assert_eq!(other.await.expect("no panic"), 3);
@@ -120,9 +120,9 @@ fn an_allocation_behind_another_can_be_given_up_at_any_point() {
 fn an_onboarding_can_be_given_up_at_any_point() {
     give_up(|world, manager, patience| async move {
         let hashes = sequence(1, 6);
-        let found = manager.match_prefix(&hashes);
+        let found = manager.default_group().match_prefix(&hashes);
         assert!(!found.is_empty() && !found.is_ready(), "{found:?}");
-        let onboard = manager.onboard(found, OnboardOptions::default()).expect("fits");
+        let onboard = manager.default_group().onboard(found, OnboardOptions::default()).expect("fits");
         let up = patience.wait(onboard).await;
         up.map(|up| believe(&world, up.blocks.ids(), &hashes, world.settings.block_bytes())).is_some()
     });
@@ -132,7 +132,11 @@ fn an_onboarding_can_be_given_up_at_any_point() {
 fn two_onboardings_of_the_same_do_not_depend_on_one_another() {
     give_up(|world, manager, patience| async move {
         let hashes = sequence(1, 6);
-        let begin = || manager.onboard(manager.match_prefix(&hashes), OnboardOptions::default());
+        let begin = || {
+            manager
+                .default_group()
+                .onboard(manager.default_group().match_prefix(&hashes), OnboardOptions::default())
+        };
         let (one, other) = (begin().expect("fits"), begin().expect("fits"));
         let ended = patience.wait(one).await.is_some();
         let up = other.await;
@@ -147,7 +151,10 @@ fn a_layer_can_be_given_up_at_any_point_and_the_rest_still_comes() {
     give_up(|world, manager, patience| async move {
         let hashes = sequence(1, 6);
         let options = OnboardOptions::default().layers(1);
-        let onboard = manager.onboard(manager.match_prefix(&hashes), options).expect("fits");
+        let onboard = manager
+            .default_group()
+            .onboard(manager.default_group().match_prefix(&hashes), options)
+            .expect("fits");
         let ready = patience.wait(onboard.layer_ready(1)).await;
         if let Some(ready) = ready {
             ready.expect("nothing fails");
@@ -166,13 +173,13 @@ fn an_offload_can_be_given_up_at_any_point_and_goes_on() {
     give_up(|world, manager, patience| async move {
         let hashes = sequence(3, 2);
         let blocks = compute(&world, &manager, &hashes).await;
-        let offload = manager.offload(&blocks, OffloadOptions::default());
+        let offload = manager.default_group().offload(&blocks, OffloadOptions::default());
         let ended = patience.wait(offload).await.is_some();
         drop(blocks);
         world.rest().await;
         // What was to go down is there, whoever waited.
         drop(compute(&world, &manager, &sequence(4, 6)).await);
-        let found = manager.match_prefix(&hashes);
+        let found = manager.default_group().match_prefix(&hashes);
         assert_eq!(found.len(), 2, "{found:?}");
         ended
     });
@@ -181,7 +188,9 @@ fn an_offload_can_be_given_up_at_any_point_and_goes_on() {
 #[test]
 fn a_shutdown_can_be_given_up_at_any_point_and_asked_for_again() {
     give_up(|world, manager, patience| async move {
-        let onboard = manager.onboard(manager.match_prefix(&sequence(1, 6)), OnboardOptions::default());
+        let onboard = manager
+            .default_group()
+            .onboard(manager.default_group().match_prefix(&sequence(1, 6)), OnboardOptions::default());
         let ended = patience.wait(manager.shutdown()).await.is_some();
         assert!(world.shut_down_now().await, "all is over in time");
         drop(onboard);
@@ -197,11 +206,11 @@ fn a_shutdown_can_be_given_up_while_it_waits_for_what_moves() {
         settings.mover.latency = Duration::from_secs(7)..Duration::from_millis(7001);
         play(settings, |world, manager| async move {
             let blocks = compute(&world, &manager, &sequence(1, 1)).await;
-            let offload = manager.offload(&blocks, OffloadOptions::default());
+            let offload = manager.default_group().offload(&blocks, OffloadOptions::default());
             let mut shutdown = Box::pin(manager.shutdown());
             // Nothing is cancelled in the first half; and what moves cannot be in the second.
             assert_eq!(Patience::Time(Duration::from_secs(6)).wait(&mut shutdown).await, None);
-            assert!(manager.census().moving > 0 && manager.try_allocate(1).is_none());
+            assert!(manager.census().moving > 0 && manager.default_group().try_allocate(1).is_none());
             drop((shutdown, blocks));
             assert!(world.shut_down_now().await, "it has ended by then");
             drop(offload);

@@ -151,7 +151,7 @@ impl Engine {
 
     async fn request(&mut self) -> Request {
         let hashes = self.sequence();
-        let hint = self.chance(2).then(|| self.manager().prefetch(&hashes));
+        let hint = self.chance(2).then(|| self.manager().default_group().prefetch(&hashes));
         if hint.is_some() {
             self.note("hints");
             self.world.check();
@@ -201,13 +201,13 @@ impl Engine {
     async fn bring(&mut self, hashes: &[SequenceHash]) -> Option<Blocks> {
         let manager = self.manager();
         if self.chance(1) {
-            let blocks = manager.match_sequence_hashes(hashes);
+            let blocks = manager.default_group().match_device(hashes);
             self.note(&format!("looks for {} in the device: {}", hashes.len(), blocks.len()));
             self.believe(blocks.ids(), hashes, "matched");
             self.hold(&blocks, hashes);
             return Some(blocks);
         }
-        let found = manager.match_prefix(hashes);
+        let found = manager.default_group().match_prefix(hashes);
         self.note(&format!("looks for {}: {found:?}", hashes.len()));
         self.believe(found.device().ids(), hashes, "found");
         self.world.books.borrow_mut().unsure += 1;
@@ -246,7 +246,7 @@ impl Engine {
             OnboardOptions::default().class(class).request(self.number).layers(layers).deadline(short);
         let deadline = short.unwrap_or(settings.onboard);
         let began = Instant::now();
-        let mut onboard = match self.manager().onboard(found, options) {
+        let mut onboard = match self.manager().default_group().onboard(found, options) {
             Ok(onboard) => onboard,
             Err(error) => {
                 self.note(&format!("does not onboard: {error}"));
@@ -352,9 +352,10 @@ impl Engine {
 
     pub async fn allocate(&mut self, count: usize) -> Option<BlocksMut> {
         let manager = self.manager();
+        let group = manager.default_group();
         if self.chance(1) {
             let before = self.world.before_eviction();
-            let blocks = manager.try_allocate(count);
+            let blocks = group.try_allocate(count);
             self.world.after_eviction(before);
             self.note(&format!("tries to allocate {count}: {}", blocks.is_some()));
             return blocks.map(|blocks| self.own(blocks, count));
@@ -366,8 +367,8 @@ impl Engine {
         self.note(&format!("allocation {number}: {count}, {patience:?}, {short:?}"));
         let wait = patience.wait(async {
             match short {
-                Some(short) => manager.allocate_within(count, short).await,
-                None => manager.allocate(count).await,
+                Some(short) => group.allocate(count).deadline(short).await,
+                None => group.allocate(count).await,
             }
         });
         let wait = self.world.evicts_by_class(wait);

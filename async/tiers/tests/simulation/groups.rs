@@ -302,7 +302,9 @@ impl Engine {
             return true;
         }
         let patience = Patience::draw(&mut self.random, model.hasty);
-        let Some(Ok(blocks)) = patience.wait(model.manager.allocate_group(group, missing)).await else {
+        let Some(Ok(blocks)) =
+            patience.wait(model.manager.group(group).expect("a group").allocate(missing)).await
+        else {
             model.note(&format!("no room in group {group}"));
             return false;
         };
@@ -356,7 +358,7 @@ impl Engine {
                 model.believe(group, &blocks, missing, "registered");
                 // Behind those that came up, which end with the last group's.
                 while groups.len() % GROUPS != group {
-                    groups.push((0, model.manager.match_sequence_hashes(&[])));
+                    groups.push((0, model.manager.default_group().match_device(&[])));
                 }
                 groups.push((have, blocks));
             }

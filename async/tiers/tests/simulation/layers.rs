@@ -94,10 +94,11 @@ impl World {
     /// An iteration. Some tell of each layer, some of every other, some of none.
     pub async fn one_iteration(&self, every: Duration) {
         let (manager, layers) = (self.manager(), self.settings.layers);
-        let iteration = match manager.iteration_begin() {
-            Ok(iteration) => iteration,
+        let running = match manager.begin_iteration() {
+            Ok(running) => running,
             Err(error) => return self.violation(error.to_string()),
         };
+        let iteration = running.number();
         self.iteration.set(iteration);
         for layer in 0..layers {
             pass(every / (layers + 1)).await;
@@ -107,12 +108,12 @@ impl World {
                 1 => layer % 2 == 1,
                 _ => true,
             };
-            if tells && let Err(error) = manager.layer_done(layer) {
+            if tells && let Err(error) = running.layer_done(layer) {
                 self.violation(error.to_string());
             }
         }
         pass(every / (layers + 1)).await;
-        if let Err(error) = manager.iteration_end() {
+        if let Err(error) = running.end() {
             self.violation(error.to_string());
         }
         self.check();
@@ -200,7 +201,7 @@ impl Engine {
         let class = if self.random.below(2) == 0 { Class::Offload } else { Class::Background };
         let gate = Gate::Layer { iteration, layer };
         let options = OffloadOptions::default().class(class).request(self.number).gate(gate);
-        let mut offload = Box::pin(self.manager().offload(&blocks, options));
+        let mut offload = Box::pin(self.manager().default_group().offload(&blocks, options));
         self.note(&format!("offloads {} behind layer {layer} of iteration {iteration}", ids.len()));
         self.world.check();
         self.ask_early(&blocks, hashes, since).await;
@@ -247,7 +248,7 @@ impl Engine {
     async fn ask_early(&mut self, blocks: &Blocks, hashes: &[SequenceHash], since: Instant) {
         let manager = self.manager();
         if self.chance(3) {
-            let found = manager.match_prefix(hashes);
+            let found = manager.default_group().match_prefix(hashes);
             let missed = found.in_tier(Tier::Device) < hashes.len();
             let is_late =
                 since.elapsed() >= self.world.settings.offload && blocks.registered() < hashes.len();
@@ -257,7 +258,7 @@ impl Engine {
         }
         if self.chance(3) {
             let patience = self.patience();
-            let outcome = patience.wait(manager.persist(hashes)).await;
+            let outcome = patience.wait(manager.default_group().persist(hashes)).await;
             self.note(&format!("persists what a pass writes: {outcome:?}"));
             self.world.believe_host(hashes);
             self.world.check();
@@ -287,7 +288,7 @@ impl Engine {
         let block = blocks.ids()[0];
         self.world.device.copy_in(block.0, 0, &vec![NOTHING; self.bytes()]).expect("in range");
         self.world.books.borrow_mut().disown(block);
-        let found = self.manager().match_sequence_hashes(hashes);
+        let found = self.manager().default_group().match_device(hashes);
         let first = found.written_in().filter(|_| found.ids().eq(ids.iter().copied()))?;
         let from = (*ids.last()?, *hashes.last()?);
         let hash = content::child(Some(from.1), self.random.next() | 1 << 62);
@@ -388,7 +389,7 @@ impl Engine {
             let outcome = self.patience().wait(offload).await;
             return self.note(&format!("offloaded what another list has written: {outcome:?}"));
         }
-        let found = self.manager().match_prefix(hashes);
+        let found = self.manager().default_group().match_prefix(hashes);
         if !found.is_empty() {
             self.world.violation(format!("{found:?} of what was withdrawn"));
         }
@@ -400,7 +401,7 @@ impl Engine {
         while self.world.iteration.get() <= iteration && !self.world.closing.get() {
             pass(Duration::from_millis(1)).await;
         }
-        if !self.manager().match_prefix(hashes).is_empty() {
+        if !self.manager().default_group().match_prefix(hashes).is_empty() {
             self.world.violation(format!("{hashes:?}: withdrawn, and there"));
         }
     }
@@ -437,16 +438,19 @@ mod directed {
         (settings.offload, settings.queue) = (Duration::from_millis(100), 1024);
         play(settings, |world, manager| async move {
             let blocks = compute(&world, &manager, &sequence(1, 2)).await;
-            let iteration = manager.iteration_begin().expect("none runs");
+            let running = manager.begin_iteration().expect("none runs");
+            let iteration = running.number();
             let (gate, deadline) = (Gate::Layer { iteration, layer: 0 }, Some(Duration::from_secs(5)));
-            let offload = manager.offload(&blocks, OffloadOptions::default().gate(gate).deadline(deadline));
+            let offload = manager
+                .default_group()
+                .offload(&blocks, OffloadOptions::default().gate(gate).deadline(deadline));
             for layer in 0..world.settings.layers {
                 pass(Duration::from_millis(60)).await;
-                manager.layer_done(layer).expect("in turn");
+                running.layer_done(layer).expect("in turn");
             }
             let down = offload.await;
             assert_eq!((down.copied, down.cause), (2, None));
-            manager.iteration_end().expect("one runs");
+            running.end().expect("one runs");
             drop(blocks);
         });
     }

@@ -26,7 +26,8 @@ impl Patience {
     }
 
     /// The future's outcome; none if it was dropped.
-    pub async fn wait<F: Future>(self, future: F) -> Option<F::Output> {
+    pub async fn wait<F: IntoFuture>(self, call: F) -> Option<F::Output> {
+        let future = call.into_future();
         match self {
             Patience::Endless => Some(future.await),
             Patience::Polls(left) => Polls { future: Some(Box::pin(future)), left }.await,

@@ -9,6 +9,7 @@ use crate::settings::Settings;
 use crate::sim::ALWAYS;
 use crate::world::World;
 use kvstrata_core::BlockId;
+use kvstrata_tiers::OriginalNames;
 use kvstrata_tiers::Tier;
 use kvstrata_tiers::{OffloadOptions, OnboardOptions, Purge, Purged, Tiers};
 use std::rc::Rc;
@@ -23,7 +24,7 @@ fn gone(world: &World, tenant: &Tiers, purged: Purged, which: u64) {
     assert!(purged.complete && adds_up && purged.still_found == 0, "{purged:?}");
     let kept = world.mover.kept();
     assert_eq!((purged.failed, kept.is_empty()), (2 * kept.len(), false), "here and there: {kept:?}");
-    assert!(tenant.match_prefix(&sequence(which, 1)).is_empty());
+    assert!(tenant.default_group().match_prefix(&sequence(which, 1)).is_empty());
     assert_eq!(Tier::OF_SETTINGS.map(|tier| tenant.usage(tier).blocks), [0; 3], "credits");
     assert_eq!(world.manager().census().purges, 0);
 }
@@ -44,7 +45,7 @@ fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_down() {
     each_time(async |world, tenant, before| {
         let blocks = compute(&world, &tenant, &sequence(1, 3)).await;
         world.mover.change(|plan| plan.lose = ALWAYS);
-        let offload = tenant.offload(&blocks, OffloadOptions::default());
+        let offload = tenant.default_group().offload(&blocks, OffloadOptions::default());
         if before {
             assert_eq!(offload.await.copied, 0);
         }
@@ -61,7 +62,7 @@ fn a_purge_does_not_wait_for_victims_that_a_failed_device_keeps() {
         world.mover.change(|plan| plan.lose = ALWAYS);
         let manager = world.manager();
         let allocation = kvstrata_testing::virtual_time::spawn_local(async move {
-            manager.allocate_within(6, Duration::from_secs(2)).await.is_err()
+            manager.default_group().allocate(6).deadline(Duration::from_secs(2)).await.is_err()
         });
         // Under way, or over.
         pass(Duration::from_millis(if before { 3000 } else { 1 })).await;
@@ -76,10 +77,12 @@ fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_up() {
     each_time(async |world, tenant, before| {
         drop(compute(&world, &tenant, &sequence(1, 3)).await);
         // All of it goes down, and nobody's takes its place.
-        drop(world.manager().allocate(6).await.expect("blocks"));
+        drop(world.manager().default_group().allocate(6).await.expect("blocks"));
         world.rest_of_manager().await;
         world.mover.change(|plan| plan.lose = ALWAYS);
-        let onboard = tenant.onboard(tenant.match_prefix(&sequence(1, 3)), OnboardOptions::default());
+        let onboard = tenant
+            .default_group()
+            .onboard(tenant.default_group().match_prefix(&sequence(1, 3)), OnboardOptions::default());
         let onboard = onboard.expect("fits");
         if before {
             assert!(onboard.await.missed.is_some());
@@ -100,9 +103,9 @@ fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_up() {
 fn a_purge_does_not_wait_for_what_a_failed_device_keeps_of_a_preempted_request() {
     each_time(async |world, tenant, before| {
         let blocks = compute(&world, &tenant, &sequence(1, 1)).await;
-        let partial = tenant.allocate(1).await.expect("six");
+        let partial = tenant.default_group().allocate(1).await.expect("six");
         world.mover.change(|plan| plan.lose = ALWAYS);
-        let mut preempted = tenant.preempt(blocks, partial, 1).expect("one manager");
+        let mut preempted = tenant.default_group().preempt(blocks, partial, 1).expect("one manager");
         if before {
             assert_eq!(preempted.settled().await.copied, 0);
         }
@@ -138,8 +141,8 @@ fn what_cannot_be_overwritten_is_never_used_again() {
         assert_eq!(tenant.usage(Tier::Device).blocks, 0);
         world.mover.change(|plan| plan.fail = 0);
         let manager = world.manager();
-        assert_eq!(manager.allocate(4).await.expect("four are left").len(), 4);
-        assert!(manager.allocate_within(5, Duration::from_secs(1)).await.is_err());
+        assert_eq!(manager.default_group().allocate(4).await.expect("four are left").len(), 4);
+        assert!(manager.default_group().allocate(5).deadline(Duration::from_secs(1)).await.is_err());
         // It says so each time: the bytes are still there.
         assert_eq!(tenant.purge(ZERO).await.expect("open").failed, 2);
     });
@@ -151,7 +154,7 @@ fn what_the_disk_cannot_overwrite_is_never_used_again_nor_the_tenants() {
     either(calm, async |world, tenant| {
         let Some(disk) = &world.disk else { return };
         drop(compute(&world, &tenant, &sequence(1, 2)).await);
-        assert_eq!(tenant.persist(&sequence(1, 2)).await.copied, 2);
+        assert_eq!(tenant.default_group().persist(&sequence(1, 2)).await.copied, 2);
         assert_eq!(tenant.usage(Tier::DISK).blocks, 2);
         disk.change(|plan| plan.fail = ALWAYS);
         let purged = tenant.purge(ZERO).await.expect("open");
@@ -167,13 +170,13 @@ fn a_slot_that_could_not_be_read_is_erased_when_its_last_holder_releases_it() {
     either(calm, async |world, tenant| {
         let Some(disk) = world.disk.as_ref().filter(|_| world.settings.host == 0) else { return };
         drop(compute(&world, &tenant, &sequence(1, 1)).await);
-        assert_eq!(tenant.persist(&sequence(1, 1)).await.copied, 1);
-        drop(world.manager().allocate(6).await.expect("all that the device has"));
-        let holds = tenant.match_prefix(&sequence(1, 1));
+        assert_eq!(tenant.default_group().persist(&sequence(1, 1)).await.copied, 1);
+        drop(world.manager().default_group().allocate(6).await.expect("all that the device has"));
+        let holds = tenant.default_group().match_prefix(&sequence(1, 1));
         assert_eq!(holds.in_tier(Tier::DISK), 1);
         disk.change(|plan| plan.fail = ALWAYS);
-        let up = tenant.restore_to_gpu(&sequence(1, 1)).await.expect("fits");
-        assert!(up.missed.is_some() && tenant.match_prefix(&sequence(1, 1)).is_empty());
+        let up = tenant.default_group().restore_to_gpu(&sequence(1, 1)).await.expect("fits");
+        assert!(up.missed.is_some() && tenant.default_group().match_prefix(&sequence(1, 1)).is_empty());
         assert_eq!(tenant.usage(Tier::DISK).blocks, 0, "credits");
         disk.change(|plan| plan.fail = 0);
         let purge = kvstrata_testing::virtual_time::spawn_local({
@@ -222,10 +225,10 @@ fn a_purge_answers_at_its_deadline_though_the_device_does_not() {
         assert!(began.elapsed() <= deadline + Duration::from_millis(2), "{:?}", began.elapsed());
         assert_eq!((purged.complete, purged.failed, purged.zeroed_bytes), (false, 0, 0));
         assert_eq!((purged.device.found, purged.device.purged, purged.device.busy), (2, 0, 2));
-        assert!(tenant.allocate(1).await.is_err(), "it goes on");
+        assert!(tenant.default_group().allocate(1).await.is_err(), "it goes on");
         world.mover.shutdown();
         world.rest_of_manager().await;
-        assert_eq!(world.manager().allocate(4).await.expect("four are left").len(), 4);
+        assert_eq!(world.manager().default_group().allocate(4).await.expect("four are left").len(), 4);
         let again = tenant.purge(ZERO).await.expect("open");
         assert_eq!((again.device.found, again.failed), (0, 2));
         let bytes = world.settings.block_bytes();

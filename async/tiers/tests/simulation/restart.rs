@@ -26,7 +26,7 @@ fn ground() -> Settings {
 async fn persisted(world: &Rc<World>, tenant: &Tiers, which: u64, blocks: usize) -> Vec<SequenceHash> {
     let hashes = sequence(which, blocks);
     drop(compute(world, tenant, &hashes).await);
-    assert_eq!(tenant.persist(&hashes).await.copied, blocks);
+    assert_eq!(tenant.default_group().persist(&hashes).await.copied, blocks);
     world.books.borrow_mut().registered(which, &hashes);
     hashes
 }
@@ -41,7 +41,11 @@ fn the_next_process_finds_what_was_written_and_whose_it_is() {
         let next = world.restarted().expect("over a disk");
         let [b, a] = [2, 1].map(|number| next.tenant(number));
         assert_eq!([&a, &b].map(|tenant| tenant.usage(Tier::DISK).blocks), [3, 2]);
-        let up = a.onboard(a.match_prefix(&of_a), OnboardOptions::default()).expect("fits").await;
+        let up = a
+            .default_group()
+            .onboard(a.default_group().match_prefix(&of_a), OnboardOptions::default())
+            .expect("fits")
+            .await;
         assert_eq!(up.blocks.len(), 3);
         believe(&next, up.blocks.ids(), &of_a, next.settings.block_bytes());
         drop(up);
@@ -63,11 +67,11 @@ fn slots_that_are_not_forgotten_yet_are_nobodys_and_a_purge_has_them_forgotten()
             (plan.full, plan.latency) = (ALWAYS, Duration::from_secs(5)..Duration::from_secs(6))
         });
         let none = compute(&world, &a, &[]).await;
-        let (partial, of) = (a.allocate(1).await.expect("free"), sequence(7, 1)[0]);
+        let (partial, of) = (a.default_group().allocate(1).await.expect("free"), sequence(7, 1)[0]);
         world.partial(of);
         let bytes = content::bytes_of(of, world.settings.block_bytes());
         world.device.copy_in(partial.ids()[0].0, 0, &bytes).expect("in range");
-        let mut preempted = a.preempt(none, partial, 1).expect("one manager");
+        let mut preempted = a.default_group().preempt(none, partial, 1).expect("one manager");
         assert_eq!(preempted.settled().await.copied, 1);
         let free = disk.pool().free();
         drop(preempted);
@@ -92,7 +96,7 @@ fn a_write_to_a_volume_that_is_lost_goes_to_another() {
         disk.gate().hold();
         let persisted = kvstrata_testing::virtual_time::spawn_local({
             let (manager, hashes) = (manager.clone(), hashes.clone());
-            async move { manager.persist(&hashes).await }
+            async move { manager.default_group().persist(&hashes).await }
         });
         while disk.pool().census().owned < 2 || world.manager().census().moving < 2 {
             pass(Duration::from_millis(1)).await;

@@ -31,7 +31,7 @@ impl Engine {
         let short = self.chance(4).then(|| Duration::from_millis(1 + self.random.below(300)));
         let options = OffloadOptions::default().class(class).request(self.number).gate(gate).deadline(short);
         let (began, usual) = (Instant::now(), self.world.settings.offload);
-        let offload = self.manager().offload(blocks, options);
+        let offload = self.manager().default_group().offload(blocks, options);
         self.world.check();
         let patience = self.patience();
         let outcome = patience.wait(offload).await;
@@ -55,7 +55,7 @@ impl Engine {
     pub async fn persist(&mut self, request: &Request) {
         let manager = self.manager();
         let (patience, began) = (self.patience(), Instant::now());
-        let outcome = patience.wait(manager.persist(&request.hashes)).await;
+        let outcome = patience.wait(manager.default_group().persist(&request.hashes)).await;
         self.in_time(began, began + self.world.settings.offload, "persisting");
         self.note(&format!("persists {}: {outcome:?}", request.hashes.len()));
         // Each is in one count.
@@ -101,7 +101,7 @@ impl Engine {
         self.disown(&partial);
         self.unhold(blocks.ids());
         let began = Instant::now();
-        let preempted = match self.manager().preempt(blocks, partial, self.number) {
+        let preempted = match self.manager().default_group().preempt(blocks, partial, self.number) {
             Ok(preempted) => preempted,
             Err((blocks, partial)) => {
                 if !self.is_purging() {
@@ -128,7 +128,7 @@ impl Engine {
         let (patience, began) = (self.patience(), Instant::now());
         let manager = self.manager();
         self.world.books.borrow_mut().unsure += 1;
-        let wait = patience.wait(manager.resume(preempted, options));
+        let wait = patience.wait(manager.default_group().resume(preempted, options));
         let whole = |resumed: &Option<Result<Resumed, _>>| {
             resumed.as_ref().is_some_and(|of| of.as_ref().is_ok_and(|of| of.missed.is_none()))
         };
@@ -213,7 +213,7 @@ impl Engine {
         }
         // What somebody has registered since is there again.
         for hash in self.world.books.borrow().known_of(self.tenant, Some(until)) {
-            let found = self.manager().match_prefix(&[hash]);
+            let found = self.manager().default_group().match_prefix(&[hash]);
             if !found.is_empty() {
                 self.world.violation(format!("purged, and there is {hash:?}: {found:?}"));
             }

@@ -15,6 +15,7 @@ use kvstrata_core::{BlockId, Policy, PoolConfig, SequenceHash};
 use kvstrata_core::{Hasher, Keyed};
 use kvstrata_ffi::device::SimDevice;
 use kvstrata_testing::virtual_time::{self, Instant, JoinHandle, spawn_local, timeout};
+use kvstrata_tiers::OriginalNames;
 use kvstrata_tiers::transfer::{HostMemory, TierPort};
 use kvstrata_tiers::{Hashing, Needs, Rules, StackParts, TierParts, Tiers, TiersParts};
 use std::cell::{Cell, RefCell};
@@ -294,7 +295,7 @@ impl World {
         // What a failed device keeps keeps its parents.
         if !kept() {
             self.unpin_all().await;
-            match self.manager().allocate_within(all, LONG).await {
+            match self.manager().default_group().allocate(all).deadline(LONG).await {
                 Ok(blocks) => drop(blocks),
                 // It has failed just now.
                 Err(_) if kept() => {}
@@ -306,7 +307,7 @@ impl World {
         let known: Vec<u128> = self.books.borrow().known.keys().copied().collect();
         let (mut here, mut lost) = (0, 0);
         for hash in known.into_iter().map(SequenceHash::from_u128) {
-            let up = self.manager().restore_to_gpu(&[hash]).await;
+            let up = self.manager().default_group().restore_to_gpu(&[hash]).await;
             match up {
                 Ok(up) => {
                     for BlockId(block) in up.blocks.ids() {

@@ -101,13 +101,13 @@ const TROUBLES: [(&str, &str); 10] = [
     ("kvstrata_verification_failures_total", "wrong bytes"),
     ("kvstrata_disk_lost_volumes", "volumes lost"),
     ("kvstrata_parked_flights_total", "flights parked"),
-    ("kvstrata_disk_parked_slots", "disk slots parked"),
+    ("kvstrata_disk_parked_slots", "slots parked"),
     ("kvstrata_transfer_failures_total", "failed"),
     ("kvstrata_short_onboardings_total", "onboarding short"),
     ("kvstrata_late_allocations_total", "allocations late"),
     ("kvstrata_dropped_blocks_total", "dropped from"),
     ("kvstrata_refused_blocks_total", "offload refused"),
-    ("kvstrata_disk_refused_blocks_total", "disk refused"),
+    ("kvstrata_disk_refused_blocks_total", "refused by"),
 ];
 
 /// Of them, causes that nobody is to act on: what was called off, what a quota or a filter keeps out because it was told to. A run that is cut off

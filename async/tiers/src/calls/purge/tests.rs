@@ -22,7 +22,7 @@ fn hashes(blocks: u32) -> Vec<SequenceHash> {
 async fn begin(manager: &Tiers, tenant: &Tiers, options: Purge) -> JoinHandle<Purged> {
     let tenant = tenant.clone();
     let purge = spawn_local(async move { tenant.purge(options).await.expect("open") });
-    while manager.inner.look().purges.is_empty() {
+    while manager.inner().look().purges.is_empty() {
         yield_now().await;
     }
     purge
@@ -35,12 +35,12 @@ fn while_it_waits_for_a_release_it_looks_at_little_whatever_others_do() {
         const CHANGES: usize = 1000;
         let (manager, a) = manager(BLOCKS + 1);
         let b = manager.tenant("b").expect("few tenants");
-        let filled = a.allocate(BLOCKS as usize).await.expect("free");
+        let filled = a.default_group().allocate(BLOCKS as usize).await.expect("free");
         let held = filled.register(&hashes(BLOCKS), None).expect("registered");
         let purge = begin(&manager, &a, Purge::default()).await;
-        let seen = || manager.inner.look().purges.looks();
+        let seen = || manager.inner().look().purges.looks();
         for _ in 0..CHANGES {
-            let of_b = b.allocate(1).await.expect("one is free");
+            let of_b = b.default_group().allocate(1).await.expect("one is free");
             drop(of_b.register(&[SequenceHash::from_u128(1 << 64)], None).expect("registered"));
             yield_now().await;
         }
@@ -61,9 +61,9 @@ fn while_it_waits_for_a_release_it_looks_at_little_whatever_others_do() {
 fn who_lets_go_of_a_block_without_a_word_is_found_out() {
     run(async {
         let (manager, a) = manager(300);
-        let filled = a.allocate(300).await.expect("free");
+        let filled = a.default_group().allocate(300).await.expect("free");
         let held = filled.register(&hashes(300), None).expect("registered");
-        let pool = &manager.inner.group(GroupId::FIRST).device.pool();
+        let pool = &manager.inner().group(GroupId::FIRST).device.pool();
         let others = [held.refs()[0], held.refs()[299]].map(|block| pool.hold_again(block).expect("held"));
         let purge = begin(&manager, &a, Purge::default()).await;
         drop(held);
@@ -73,7 +73,7 @@ fn who_lets_go_of_a_block_without_a_word_is_found_out() {
         }
         assert!(!purge.is_finished(), "two are held");
         // Tags are looked through once more: what is held is not found twice.
-        manager.inner.with(|traffic| traffic.look_again(a.tenant_id()));
+        manager.inner().with(|traffic| traffic.look_again(a.tenant_id()));
         yield_now().await;
         for other in others {
             assert_eq!(pool.release_refs([other]), 0);
@@ -93,13 +93,19 @@ fn who_lets_go_of_a_block_without_a_word_is_found_out() {
 fn what_was_withdrawn_before_is_erased_when_its_last_holder_lets_go() {
     run(async {
         let (manager, a) = manager(4);
-        let full = a.allocate(1).await.expect("free").register(&hashes(1), None).expect("registered");
-        let partial = a.allocate(1).await.expect("free");
+        let full = a
+            .default_group()
+            .allocate(1)
+            .await
+            .expect("free")
+            .register(&hashes(1), None)
+            .expect("registered");
+        let partial = a.default_group().allocate(1).await.expect("free");
         let id = partial.ids()[0];
-        let port = manager.device_port().expect("a simulated device");
+        let port = manager.default_group().device_port().expect("a simulated device");
         port.copy_in(id.0, 0, &[7; BYTES]).expect("in range");
-        let preempted = a.preempt(full, partial, 1).expect("one manager");
-        let device = &manager.inner.group(GroupId::FIRST).device;
+        let preempted = a.default_group().preempt(full, partial, 1).expect("one manager");
+        let device = &manager.inner().group(GroupId::FIRST).device;
         let (there, _) = device.pool().registered(id).expect("under a name of its own");
         let held = device.pool().upgrade(there).expect("registered").into_ref();
         drop(preempted);
@@ -111,11 +117,11 @@ fn what_was_withdrawn_before_is_erased_when_its_last_holder_lets_go() {
         // Somebody waits for all of the device.
         let all = spawn_local({
             let manager = manager.clone();
-            async move { manager.allocate(4).await.map(|blocks| blocks.len()) }
+            async move { manager.default_group().allocate(4).await.map(|blocks| blocks.len()) }
         });
         yield_now().await;
         device.release(held, 0);
-        manager.inner.released();
+        manager.inner().released();
         let purged = purge.await.expect("no panic");
         assert!(purged.complete, "{purged:?}");
         assert_eq!(

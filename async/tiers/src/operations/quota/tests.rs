@@ -42,11 +42,11 @@ fn names(of: Range<u128>) -> Vec<SequenceHash> {
 fn who_is_held_is_looked_after_when_its_own_has_changed_and_not_at_each_change() {
     run(async {
         let (manager, tenant) = build(ground(8, 0.5));
-        let theirs = manager.try_allocate(3).expect("free ones");
+        let theirs = manager.default_group().try_allocate(3).expect("free ones");
         let theirs = theirs.register(&names(1..4), None).expect("registered");
-        let own = tenant.try_allocate(4).expect("its quota");
+        let own = tenant.default_group().try_allocate(4).expect("its quota");
         let mut own = own.register(&names(4..8), None).expect("registered");
-        let mut held = pin!(tenant.allocate(2));
+        let mut held = pin!(tenant.default_group().allocate(2).into_future());
         let mut context = Context::from_waker(Waker::noop());
         assert!(held.as_mut().poll(&mut context).is_pending());
         let before = LOOKS.get();
@@ -71,11 +71,12 @@ fn copies_are_hurried_for_who_is_held_when_there_is_something_new_and_not_at_eac
         let mut ground = Ground { host: 16, ..ground(8, 0.5) };
         ground.rules.iteration_bytes = Some(64);
         let (manager, tenant) = build(ground);
-        let theirs = manager.try_allocate(3).expect("free ones");
+        let theirs = manager.default_group().try_allocate(3).expect("free ones");
         let theirs = theirs.register(&names(1..4), None).expect("registered");
-        let own = tenant.try_allocate(4).expect("its quota");
+        let own = tenant.default_group().try_allocate(4).expect("its quota");
         let own = own.register(&names(4..8), None).expect("registered");
-        let mut held = pin!(tenant.allocate_within(2, Duration::from_secs(20)));
+        let mut held =
+            pin!(tenant.default_group().allocate(2).deadline(Duration::from_secs(20)).into_future());
         assert!(held.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let before = HURRIES.get();
         for _ in 0..100 {
@@ -84,7 +85,8 @@ fn copies_are_hurried_for_who_is_held_when_there_is_something_new_and_not_at_eac
         }
         assert_eq!(HURRIES.get(), before, "nothing is new");
         // The iteration has bytes for one of them.
-        let offloads = [&theirs, &own].map(|blocks| manager.offload(blocks, OffloadOptions::default()));
+        let offloads =
+            [&theirs, &own].map(|blocks| manager.default_group().offload(blocks, OffloadOptions::default()));
         assert_eq!(HURRIES.get(), before + 2, "there are new flights");
         for _ in 0..100 {
             drop(theirs.clone());
@@ -101,11 +103,11 @@ fn copies_are_hurried_for_who_is_held_when_there_is_something_new_and_not_at_eac
 fn others_blocks_are_passed_once_and_not_with_each_block() {
     run(async {
         let (manager, tenant) = build(ground(512, 1.0 / 64.0));
-        let theirs = manager.try_allocate(400).expect("free ones");
+        let theirs = manager.default_group().try_allocate(400).expect("free ones");
         drop(theirs.register(&names(0..400), None).expect("registered"));
         let before = PASSED.get();
         for number in 1000..1200 {
-            let own = tenant.try_allocate(1).expect("its own make room");
+            let own = tenant.default_group().try_allocate(1).expect("its own make room");
             drop(own.register(&names(number..number + 1), None).expect("registered"));
         }
         let looked_at = PASSED.get() - before;
@@ -118,21 +120,22 @@ fn others_blocks_are_passed_once_and_not_with_each_block() {
 fn what_is_being_copied_makes_no_room() {
     run(async {
         let (manager, tenant) = build(ground(8, 0.5));
-        let own = tenant.try_allocate(4).expect("its quota");
+        let own = tenant.default_group().try_allocate(4).expect("its quota");
         let own = own.register(&names(0..4), None).expect("registered");
         let copied = own.refs()[..3].to_vec();
         drop(own);
-        let tier_pool = &manager.inner.group(GroupId::FIRST).device;
+        let tier_pool = &manager.inner().group(GroupId::FIRST).device;
         let before = PASSED.get();
         assert!(copied.iter().all(|block| tier_pool.pool().lease(*block)));
-        let has =
-            |need| manager.inner.look().has_credits(&manager.inner, GroupId::FIRST, tenant.tenant_id(), need);
+        let has = |need| {
+            manager.inner().look().has_credits(manager.inner(), GroupId::FIRST, tenant.tenant_id(), need)
+        };
         assert_eq!([1, 2, 4].map(has), [true, false, false]);
-        assert!(tenant.try_allocate(2).is_none());
+        assert!(tenant.default_group().try_allocate(2).is_none());
         assert!(PASSED.get() - before < 20, "each is looked at once, however many are copied");
         copied.iter().for_each(|block| tier_pool.end_lease(*block));
         assert_eq!([1, 2, 4, 5].map(has), [true, true, true, false]);
-        assert_eq!(tenant.try_allocate(4).map(|blocks| blocks.len()), Some(4));
+        assert_eq!(tenant.default_group().try_allocate(4).map(|blocks| blocks.len()), Some(4));
     });
 }
 
@@ -153,21 +156,22 @@ fn where_nothing_of_its_own_can_leave_a_tier_below_it_is_not_looked_for_with_eac
                 _ => ground.disk = blocks,
             }
             let (manager, tenant) = build(ground);
+            let group = manager.default_group();
             for first in (0..OTHERS).step_by(OWN as usize) {
-                let theirs = manager.try_allocate(OWN as usize).expect("their copies are below");
+                let theirs = group.try_allocate(OWN as usize).expect("their copies are below");
                 let theirs = theirs.register(&names(first..first + OWN), None).expect("registered");
-                assert_eq!(manager.offload(&theirs, OffloadOptions::default()).await.copied, OWN as usize);
+                assert_eq!(group.offload(&theirs, OffloadOptions::default()).await.copied, OWN as usize);
             }
-            let own = tenant.try_allocate(OWN as usize).expect("their copies are below");
+            let own = tenant.default_group().try_allocate(OWN as usize).expect("their copies are below");
             let own = own.register(&names(OTHERS..OTHERS + OWN), None).expect("registered");
             let before = PASSED.get();
-            let copied = manager.offload(&own, OffloadOptions::default());
+            let copied = group.offload(&own, OffloadOptions::default());
             let looked_at = PASSED.get() - before;
             assert!((OTHERS as usize..3 * OTHERS as usize).contains(&looked_at), "{tier:?}: {looked_at}");
             let copied = copied.await;
             assert_eq!((copied.copied, copied.refused), (20, OWN as usize - 20), "{tier:?}");
             // And when they are there, they can.
-            let copied = manager.offload(&own, OffloadOptions::default()).await;
+            let copied = group.offload(&own, OffloadOptions::default()).await;
             assert!(copied.copied >= 20 && copied.there <= 20, "{tier:?}: {copied:?}");
         }
     });

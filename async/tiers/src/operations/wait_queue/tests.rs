@@ -21,22 +21,23 @@ fn as_many_parents_as_are_wanted_are_taken_in_one_walk_and_count_as_evicted() {
     run(async {
         let ground = Ground { policy: Policy::Sieve, ..Ground::new(32) };
         let manager = ground.tiers();
+        let group = manager.default_group();
         let hashes: Vec<_> = (1..=32).map(|number| SequenceHash::from_u128(number << 64 | 1)).collect();
         let mut held =
-            manager.try_allocate(32).expect("free ones").register(&hashes, None).expect("registered");
+            group.try_allocate(32).expect("free ones").register(&hashes, None).expect("registered");
         let mut dear = held.clone();
         dear.truncate(2);
         dear.set_priority(Priority::Pinned);
         drop(dear);
         held.drop_first(24);
         let before = WALKS.get();
-        let some = manager.try_allocate(15).expect("parents that nobody holds");
+        let some = group.try_allocate(15).expect("parents that nobody holds");
         assert_eq!(WALKS.get() - before, 1);
-        let others = manager.try_allocate(7).expect("the others");
+        let others = group.try_allocate(7).expect("the others");
         assert_eq!((WALKS.get() - before, some.len() + others.len()), (2, 22));
-        assert!(manager.try_allocate(1).is_none(), "two are pinned, and eight held");
-        assert_eq!(manager.match_sequence_hashes(&hashes).len(), 2);
-        assert_eq!(manager.pool_stats(Tier::Device).evicted, 22);
+        assert!(group.try_allocate(1).is_none(), "two are pinned, and eight held");
+        assert_eq!(group.match_device(&hashes).len(), 2);
+        assert_eq!(group.pool_stats(Tier::Device).evicted, 22);
     });
 }
 
@@ -46,15 +47,20 @@ fn whoever_comes_between_a_release_and_its_news_is_behind_who_waits() {
     run(async {
         let manager = Ground::new(1).tiers();
         let hash = SequenceHash::from_u128(1);
-        let held = manager.try_allocate(1).expect("a free one").register(&[hash], None).expect("registered");
-        let tier_pool = &manager.inner.group(GroupId::FIRST).device;
+        let held = manager
+            .default_group()
+            .try_allocate(1)
+            .expect("a free one")
+            .register(&[hash], None)
+            .expect("registered");
+        let tier_pool = &manager.inner().group(GroupId::FIRST).device;
         let also = tier_pool.pool().lookup_ref(hash).expect("registered");
-        let mut first = pin!(manager.allocate(1));
+        let mut first = pin!(manager.default_group().allocate(1).into_future());
         assert!(look(first.as_mut()).is_pending());
         drop(held);
         assert!(look(first.as_mut()).is_pending());
-        tier_pool.release(also, manager.inner.now());
-        let mut second = pin!(manager.allocate(1));
+        tier_pool.release(also, manager.inner().now());
+        let mut second = pin!(manager.default_group().allocate(1).into_future());
         assert!(look(second.as_mut()).is_pending());
         assert!(look(first).is_ready());
     });

@@ -12,8 +12,8 @@ fn each_misuse_names_its_call_and_changes_nothing() {
     let mut clock = Clock::new(3);
     let state = |clock: &Clock| (clock.iteration(), clock.gate(Some(1)), clock.due());
     let between = state(&clock);
-    let none = "no iteration is running, the last one was 0; call iteration_begin first";
-    assert_eq!(clock.end().expect_err("not begun").to_string(), format!("iteration_end: {none}"));
+    let none = "no iteration is running, the last one was 0; call begin_iteration first";
+    assert_eq!(clock.end().expect_err("not begun").to_string(), format!("end: {none}"));
     assert_eq!(clock.layer_done(2).expect_err("not begun").to_string(), format!("layer_done(2): {none}"));
     assert_eq!(state(&clock), between);
 
@@ -21,11 +21,8 @@ fn each_misuse_names_its_call_and_changes_nothing() {
     assert_eq!(clock.layer_done(1), Ok(2), "with the one before");
     let running = state(&clock);
     for (error, words) in [
-        (
-            clock.begin().expect_err("runs"),
-            "iteration_begin: iteration 1 is running; call iteration_end first",
-        ),
-        (clock.step().expect_err("runs"), "step: iteration 1 is running; call iteration_end first"),
+        (clock.begin().expect_err("runs"), "begin_iteration: iteration 1 is running; end it first"),
+        (clock.step().expect_err("runs"), "step: iteration 1 is running; end it first"),
         (
             clock.layer_done(1).expect_err("twice"),
             "layer_done(1): 2 layers of iteration 1 are done already; call it once a layer, in order",
