@@ -43,6 +43,34 @@ fn stack(change: impl FnOnce(&mut StackParts)) -> StackParts {
     stack
 }
 
+/// The figures of a place are one tier's: two names there would be two tiers with one's figures, or one name for two places.
+#[tokio::test]
+async fn tiers_of_one_place_are_called_the_same_in_all_groups() {
+    let of = |names: [&[&str]; 2]| {
+        let stacks = names.map(|names| {
+            stack(|of| {
+                of.memory = Some(HostMemory::new(BLOCKS as usize + 2, &[BYTES / 2; 2]).expect("memory"));
+                of.below = names.iter().map(|name| store(name)).collect();
+            })
+        });
+        let settings = settings(BLOCKS, BLOCKS);
+        let parts = Parts {
+            stacks: stacks.into(),
+            runtime: tokio::runtime::Handle::current(),
+            own: None,
+            names: None,
+        };
+        KvBlockManager::of_parts(&settings.build().expect("a configuration"), parts)
+            .map_err(|error| error.to_string())
+    };
+    let manager = of([&["near"], &["near", "far"]]).expect("one more is no other");
+    assert_eq!(manager.tier("far").map(|tier| manager.tier_name(tier)), Some("far"));
+    for names in [[&["near"][..], &["far", "near"][..]], [&["near"], &["far"]]] {
+        let why = of(names).expect_err("two names");
+        assert!(why.contains("is called far, and the one at its place in another group near"), "{why}");
+    }
+}
+
 fn port(blocks: usize, bytes: usize) -> Option<Arc<dyn kvstrata_core::DevicePort>> {
     Some(Arc::new(SimDevice::new(blocks, bytes).expect("memory")))
 }

@@ -5,7 +5,7 @@
 use crate::ground::{BYTES, hashes, rest, settings};
 use crate::sim::{Plan, SimDisk, SimMover};
 use kvstrata::OriginalNames;
-use kvstrata::config::ManagerConfigBuilder;
+use kvstrata::config::{ManagerConfigBuilder, WriteMode};
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, TierParts, Tiers};
 use kvstrata::metrics::PathMetrics;
 use kvstrata::tier::Tier;
@@ -58,9 +58,14 @@ fn shape(device: u32, host: u32) -> Shape {
 }
 
 fn manager(shape: Shape, disk: Option<&Arc<SimDisk>>) -> KvBlockManager {
+    manager_over(shape, disk.map(|disk| ("disk", Arc::clone(disk))).into_iter().collect())
+}
+
+/// Over drives that have names, one below the other.
+fn manager_over(shape: Shape, below: Vec<(&str, Arc<SimDisk>)>) -> KvBlockManager {
     let Shape { device, host, settings } = shape;
     let sim = Arc::new(SimDevice::new(device as usize, BYTES).expect("memory"));
-    let staging = if disk.is_some() { 8 } else { 0 };
+    let staging = if below.is_empty() { 0 } else { 8 };
     let memory = HostMemory::new((host + staging).max(1) as usize, &[BYTES]).expect("memory");
     let mover = SimMover::new(Arc::clone(&sim), Arc::clone(&memory), one_by_one(MS));
     let config = settings.host_headroom(0).build().expect("a configuration");
@@ -71,7 +76,7 @@ fn manager(shape: Shape, disk: Option<&Arc<SimDisk>>) -> KvBlockManager {
         mover: Arc::new(mover),
         memory: Some(memory),
         host: (host > 0).then(|| PoolConfig::new(host)),
-        below: disk.map(|disk| TierParts::new("disk", Arc::<SimDisk>::clone(disk))).into_iter().collect(),
+        below: below.into_iter().map(|(name, disk)| TierParts::new(name, disk)).collect(),
         block_bytes: BYTES as u64,
         layers: 1,
         needs: Needs::All { page: 16 },
@@ -353,4 +358,83 @@ fn writes_slower_than_the_bound_go_one_at_a_time_until_they_are_fast() {
         rest(&manager).await;
         assert!(inflight > 1, "as many as before: {inflight}");
     });
+}
+
+/// The same shape over a disk that is fast, and something slow below that.
+fn manager_of_two(
+    settings: ManagerConfigBuilder,
+    first: &Arc<SimDisk>,
+    second: &Arc<SimDisk>,
+) -> KvBlockManager {
+    let shape = Shape { device: 256, host: 256, settings };
+    manager_over(shape, vec![("disk", Arc::clone(first)), ("remote", Arc::clone(second))])
+}
+
+/// A store behind a fast disk that is as slow as a throttled drive, or that hangs, keeps no request waiting: its blocks are on
+/// the disk.
+#[test]
+fn a_slow_store_behind_a_fast_disk_keeps_no_allocation_waiting() {
+    const REQUESTS: u64 = 4000;
+    for depth in [1, 64] {
+        let without = without_disk(REQUESTS, depth);
+        for times in [2.5, 8.0, 200.0] {
+            let (with, slowest, stats) = in_virtual_time(async {
+                let (first, second) = (disk(MS / 10), disk(MS.mul_f64(times)));
+                let manager = manager_of_two(shape(256, 256).settings, &first, &second);
+                let all = allocations(&manager, REQUESTS, depth, most(depth)).await;
+                (p99(&all), *all.last().expect("some"), manager.stats())
+            });
+            let ratio = ratio(with, without);
+            assert!(ratio <= 3.0, "depth {depth}, {times} times as slow: {ratio}");
+            assert!(slowest < MS * 300, "depth {depth}, {times} times as slow: {slowest:?}");
+            assert_eq!(stats.dropped, [0, 0], "all are on the disk");
+        }
+    }
+}
+
+#[test]
+fn a_store_behind_a_fast_disk_that_stops_keeps_no_allocation_waiting() {
+    for (host, patience) in [(256, None), (256, Some(MS * 50)), (0, None), (0, Some(MS * 50))] {
+        let (slowest, dropped) = in_virtual_time(async {
+            let (first, second) = (disk(MS / 10), disk(MS / 10));
+            let mut shape = shape(256, host);
+            shape.settings = shape.settings.transfer_patience(patience);
+            let manager =
+                manager_over(shape, vec![("disk", Arc::clone(&first)), ("remote", Arc::clone(&second))]);
+            allocations(&manager, 200, 1, 8).await;
+            rest_of(&manager).await;
+            second.gate().hold();
+            let slowest = *allocations(&manager, 400, 1, 8).await.last().expect("some");
+            let dropped = manager.stats().dropped;
+            second.gate().open();
+            rest_of(&manager).await;
+            (slowest, dropped)
+        });
+        assert!(slowest < MS * 50, "host {host}, {patience:?}: {slowest:?}");
+        assert_eq!(dropped, [0, 0], "host {host}, {patience:?}: all are on the disk");
+    }
+}
+
+/// Nor does it where all blocks are written through: what waits for the store keeps no more than a part of the host.
+#[test]
+fn a_store_that_stops_keeps_what_is_written_through_from_no_disk() {
+    let through = |store: bool| {
+        in_virtual_time(async {
+            let (first, second) = (disk(MS / 10), disk(MS / 10));
+            let mut shape = shape(256, 256);
+            shape.settings = shape.settings.offload_mode(WriteMode::Through);
+            let store = store.then(|| ("remote", Arc::clone(&second)));
+            let below = std::iter::once(("disk", Arc::clone(&first))).chain(store).collect();
+            let manager = manager_over(shape, below);
+            second.gate().hold();
+            let slowest = *allocations(&manager, 400, 1, 8).await.last().expect("some");
+            let (stats, written) = (manager.stats(), first.counts().written);
+            second.gate().open();
+            rest_of(&manager).await;
+            (slowest, stats.dropped, written)
+        })
+    };
+    let (alone, with) = (through(false), through(true));
+    assert_eq!(with.1, [0, 0], "all are on the disk, or above: {with:?}, and {alone:?} without the store");
+    assert!(with.0 <= alone.0.mul_f64(1.2) && with.2 * 10 >= alone.2 * 9, "{with:?}, {alone:?}");
 }

@@ -10,6 +10,7 @@ use crate::engine::needs::Needs;
 use crate::engine::rules::Rules;
 use crate::engine::tenants;
 use crate::engine::tenants::Tenants;
+use crate::engine::tier_names::TierNames;
 use crate::engine::watch::Watch;
 use crate::places::Places;
 use crate::runtime::Runtime;
@@ -204,6 +205,7 @@ impl Tiers {
             groups.push(GroupTiers { note, number, ..group });
             states.push(state);
         }
+        check_names(&groups)?;
         let traffic = Traffic::new(
             limits(&rules, &groups),
             rules.queue,
@@ -233,6 +235,24 @@ impl Tiers {
         let attendant = Attendant(inner.weak());
         Ok((Tiers::over(inner), attendant))
     }
+}
+
+/// Tiers of one place share a path and the figures: they are called the same in all groups.
+fn check_names(groups: &[GroupTiers]) -> Result<(), PartsError> {
+    let names = TierNames::of(groups);
+    for of in groups {
+        for (number, lower) in of.lower_from(0) {
+            let other = names.tier(Tier::Below(number));
+            if lower.name != other {
+                let (name, other) = (shown(&lower.name), shown(other));
+                let why = format!(
+                    "a tier below host memory is called {name}, and the one at its place in another group {other}; give both one name"
+                );
+                return Err(PartsError::Misfit { group: of.name.clone(), why });
+            }
+        }
+    }
+    Ok(())
 }
 
 fn group(

@@ -81,7 +81,7 @@ impl FirstHalf {
             // Victims, which the device has no more and the host not yet; or they have come down since.
             for hash in missing {
                 match traffic.join_down(key, group, hash, None) {
-                    false if is_below(of, hash) => there += 1,
+                    false if of.any_lower_contains(hash) && !in_host(of, hash) => there += 1,
                     false if !in_host(of, hash) => nowhere.push(hash),
                     _ => {}
                 }
@@ -105,7 +105,7 @@ impl FirstHalf {
         let late = first.cause == Some(Cause::Deadline) && due.is_some_and(|due| due <= inner.elapsed());
         if late {
             // What has come to the host has not come further.
-            let there = hashes.iter().filter(|hash| is_below(of, **hash)).count();
+            let there = hashes.iter().filter(|hash| of.any_lower_contains(**hash)).count();
             let left = hashes.len() - there;
             let refused = left.min(first.refused + nowhere.len());
             let failed = left - refused;

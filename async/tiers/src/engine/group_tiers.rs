@@ -322,6 +322,19 @@ impl GroupTiers {
         self.lower.iter().all(|lower| lower.contains(hash))
     }
 
+    /// Whether one of them has a block: for this moment, and no use of it.
+    pub(crate) fn any_lower_contains(&self, hash: SequenceHash) -> bool {
+        self.lower.iter().any(|lower| lower.contains(hash))
+    }
+
+    /// Whether a block may leave a tier, and be found below it: for this moment, and no use of it. Where nothing is below it may.
+    pub(crate) fn is_kept_below(&self, tier: Tier, hash: SequenceHash) -> bool {
+        match &self.host {
+            Some(host) if tier == Tier::Device => host.pool.contains(hash),
+            _ => self.lower.is_empty() || self.any_lower_contains(hash),
+        }
+    }
+
     /// The same of the host.
     pub(crate) fn in_host(&self, hash: SequenceHash, class: Priority) -> bool {
         let host = self.host.as_ref();

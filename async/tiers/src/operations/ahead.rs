@@ -44,10 +44,10 @@ fn window(ahead: Watermarks, capacity: usize, free: usize) -> usize {
     if free >= part(ahead.high) { 0 } else { part(ahead.low).saturating_sub(free) }
 }
 
-/// The path to the first tier below host memory that lacks a block.
-fn path_down(of: &GroupTiers, name: Name) -> Path {
+/// The first tier below host memory that lacks a block.
+fn first_that_lacks(of: &GroupTiers, name: Name) -> u8 {
     let first = of.lower_from(0).find(|(_, lower)| !lower.contains(name.hash));
-    Path::ToBelow(first.map_or(0, |(number, _)| number))
+    first.map_or(0, |(number, _)| number)
 }
 
 impl Traffic {
@@ -160,7 +160,14 @@ impl Traffic {
         }
         let room = match tier {
             Tier::Device => self.may_copy(inner, group, class),
-            _ => self.has_room(path_down(inner.group(group), name), class),
+            _ => match first_that_lacks(inner.group(group), name) {
+                0 => self.has_room(Path::ToBelow(0), class),
+                // A slow tier further down keeps no other block from the first one.
+                number if !self.may_go_on(inner, inner.group(group), number, Have::Leased(block), class) => {
+                    return true;
+                }
+                _ => true,
+            },
         };
         if !room {
             return false;

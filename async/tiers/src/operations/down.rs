@@ -63,8 +63,10 @@ impl Traffic {
         if self.hand_to_purge(tenant, Piece::Device(group, block)) {
             return Left::Soon;
         }
+        // Straight to the tiers below host memory it goes where none of them has it: requests wait for it.
         let wanted = self.wants_copy(of, group, name, of.device.class(block))
-            && inner.rules.keeps(of.device.ages().used_again(block));
+            && inner.rules.keeps(of.device.ages().used_again(block))
+            && (of.host.is_some() || !of.any_lower_contains(name.hash));
         let sent = match wanted && !self.is_closed() {
             true if self.may_go_below(inner, group) => {
                 self.send_down(inner, group, Cargo::new(Have::Owned(block), name, class))
@@ -102,7 +104,7 @@ impl Traffic {
             of.device.pool().victims_behind(&mut seen, PEEK.min(most - clean), &mut next);
             let needs_none = |(block, hash): &&(BlockRef, SequenceHash)| {
                 self.downs.has((group, *hash))
-                    || of.is_below(*hash)
+                    || of.is_kept_below(Tier::Device, *hash)
                     || !inner.rules.keeps(of.device.ages().used_again(block.id))
             };
             let some = next.iter().take_while(needs_none).count();
@@ -203,7 +205,7 @@ impl Traffic {
         down.gets_slot(number, slot, was);
         let key = self.downs.insert(down);
         inner.entered(1);
-        self.groups[group].on_their_way.host_block_sent(source);
+        self.groups[group].on_their_way.host_block_sent(source, number > 0);
         self.queue_down(inner, key, Path::ToBelow(number));
         Some(key)
     }

@@ -70,6 +70,7 @@ impl Traffic {
             }
             (Ok(()), Path::DeviceToHost, None) => self.queue_below(inner, key),
             (Ok(()), _, host) => {
+                down.note_written();
                 let tenant = down.tenant();
                 let of = if down.from() == Tier::Host { host.as_ref() } else { Some(&group.device) };
                 let class = of.map(|of| of.class(down.source().id()));
@@ -87,44 +88,59 @@ impl Traffic {
             }
             (Err(failure), ..) => {
                 inner.counts.failed(path, failure.cause, About::of(down.group(), down.tenant()));
-                if matches!(path, Path::ToBelow(_)) {
+                let again = failure.retryable && !down.is_quarantined() && path == Path::DeviceToHost;
+                let goes_below = matches!(path, Path::ToBelow(_));
+                // Another volume may take it.
+                let lost = matches!(failure.cause, Cause::Lost | Cause::Away) && goes_below;
+                let once_more =
+                    (again || lost) && !unwanted && down.may_try_again(inner.rules.retries) && !closed;
+                if once_more {
+                    down.tries_again();
+                }
+                let tenant = down.tenant();
+                if goes_below {
                     // One whose bytes are not the block's has not been written.
                     let written = failure.cause != Cause::Mismatch;
-                    let tenant = if written { down.tenant() } else { TenantId::NOBODY };
+                    let whose = if written { tenant } else { TenantId::NOBODY };
                     let was = down.write_failed();
-                    self.purges.note_left([tenant, was], failure.cause == Cause::Lost);
+                    self.purges.note_left([whose, was], failure.cause == Cause::Lost);
+                    self.slot_failed(inner, key);
                 }
-                // The slot was the port's, and is gone.
-                let again = failure.retryable && !down.is_quarantined() && path == Path::DeviceToHost;
-                // Another volume may take it.
-                let lost =
-                    matches!(failure.cause, Cause::Lost | Cause::Away) && matches!(path, Path::ToBelow(_));
-                if (again || lost) && !unwanted && down.may_try_again(inner.rules.retries) && !closed {
-                    down.tries_again();
-                    if lost {
-                        let tenant = down.tenant();
-                        if let Some((number, lost)) = down.loses_slot()
-                            && let Some(lower) = group.lower(number)
-                        {
-                            lower.owners.hand_over(lost, TenantId::NOBODY);
-                        }
-                        // It has been admitted.
-                        if self.give_slot(inner, key, tenant) {
-                            return self.queue_down(inner, key, path);
-                        }
-                        if self.goes_on_below(inner, key) {
-                            return;
-                        }
-                        return self.down_failed(inner, key, failure);
-                    }
-                    down.pauses();
-                    let serial = down.serial();
-                    let again = inner.due_in(inner.rules.retry_after);
-                    self.due(again, Waits::Retry(TransferId::Down(key), serial));
-                } else if unwanted || path == Path::DeviceToHost || !self.goes_on_below(inner, key) {
+                if once_more && lost && self.give_slot(inner, key, tenant) {
+                    // It has been admitted.
+                    return self.queue_down(inner, key, path);
+                }
+                if once_more && !lost {
+                    return self.pause_down(inner, key);
+                }
+                // Bytes that have rotted go nowhere.
+                let goes_on = goes_below && !unwanted && failure.cause != Cause::Mismatch;
+                if !goes_on || !self.goes_on_below(inner, key) {
                     self.down_failed(inner, key, failure);
                 }
             }
+        }
+    }
+
+    /// Another attempt, when a while has passed.
+    fn pause_down(&mut self, inner: &Inner, key: DownId) {
+        let Some(down) = self.downs.get_mut(key) else { return };
+        down.pauses();
+        let serial = down.serial();
+        let again = inner.due_in(inner.rules.retry_after);
+        self.due(again, Waits::Retry(TransferId::Down(key), serial));
+    }
+
+    /// The slot was the port's, which has freed it: it is nobody's, unless another transfer has taken it already, or has written it
+    /// since.
+    fn slot_failed(&mut self, inner: &Inner, key: DownId) {
+        let Some(down) = self.downs.get_mut(key) else { return };
+        let (Some(slot), group) = (down.loses_slot(), down.group()) else { return };
+        let flies = self.downs.iter().any(|(_, other)| other.group() == group && other.slot() == Some(slot));
+        if let Some(lower) = inner.group(group).lower(slot.0).filter(|_| !flies)
+            && lower.port.pool().registered(slot.1).is_none()
+        {
+            lower.owners.hand_over(slot.1, TenantId::NOBODY);
         }
     }
 
@@ -155,7 +171,7 @@ impl Traffic {
         if let Some(down) = self.downs.get(key) {
             // What is called off nobody is to have any more: its tenant's blocks go, or all do.
             if failure.cause != Cause::Cancelled {
-                inner.counts.goes_no_further(down.source(), down.from());
+                self.goes_no_further(inner, down);
             }
             // Called off: what has moved is counted where it lands, and what is late for whoever has asked
             // was counted then.
@@ -177,6 +193,15 @@ impl Traffic {
         self.ended_down(inner, key, Err(failure.cause));
     }
 
+    /// A victim is lost, unless one of the tiers below has it; anything else stays where it is.
+    pub(crate) fn goes_no_further(&self, inner: &Inner, down: &Down) {
+        let of = inner.group(down.group());
+        let to_lower = down.from() == Tier::Host || of.host.is_none();
+        if !to_lower || !of.any_lower_contains(down.name().hash) {
+            inner.counts.goes_no_further(down.source(), down.from());
+        }
+    }
+
     /// Gives back all that the transfer had.
     pub(crate) fn ended_down(&mut self, inner: &Inner, key: DownId, outcome: Result<(), Cause>) {
         let down = self.downs.remove(key);
@@ -195,28 +220,16 @@ impl Traffic {
                     self.groups[down.group()].on_their_way.device_victim_ended()
                 }
                 (Tier::Device, _) => {}
-                (_, source) => self.groups[down.group()].on_their_way.host_block_ended(source),
+                (_, source) => {
+                    self.groups[down.group()].on_their_way.host_block_ended(source, down.below() > 0);
+                }
             }
             self.slot_left(inner, down.group(), down.unwritten(), down.slot_was());
             self.quarantine_ends_of_down(inner, &down);
-            for asked in down.asked() {
-                self.offload_answered(*asked, outcome);
-            }
+            self.answer_asked(inner, &down, outcome);
             return self.forget_again(inner, down.group(), down.name().hash);
         }
         self.slot_left(inner, down.group(), down.unwritten(), down.slot_was());
-        if let Some(slot) = down.slot().filter(|_| outcome.is_err() && down.unwritten().is_none()) {
-            // The port has freed it, and another transfer may have taken it already, and ended.
-            let flies = self
-                .downs
-                .iter()
-                .any(|(_, other)| other.group() == down.group() && other.slot() == Some(slot));
-            if let Some(lower) = of.lower(slot.0).filter(|_| !flies)
-                && lower.port.pool().registered(slot.1).is_none()
-            {
-                lower.owners.hand_over(slot.1, TenantId::NOBODY);
-            }
-        }
         match (down.from(), down.source()) {
             (Tier::Device, source) => {
                 if let Some(host) = down.host() {
@@ -238,12 +251,12 @@ impl Traffic {
                 }
             }
             (_, Have::Owned(block)) => {
-                self.groups[down.group()].on_their_way.host_block_ended(down.source());
+                self.groups[down.group()].on_their_way.host_block_ended(down.source(), down.below() > 0);
                 self.freed_host_by(inner, down.group(), down.tenant(), HostSlot::of(block));
             }
             (_, kept) => {
                 let state = &mut self.groups[down.group()];
-                state.on_their_way.host_block_ended(kept);
+                state.on_their_way.host_block_ended(kept, down.below() > 0);
                 if let Some(host) = &of.host {
                     if !matches!(outcome, Err(Cause::Cancelled | Cause::Abandoned)) {
                         host.ages().set_clean(kept_ref(kept));
@@ -261,14 +274,27 @@ impl Traffic {
                 }
             }
         }
+        let outcome = if down.is_written() { Ok(()) } else { outcome };
         inner.counts.offloaded(down.from(), outcome);
-        for asked in down.asked() {
-            self.offload_answered(*asked, outcome);
-        }
+        self.answer_asked(inner, &down, outcome);
         if down.is_hot() && outcome.is_ok() && down.is_victim() {
             self.note_hot(inner, down.group(), down.name());
         }
         self.forget_again(inner, down.group(), down.name().hash);
+    }
+
+    /// Tells who has asked for it. What one of the tiers below has is there, whatever becomes of it further down.
+    fn answer_asked(&mut self, inner: &Inner, down: &Down, outcome: Result<(), Cause>) {
+        let of = inner.group(down.group());
+        let to_lower = down.from() == Tier::Host || of.host.is_none();
+        let there = || to_lower && !down.is_written() && of.any_lower_contains(down.name().hash);
+        let there = !down.asked().is_empty() && outcome.is_err() && there();
+        for asked in down.asked() {
+            match there {
+                true => self.offload_there(*asked),
+                false => self.offload_answered(*asked, if down.is_written() { Ok(()) } else { outcome }),
+            }
+        }
     }
 }
 

@@ -81,7 +81,7 @@ impl Traffic {
             self.copy_at(inner, gate, GatedCopy { group, block, name, class, request, steps, asked, since });
         }
         self.offloadings.note(key, |so_far| {
-            so_far.there = there;
+            so_far.there += there;
             so_far.refused += refused;
         });
         key
@@ -93,7 +93,11 @@ impl Traffic {
         match transfer {
             Some(transfer) => self.downs[transfer].asked_by(key),
             None => {
-                let_go(&inner.group(group).device, cargo.source, inner.now());
+                let of = inner.group(group);
+                let_go(&of.device, cargo.source, inner.now());
+                if of.host.is_none() && of.any_lower_contains(cargo.name.hash) {
+                    return self.offload_there(key);
+                }
                 let why = if self.is_closed() { Refusal::Closed } else { Refusal::Room };
                 self.offload_refused(inner, key, why);
             }
@@ -138,7 +142,10 @@ impl Traffic {
                 continue;
             }
             let Some(block) = host.pool().find(hash).map(ImmutableBlock::into_ref) else {
-                left += 1;
+                match of.any_lower_contains(hash) {
+                    true => self.offloadings.note(key, |so_far| so_far.there += 1),
+                    false => left += 1,
+                }
                 continue;
             };
             let source = Have::Held(block);
@@ -148,7 +155,10 @@ impl Traffic {
                 Some(transfer) => self.downs[transfer].asked_by(key),
                 None => {
                     let_go(host, source, inner.now());
-                    self.offload_refused(inner, key, Refusal::Room);
+                    match of.any_lower_contains(hash) {
+                        true => self.offload_there(key),
+                        false => self.offload_refused(inner, key, Refusal::Room),
+                    }
                 }
             }
         }

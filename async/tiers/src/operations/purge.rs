@@ -132,7 +132,7 @@ impl Traffic {
     /// victim, being another's, is lost.
     pub(crate) fn without_slot(&mut self, inner: &Inner, key: DownId) {
         if let Some(down) = self.downs.get(key) {
-            inner.counts.goes_no_further(down.source(), down.from());
+            self.goes_no_further(inner, down);
         }
         self.down_failed(inner, key, Failure::of(Cause::Cancelled));
     }

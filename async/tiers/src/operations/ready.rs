@@ -19,7 +19,7 @@
 //! - I3: a look goes on where the one before it has stopped, and begins anew at most once in two windows;
 //!   between two iterations it is of twice what is lacking, and a part.
 
-use crate::engine::group_tiers::{TierPool, is_below, pool_of};
+use crate::engine::group_tiers::{TierPool, pool_of};
 use crate::engine::inner::Inner;
 use crate::state::{GroupId, LOOK, Looks, ReadyBlock, Traffic};
 use crate::tier::Tier;
@@ -227,7 +227,7 @@ impl Traffic {
         hash: SequenceHash,
     ) -> bool {
         let of = inner.group(group);
-        is_below(of, tier, hash)
+        of.is_kept_below(tier, hash)
             || tier == Tier::Device && !inner.rules.keeps(of.device.ages().used_again(block))
     }
 }

@@ -42,7 +42,8 @@ impl Traffic {
                 }
             }
         }
-        if let Some(number) = full {
+        // What another one has is not lost.
+        if let Some(number) = full.filter(|_| !of.any_lower_contains(name.hash)) {
             self.without_room(inner, of.number, (from, Tier::Below(number)), source, tenant);
         }
         None
@@ -54,8 +55,11 @@ impl Traffic {
         let Some(down) = self.downs.get(key) else { return false };
         let of = inner.group(down.group());
         let (next, hash, source) = (down.below() + 1, down.name().hash, down.source());
-        let (tenant, class) = (down.tenant(), down.class());
-        if usize::from(next) >= of.lower.len() || self.is_closed() {
+        let (tenant, class, written) = (down.tenant(), down.class(), down.is_written());
+        let (from, victim) = (down.from(), down.is_victim());
+        // For a victim of the device requests wait until it has ended.
+        let waited_for = from == Tier::Device && victim && written;
+        if usize::from(next) >= of.lower.len() || self.is_closed() || waited_for {
             return false;
         }
         for (number, lower) in of.lower_from(next) {
@@ -64,6 +68,9 @@ impl Traffic {
                 && lower.port.admits(hash, inner.elapsed())
                 && let Some((slot, was)) = self.slot_of(of, number, tenant)
             {
+                if from == Tier::Host && victim && self.downs[key].below() == 0 {
+                    self.groups[of.number].on_their_way.host_victim_goes_further();
+                }
                 self.downs[key].gets_slot(number, slot, was);
                 self.queue_down(inner, key, Path::ToBelow(number));
                 return true;
@@ -73,13 +80,31 @@ impl Traffic {
     }
 
     /// Whether a block may go to a tier below: to the first one always, as far as this goes. A tier further down must
-    /// have room in its queue. A victim goes there only where that does not make a request wait for a slow tier; that
-    /// one gets its blocks ahead of need.
-    fn may_go_on(&mut self, inner: &Inner, of: &GroupTiers, number: u8, source: Have, class: Class) -> bool {
+    /// have room in its queue; and of what nobody has asked for no more goes there than a part of the blocks above, so that it
+    /// keeps these from nobody where it is slow. Where it does not keep up, of victims one at a time.
+    pub(crate) fn may_go_on(
+        &mut self,
+        inner: &Inner,
+        of: &GroupTiers,
+        number: u8,
+        source: Have,
+        class: Class,
+    ) -> bool {
         let path = Path::ToBelow(number);
-        number == 0
-            || self.has_room(path, class)
-                && (!matches!(source, Have::Owned(_)) || self.waits_for_none(inner, of.number, path))
+        if number == 0 {
+            return true;
+        }
+        let queue = &self.queues[path];
+        let on_it = queue.in_flight() as usize + queue.waiting() as usize;
+        // One at a time tells when it does again.
+        let most = match source {
+            Have::Held(_) => usize::MAX,
+            Have::Leased(_) => Traffic::share_of(of),
+            Have::Owned(_) if self.waits_for_none(inner, of.number, path) => Traffic::share_of(of),
+            // Of the device: somebody waits for it.
+            Have::Owned(_) => usize::from(of.host.is_some()),
+        };
+        self.has_room(path, class) && on_it < most
     }
 
     /// A victim goes no further, since the tier below has no room: news to an operator, who may have a larger

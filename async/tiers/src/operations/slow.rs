@@ -15,6 +15,10 @@
 //!
 //! Reads have a path of their own, and go on.
 //!
+//! Nobody waits for tiers further down than the first: a victim that goes on there is none of those on their way, for whoever
+//! waits, and of what nobody has asked for no more goes there than the same part of the blocks (`room.rs`). A block that one of
+//! the tiers below has is not lost where another does not take it.
+//!
 //! Invariants
 //! - I1: who waits in the queue for longer than the patience lets it waits for no write: a victim of the
 //!   device gets a host block that is free, or a dropped victim's, or one on its way to the host; or it is
@@ -158,12 +162,15 @@ impl Traffic {
 
     /// How many victims of a tier may be on their way to a slow one while nobody waits for that (I2).
     fn share(&self, inner: &Inner, group: GroupId, path: Path) -> usize {
-        let of = inner.group(group);
-        let tier = of.host.as_ref().unwrap_or(&of.device);
         if self.paces[path.index()].is_open() {
             return usize::from(!self.is_shut(path));
         }
-        (tier.pool().capacity() / SHARE).max(1)
+        Traffic::share_of(inner.group(group))
+    }
+
+    /// How many of the blocks above the tiers below host memory may be on a way that nobody waits for.
+    pub(crate) fn share_of(of: &GroupTiers) -> usize {
+        (of.host.as_ref().unwrap_or(&of.device).pool().capacity() / SHARE).max(1)
     }
 
     /// A block of the host tier for a victim of the device, without waiting for a write (I1).
@@ -215,7 +222,7 @@ impl Traffic {
             && self.groups[group].on_their_way.host_victims() >= self.share(inner, group, path)
             && !self.may_wait_below(inner, group)
         {
-            if !of.in_lower(name.hash, host.class(block)) {
+            if !of.in_lower(name.hash, host.class(block)) && !of.any_lower_contains(name.hash) {
                 self.drop_slow(inner, group, Tier::Host, host.owners().owner(block));
             }
             return None;
@@ -230,7 +237,7 @@ impl Traffic {
             (of.host.as_ref()?, VictimsSeen::default(), self.scratch.lend_next_victims());
         next.clear();
         host.pool().victims_behind(&mut seen, CLEAN, &mut next);
-        let is_below = |hash: SequenceHash| of.all_lower_contain(hash);
+        let is_below = |hash: SequenceHash| of.is_kept_below(Tier::Host, hash);
         let clean = next
             .drain(..)
             .find(|(block, hash)| is_below(*hash) && !self.is_purging(host.owners().owner(block.id)));

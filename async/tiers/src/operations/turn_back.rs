@@ -41,7 +41,7 @@ impl Traffic {
                 let on_their_way = &mut self.groups[down.group()].on_their_way;
                 match tier {
                     Tier::Device => on_their_way.device_victim_ended(),
-                    _ => on_their_way.host_victim_turned_back(),
+                    _ => on_their_way.host_victim_turned_back(down.below() > 0),
                 }
                 down.is_turned_back(held);
                 held

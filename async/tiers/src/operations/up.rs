@@ -295,7 +295,10 @@ impl Traffic {
             // them.
             let (spoilt, tenant) = (up.source(), up.tenant());
             up.comes_from(number, block);
-            give_back_spoilt(inner, group, spoilt, tenant);
+            match is_spoilt(spoilt, failure.cause) {
+                true => give_back_spoilt(inner, group, spoilt, tenant),
+                false => self.put_down(inner, group.number, spoilt),
+            }
             return self.queue_up(inner, key);
         }
         let up = self.end_up(key);
@@ -305,9 +308,9 @@ impl Traffic {
             group.device.owners().give(up.tenant(), 1);
             self.freed_by(inner, up.group(), up.tenant(), device);
         }
-        match next_source(up.source(), failure.cause) {
-            Some(_) => give_back_spoilt(inner, group, up.source(), up.tenant()),
-            None => self.put_down(inner, up.group(), up.source()),
+        match is_spoilt(up.source(), failure.cause) {
+            true => give_back_spoilt(inner, group, up.source(), up.tenant()),
+            false => self.put_down(inner, up.group(), up.source()),
         }
         let mut next = up.first();
         while let Some(link) = next {
@@ -363,14 +366,21 @@ impl Traffic {
     }
 }
 
-/// Where a transfer may go on that has failed with what its source had: from which tier below host memory on. None: the
-/// source's bytes are as good as before.
+/// Where a transfer may go on that has failed with what its source had: from which tier below host memory on. None: another source
+/// would not help.
 fn next_source(source: Source, cause: Cause) -> Option<u8> {
     match source {
-        Source::Host(_) => (cause == Cause::Mismatch).then_some(0),
-        Source::Below(number, ..) => {
-            matches!(cause, Cause::Rejected | Cause::Tier | Cause::Lost).then_some(number + 1)
-        }
+        Source::Below(number, ..) if cause == Cause::Away => Some(number + 1),
+        Source::Below(number, ..) => is_spoilt(source, cause).then_some(number + 1),
+        Source::Host(_) => is_spoilt(source, cause).then_some(0),
+    }
+}
+
+/// Whether a source's bytes are not the block's, or lost. Otherwise they are as good as before.
+fn is_spoilt(source: Source, cause: Cause) -> bool {
+    match source {
+        Source::Host(_) => cause == Cause::Mismatch,
+        Source::Below(..) => matches!(cause, Cause::Rejected | Cause::Tier | Cause::Lost),
     }
 }
 

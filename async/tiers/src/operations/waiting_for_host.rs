@@ -111,7 +111,9 @@ impl Traffic {
             return;
         }
         let waiting = waiting.victims();
-        let sinks = |down: &Down| (down.group(), down.from()) == (group, Tier::Host) && down.is_victim();
+        let sinks = |down: &Down| {
+            (down.group(), down.from(), down.below()) == (group, Tier::Host, 0) && down.is_victim()
+        };
         let sinking = self.downs.iter().filter(|(_, down)| sinks(down));
         let (urgent, others): (Vec<_>, Vec<_>) = sinking.partition(|(_, down)| down.class() == Class::Urgent);
         let most = waiting.saturating_sub(urgent.len());

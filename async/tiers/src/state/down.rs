@@ -66,6 +66,8 @@ pub(crate) struct Down {
     slot_was: TenantId,
     /// The same slot, until the write starts.
     unwritten: Option<BlockId>,
+    /// It has been written to a tier below, and may go on to the next one.
+    written: bool,
     /// The host block that it goes to: of the host tier, or staged where there is none.
     host: Option<HostSlot>,
     at: At,
@@ -103,6 +105,7 @@ impl Down {
             slot: None,
             slot_was: TenantId::NOBODY,
             unwritten: None,
+            written: false,
             host: None,
             at: At::Wants,
             class,
@@ -253,7 +256,17 @@ impl Down {
         (self.below, self.unwritten, self.slot, self.slot_was) = (below, Some(slot), Some(slot), was);
     }
 
-    /// The write has failed with the slot's volume. Which slot that was.
+    /// A write to a tier below has ended well.
+    pub(crate) fn is_written(&self) -> bool {
+        self.written
+    }
+
+    /// A write to a tier below has ended well.
+    pub(crate) fn note_written(&mut self) {
+        self.written = true;
+    }
+
+    /// The write has failed, and the slot was the port's. Which slot that was.
     pub(crate) fn loses_slot(&mut self) -> Option<(u8, BlockId)> {
         Some((self.below, self.slot.take()?))
     }

@@ -12,6 +12,8 @@ pub(crate) struct OnTheirWay {
     device_victims: u32,
     host_victims: u32,
     host_copies: u32,
+    /// Victims of the host on their way to a tier further down than the first: nobody waits for their blocks.
+    further: u32,
     landing: u32,
 }
 
@@ -21,7 +23,7 @@ impl OnTheirWay {
         self.device_victims as usize
     }
 
-    /// Victims of the host on their way to the disk.
+    /// Victims of the host on their way to the first tier below it.
     pub(crate) fn host_victims(&self) -> usize {
         self.host_victims as usize
     }
@@ -58,20 +60,29 @@ impl OnTheirWay {
         self.device_victims -= 1;
     }
 
-    /// A block of the host was sent to the disk.
-    pub(crate) fn host_block_sent(&mut self, source: Have) {
-        *self.of_host(source) += 1;
+    /// A block of the host was sent down: to the first tier below, or further.
+    pub(crate) fn host_block_sent(&mut self, source: Have, further: bool) {
+        *self.of_host(source, further) += 1;
     }
 
     /// Its transfer has ended.
-    pub(crate) fn host_block_ended(&mut self, source: Have) {
-        *self.of_host(source) -= 1;
+    pub(crate) fn host_block_ended(&mut self, source: Have, further: bool) {
+        *self.of_host(source, further) -= 1;
     }
 
     /// A victim of the host was turned back: it stays.
-    pub(crate) fn host_victim_turned_back(&mut self) {
-        self.host_victims -= 1;
+    pub(crate) fn host_victim_turned_back(&mut self, further: bool) {
+        match further {
+            true => self.further -= 1,
+            false => self.host_victims -= 1,
+        }
         self.host_copies += 1;
+    }
+
+    /// A victim of the host goes on from the first tier below.
+    pub(crate) fn host_victim_goes_further(&mut self) {
+        self.host_victims -= 1;
+        self.further += 1;
     }
 
     /// A transfer from the device has its host block.
@@ -84,8 +95,9 @@ impl OnTheirWay {
         self.landing -= 1;
     }
 
-    fn of_host(&mut self, source: Have) -> &mut u32 {
+    fn of_host(&mut self, source: Have, further: bool) -> &mut u32 {
         match source {
+            Have::Owned(_) if further => &mut self.further,
             Have::Owned(_) => &mut self.host_victims,
             Have::Held(_) | Have::Leased(_) => &mut self.host_copies,
         }

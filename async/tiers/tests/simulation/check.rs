@@ -6,7 +6,7 @@ use crate::sim::Kept;
 use crate::world::{LONG, World};
 use kvstrata_tiers::Tier;
 use kvstrata_tiers::tier::MOST_BELOW;
-use kvstrata_tiers::transfer::{Cause, Path, TierPort};
+use kvstrata_tiers::transfer::{Cause, Loses, Path, TierPort};
 
 impl World {
     /// Conservation, and the bytes of all that is held.
@@ -190,7 +190,32 @@ impl World {
                 }
             }
         }
+        if let Some(remote) = &self.remote {
+            let tier = Tier::Below(u8::from(self.disk.is_some()));
+            let mut used = 0;
+            for number in 1..=self.settings.tenants {
+                let known = books.known_of(number, None);
+                let there = known.iter().filter(|hash| remote.pool().contains(**hash)).count();
+                let of = self.tenant(number).usage(tier).blocks;
+                used += of;
+                if of < there {
+                    books
+                        .violation(format!("tenant {number} has {there} of the store, and {of} are counted"));
+                }
+            }
+            let stored = remote.pool().census();
+            if used > stored.inactive + stored.active {
+                books.violation(format!("tenants have {used} of the store's blocks, which has {stored:?}"));
+            }
+        }
         let Some(disk) = &self.disk else { return };
+        if disk.losses() == 0 {
+            let used = |number| self.tenant(number).usage(Tier::DISK).blocks;
+            let (used, stored) = ((1..=self.settings.tenants).map(used).sum::<usize>(), disk.pool().census());
+            if used > stored.inactive + stored.active {
+                books.violation(format!("tenants have {used} of the disk's blocks, which has {stored:?}"));
+            }
+        }
         for number in 1..=self.settings.tenants {
             let known = books.known_of(number, None);
             let there = known.iter().filter(|hash| disk.has(**hash)).count();
