@@ -5,6 +5,7 @@ mod ahead;
 mod begins;
 mod behind;
 mod below;
+mod below_faults;
 mod by_layers;
 mod calls;
 mod classes;
