@@ -9,6 +9,8 @@
 //! | `forge.rs` | tokens and salts for a wanted XXH3 hash |
 //! | `forked.rs` | a forked child |
 //! | `named_paths.rs` | the paths that documents and comments name, and whether they exist |
+//! | `prose.rs` | the words that make English hard to read, counted for each text |
+//! | `rust_text.rs` | the comments, literals and test names of a source |
 //! | `virtual_time.rs` | tasks of one thread in virtual time |
 //! | `seeds.rs` | which seeds a simulation runs, on all cores, and what it says of those that fail |
 
@@ -18,5 +20,7 @@ pub mod fields;
 pub mod forge;
 pub mod forked;
 pub mod named_paths;
+pub mod prose;
+pub mod rust_text;
 pub mod seeds;
 pub mod virtual_time;

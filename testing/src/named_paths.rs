@@ -114,6 +114,11 @@ impl Tree {
         missing.into_keys().map(|(line, name)| format!("{document}:{line}: {name}")).collect()
     }
 
+    /// Documents and sources, by their paths.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.paths.iter().map(String::as_str).filter(|path| path.ends_with(".md") || path.ends_with(".rs"))
+    }
+
     /// The sources under some of the root's folders, by their paths.
     pub fn sources<'t>(&'t self, of: &'t [&str]) -> impl Iterator<Item = &'t str> {
         let paths = self.paths.iter().map(String::as_str).filter(|path| path.ends_with(".rs"));
