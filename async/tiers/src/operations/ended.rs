@@ -169,8 +169,11 @@ impl Traffic {
     /// The block is dropped, if nobody else has it.
     pub(crate) fn down_failed(&mut self, inner: &Inner, key: DownId, failure: Failure) {
         if let Some(down) = self.downs.get(key) {
+            // `Slow` counts dropped blocks. A victim that another tier below has is called off, not dropped.
+            let is_kept = failure.cause == Cause::Slow && Traffic::is_below(inner, down);
+            let cause = if is_kept { Cause::Cancelled } else { failure.cause };
             // What is called off nobody is to have any more: its tenant's blocks go, or all do.
-            if failure.cause != Cause::Cancelled {
+            if cause != Cause::Cancelled {
                 self.goes_no_further(inner, down);
             }
             // Called off: what has moved is counted where it lands, and what is late for whoever has asked
@@ -179,14 +182,10 @@ impl Traffic {
                 At::Moving => {}
                 _ if down.asked().iter().any(|asked| self.is_late(*asked)) => {}
                 At::Queued(path, _) => {
-                    inner.counts.failed(path, failure.cause, About::of(down.group(), down.tenant()))
+                    inner.counts.failed(path, cause, About::of(down.group(), down.tenant()))
                 }
                 At::Wants | At::Pausing | At::Behind | At::Gated(_) => {
-                    inner.counts.failed(
-                        Path::DeviceToHost,
-                        failure.cause,
-                        About::of(down.group(), down.tenant()),
-                    );
+                    inner.counts.failed(Path::DeviceToHost, cause, About::of(down.group(), down.tenant()));
                 }
             }
         }
@@ -195,11 +194,16 @@ impl Traffic {
 
     /// A victim is lost, unless one of the tiers below has it; anything else stays where it is.
     pub(crate) fn goes_no_further(&self, inner: &Inner, down: &Down) {
-        let of = inner.group(down.group());
-        let to_lower = down.from() == Tier::Host || of.host.is_none();
-        if !to_lower || !of.any_lower_contains(down.name().hash) {
+        if !Traffic::is_below(inner, down) {
             inner.counts.goes_no_further(down.source(), down.from());
         }
+    }
+
+    /// Whether one of the tiers below host memory has the block of a transfer to such a tier.
+    fn is_below(inner: &Inner, down: &Down) -> bool {
+        let of = inner.group(down.group());
+        let to_lower = down.from() == Tier::Host || of.host.is_none();
+        to_lower && of.any_lower_contains(down.name().hash)
     }
 
     /// Gives back all that the transfer had.

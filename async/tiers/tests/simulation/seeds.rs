@@ -76,6 +76,20 @@ fn seeds_that_were_judged_wrongly_pass() {
         918_273_659_149,
         // `pace` did not see an attempt that began and failed between two looks. It took the pause after it for a wait for an iteration.
         918_273_673_078,
+        // `rest` gave up after a hundred iterations. With a budget of one block an iteration, copies to three tiers take more.
+        3_003_065,
+    ];
+    for seed in seeds {
+        assert_eq!(outcome(seed, false).err(), None, "seed {seed}");
+    }
+}
+
+/// Seeds that found a fault of the engine, and the fault.
+#[test]
+fn seeds_that_found_a_fault_pass() {
+    let seeds = [
+        // A victim was called off the way to a slow tier and counted as dropped (`Cause::Slow`), though another tier below had its block.
+        3_056_789, 3_087_416,
     ];
     for seed in seeds {
         assert_eq!(outcome(seed, false).err(), None, "seed {seed}");

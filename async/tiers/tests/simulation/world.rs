@@ -269,7 +269,8 @@ impl World {
         self.disk.iter().for_each(|disk| disk.shutdown());
         let census = || self.manager().census();
         let (mut last, mut same) = (census(), 0);
-        for _ in 0..20_000 {
+        // With a budget of one block an iteration, each copy of a block takes an iteration: ten seconds here.
+        for _ in 0..60_000 {
             if last.is_idle() && last.unwritten == 0 {
                 return self.check_at_rest();
             }
