@@ -14,10 +14,10 @@
 //! |---|---|
 //! | `calls` | [`Tiers`]: the calls, their handles and futures |
 //! | `operations` | changes under the lock: transfers, admission, tenants |
-//! | `engine` | what both share: settings, tiers, counters, the lock |
+//! | `engine` | the ground that both share: settings, tiers, counters, the lock |
 //! | `state` | the state under the lock, by owner |
 //! | [`transfer`] | transfers between tiers; the ports of movers and tiers |
-//! | [`scheduler`] | the model's iterations, and the gates that wait for them |
+//! | [`scheduler`] | the model's iterations, and the gates that they open |
 //! | [`metrics`] | the figures, as plain data |
 //! | [`Runtime`] | the port to the runtime |
 #![forbid(unsafe_code)]

@@ -88,12 +88,12 @@ impl TierPool {
         &self.pool
     }
 
-    /// Returns how long blocks have been idle.
+    /// Idle times of blocks.
     pub(crate) fn ages(&self) -> &Ages {
         &self.ages
     }
 
-    /// Returns the owners of blocks, and their credits.
+    /// Owners of blocks, and their credits.
     pub(crate) fn owners(&self) -> &Owners {
         &self.owners
     }
@@ -257,7 +257,7 @@ pub(crate) struct GroupTiers {
 }
 
 impl GroupTiers {
-    /// Returns the pool of a tier.
+    /// The pool of a tier.
     pub(crate) fn pool(&self, tier: Tier) -> Option<&BlockPool> {
         match tier {
             Tier::Device => Some(&self.device.pool),
@@ -282,7 +282,7 @@ impl GroupTiers {
         from.is_some_and(|from| count() >= from)
     }
 
-    /// Returns the owners of a tier's blocks.
+    /// The owners of a tier's blocks.
     pub(crate) fn owners(&self, tier: Tier) -> Option<&Owners> {
         match tier {
             Tier::Device => Some(&self.device.owners),
@@ -291,17 +291,17 @@ impl GroupTiers {
         }
     }
 
-    /// Returns a tier below host memory.
+    /// A tier below host memory.
     pub(crate) fn lower(&self, number: u8) -> Option<&LowerTier> {
         self.lower.get(usize::from(number))
     }
 
-    /// Returns the tiers below host memory, from this one down.
+    /// The tiers below host memory, from this one down.
     pub(crate) fn lower_from(&self, number: u8) -> impl Iterator<Item = (u8, &LowerTier)> {
         (0..).zip(&self.lower).skip(usize::from(number))
     }
 
-    /// Whether the tier below the device has a block now. This is no use of the block.
+    /// Whether the tier below the device has a block now, without a use of it.
     pub(crate) fn is_below(&self, hash: SequenceHash) -> bool {
         match &self.host {
             Some(host) => host.pool.contains(hash),
@@ -320,12 +320,12 @@ impl GroupTiers {
         all
     }
 
-    /// Whether all of them have a block now. This is no use of the block.
+    /// Whether all of them have a block now, without a use of it.
     pub(crate) fn all_lower_contain(&self, hash: SequenceHash) -> bool {
         self.lower.iter().all(|lower| lower.contains(hash))
     }
 
-    /// Whether any of them has a block now. This is no use of the block.
+    /// Whether any of them has a block now, without a use of it.
     pub(crate) fn any_lower_contains(&self, hash: SequenceHash) -> bool {
         self.lower.iter().any(|lower| lower.contains(hash))
     }
@@ -339,7 +339,7 @@ impl GroupTiers {
         }
     }
 
-    /// Whether the host has a block. If so, its class there follows `class` from now on.
+    /// Whether the host has a block, whose class there follows `class` from now on.
     pub(crate) fn in_host(&self, hash: SequenceHash, class: Priority) -> bool {
         let host = self.host.as_ref();
         host.and_then(|host| Some((host, host.pool.find(hash)?))).is_some_and(|(host, there)| {
@@ -348,7 +348,7 @@ impl GroupTiers {
         })
     }
 
-    /// Returns the number of bytes of some layers of a block.
+    /// Bytes of some layers of a block.
     pub(crate) fn bytes_of(&self, layers: &Range<u32>) -> u64 {
         match &self.memory {
             Some(memory) if layers.len() < self.layers as usize => memory.bytes_of(layers) as u64,
@@ -413,8 +413,7 @@ mod tests {
         let (tier_pool, tenant) = tier_pool();
         let released = register(&tier_pool, tenant);
         tier_pool.release(released, 0);
-        // It may have been evicted this moment, and its next owner may have written its tag before it
-        // registers it.
+        // It may have been evicted this moment, and its next owner may have written its tag already.
         assert_eq!(tier_pool.take_back(released, tenant), None, "nobody holds it");
         let mut victims = Vec::new();
         assert_eq!(tier_pool.pool.evict_ids(1, &mut victims), 1);

@@ -141,12 +141,12 @@ impl Inner {
         })
     }
 
-    /// Returns a reference that does not keep the manager alive.
+    /// A reference that does not keep the manager alive.
     pub(crate) fn weak(&self) -> Weak<Inner> {
         self.this.clone()
     }
 
-    /// Returns the time at which `wait` is over; none if the clock cannot express it.
+    /// The time at which `wait` is over; none if no clock has it.
     pub(crate) fn due_in(&self, wait: Duration) -> Option<Duration> {
         self.elapsed().checked_add(wait)
     }
@@ -167,7 +167,7 @@ impl Inner {
         &self.groups[number.index()]
     }
 
-    /// Returns the iteration, by which ages are counted.
+    /// The iteration, for ages.
     pub(crate) fn now(&self) -> u64 {
         self.iteration.load(Relaxed)
     }
@@ -177,7 +177,7 @@ impl Inner {
         self.runtime.now()
     }
 
-    /// Returns the handle by which movers answer.
+    /// The handle by which movers answer.
     pub(crate) fn landing(self: &Arc<Inner>) -> Landing {
         Landing::new(Arc::<Inner>::clone(self))
     }
@@ -281,7 +281,7 @@ impl Inner {
         self.counts.notices.say(|whose| self.names_of(whose));
     }
 
-    /// Returns the names of the group and the tenant that a condition concerns.
+    /// Names of the group and the tenant that a condition concerns.
     fn names_of(&self, whose: About) -> [Option<String>; 2] {
         let known = || self.tenants.names.known();
         let name = |of: TenantId| known().into_iter().find(|(_, number)| *number == of);
@@ -398,12 +398,12 @@ impl Lands for Inner {
 }
 
 impl Inner {
-    /// Returns all tiers, from the device down.
+    /// All tiers, from the device down.
     pub(crate) fn tiers(&self) -> impl DoubleEndedIterator<Item = Tier> + Clone + use<> {
         Tier::all(self.tier_names.below())
     }
 
-    /// Returns a tenant's blocks and quota in a tier, over all groups.
+    /// A tenant's blocks and quota in a tier, over all groups.
     pub(crate) fn usage(&self, tenant: TenantId, tier: Tier) -> TenantUse {
         let owners = self.groups.iter().filter_map(|group| group.owners(tier));
         owners.fold(TenantUse::default(), |so_far, owners| TenantUse {

@@ -16,13 +16,12 @@ pub(crate) struct LowerTier {
 }
 
 impl LowerTier {
-    /// Whether the tier has a block now. This is no use of the block.
+    /// Whether the tier has a block now, without a use of it.
     pub(crate) fn contains(&self, hash: SequenceHash) -> bool {
         self.port.pool().contains(hash)
     }
 
-    /// Whether the tier has a block. If so, the block's class follows `class`, of the tier above, from
-    /// now on.
+    /// Whether the tier has a block, whose class follows `class`, of the tier above, from now on.
     pub(crate) fn has(&self, hash: SequenceHash, class: Priority) -> bool {
         self.port.find(hash, false).is_some_and(|there| {
             if there.priority() != below(class) {

@@ -147,7 +147,7 @@ impl Names {
         names
     }
 
-    /// Returns the maximum number of tenants at once.
+    /// Maximum number of tenants at once.
     pub(crate) fn most(&self) -> usize {
         self.ids.len() - 1
     }
@@ -223,12 +223,12 @@ impl Names {
         }
     }
 
-    /// Returns the owner id under which the disk has a tenant's blocks.
+    /// The owner id of a tenant's blocks on the disk.
     pub(crate) fn id(&self, tenant: TenantId) -> OwnerId {
         self.ids.get(usize::from(tenant.0)).map_or(OwnerId::NOBODY, |id| OwnerId(id.load(Relaxed)))
     }
 
-    /// Returns the known names, sorted, with their numbers.
+    /// The known names, sorted, with their numbers.
     pub(crate) fn known(&self) -> Vec<(Arc<str>, TenantId)> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> =
@@ -238,7 +238,7 @@ impl Names {
         all
     }
 
-    /// Returns the number of found blocks that are unowned because no number is left for their owners.
+    /// Number of found blocks that are unowned, since no number is left for their owners.
     pub(crate) fn beyond(&self) -> usize {
         self.beyond.load(Relaxed)
     }
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(names.intern("c", keep).map(|(handle, _)| handle.id()), Ok(TenantId(3)));
     }
 
-    /// The ids are on volumes, and must never change. Computed with Python's `hashlib`.
+    /// Volumes have these ids: they must never change. Computed with Python's `hashlib`.
     #[test]
     fn an_owner_id_is_what_it_was() {
         assert_eq!(owner_id("acme"), OwnerId(0x7dd7_d457_aee1_5470));

@@ -47,7 +47,7 @@ fn names(span: &Span, ids: impl Iterator<Item = BlockId> + Clone) {
     }
 }
 
-/// Makes the span of a call that sends blocks down.
+/// Span of a call that sends blocks down.
 macro_rules! down {
     ($name:literal, $inner:expr, $group:expr, $blocks:expr, $($more:tt)*) => {
         debug_span!(
@@ -63,7 +63,7 @@ macro_rules! down {
     };
 }
 
-/// A call, timed and with a span; empty for the manager's own calls.
+/// A call's start and span; empty for the manager's own calls.
 #[derive(Debug)]
 pub(crate) struct RequestSpan {
     since: Since,
@@ -71,13 +71,12 @@ pub(crate) struct RequestSpan {
 }
 
 impl RequestSpan {
-    /// A call of the manager's own: neither timed nor in a span.
+    /// A call of the manager's own.
     pub(crate) fn none() -> RequestSpan {
         RequestSpan { since: Since::default(), span: Span::none() }
     }
 
-    /// A call for a run to come up. If all of it is in the device, the call does not wait and is
-    /// not timed.
+    /// A call for a run to come up; not timed if the device has all of it.
     pub(crate) fn onboard(
         inner: &Inner,
         group: GroupId,
@@ -142,17 +141,17 @@ impl RequestSpan {
     }
 }
 
-/// Makes the span of an allocation.
+/// Span of an allocation.
 pub(crate) fn allocate(request: u64, blocks: usize, tenant: TenantId) -> Span {
     debug_span!("allocate", request, blocks, tenant = tenant.0, block_ids = Empty)
 }
 
-/// Records the blocks that it got, over all of its groups.
+/// Records the blocks that it got, of all its groups.
 pub(crate) fn served(span: &Span, blocks: impl Iterator<Item = BlockId> + Clone) {
     names(span, blocks);
 }
 
-/// Makes the span of a request that gives up its blocks.
+/// Span of a request that gives up its blocks.
 pub(crate) fn preempt(request: u64, blocks: &[BlockRef], partial: &[BlockId]) -> Span {
     let span =
         debug_span!("preempt", request, blocks = blocks.len(), partial = partial.len(), block_ids = Empty);
@@ -160,7 +159,7 @@ pub(crate) fn preempt(request: u64, blocks: &[BlockRef], partial: &[BlockId]) ->
     span
 }
 
-/// Makes the span of a request that is to get its blocks back.
+/// Span of a request that gets its blocks back.
 pub(crate) fn resume(request: u64, blocks: usize, partial: usize) -> Span {
     debug_span!("resume", request, blocks, partial, came = Empty, missed = Empty, block_ids = Empty)
 }
@@ -174,7 +173,7 @@ pub(crate) fn resumed(span: &Span, blocks: &[BlockRef], partial: &[BlockId], mis
     }
 }
 
-/// Makes the span of a purge that a caller waits for.
+/// Span of a purge that a caller waits for.
 pub(crate) fn purge(tenant: &str, zero: bool) -> Span {
     info_span!("purge", tenant, zero, purged = Empty, busy = Empty, failed = Empty, complete = Empty)
 }

@@ -2,9 +2,9 @@
 //! a tier.
 //!
 //! ```text
-//!   tenant "acme" = 3 ── salt ──► hashes that no other tenant has                    (sharing: by hash)
+//!   tenant "acme" = 3 ── salt ──► hashes that no other tenant has                   (sharing: by hash)
 //!                     ── calls ─► handles, entries of wait queues and transfers carry 3
-//!                     ── tags ──► each block of each tier has its owner's number      (quota and purge: by tag)
+//!                     ── tags ──► each block of each tier has its owner's number     (quota and purge: by tag)
 //! ```
 //!
 //! | file | contents |
@@ -72,7 +72,7 @@ pub(crate) fn owners(quotas: &Quotas, tier: Tier, blocks: usize) -> Arc<Owners> 
     Owners::new(blocks, quotas.tenants + 1, named, part)
 }
 
-/// Returns the remedy for a quota of so many blocks of the device.
+/// Remedy at a quota of so many blocks of the device.
 pub(crate) fn more_room(quota: usize) -> &'static str {
     match quota {
         // A request asks for at least one block.

@@ -16,8 +16,7 @@ impl Default for TierNames {
 }
 
 impl TierNames {
-    /// Takes the names from these groups: at each place, the name of the first group that has a
-    /// tier there.
+    /// The names of these groups: at each place, of the first group that has a tier there.
     pub(crate) fn of(groups: &[GroupTiers]) -> TierNames {
         let below = groups.iter().map(|group| group.lower.len()).max().unwrap_or(0);
         let name = |tier: Tier| match tier {
@@ -29,7 +28,7 @@ impl TierNames {
         TierNames(Tier::all(below).map(|tier| name(tier).unwrap_or_else(|| tier.name().to_owned())).collect())
     }
 
-    /// Returns the number of tiers below host memory, in the group that has the most.
+    /// Number of tiers below host memory, in the group that has most.
     pub(crate) fn below(&self) -> usize {
         self.0.len() - Tier::Below(0).index()
     }
@@ -38,7 +37,7 @@ impl TierNames {
         &self.0
     }
 
-    /// Returns the name of a tier.
+    /// The name of a tier.
     pub(crate) fn tier(&self, tier: Tier) -> &str {
         self.0.get(tier.index()).map_or(tier.name(), String::as_str)
     }
@@ -48,7 +47,7 @@ impl TierNames {
         self.0.iter().position(|of| of == name).map(Tier::at)
     }
 
-    /// Returns the name of a path, from the tiers at its ends.
+    /// The name of a path, from the tiers at its ends.
     pub(crate) fn path(&self, path: Path) -> String {
         match path {
             Path::DeviceToHost | Path::HostToDevice => path.name().to_owned(),

@@ -71,7 +71,7 @@ impl Watch {
         Watch { stripes: Stripes::new(stripe), timed, told: Told::default(), runtime }
     }
 
-    /// Returns the time at which something begins, or ends; empty unless latencies are counted.
+    /// The time; empty unless latencies are counted.
     #[inline]
     pub(crate) fn now(&self) -> Since {
         Since(self.timed.then(|| self.runtime.now()))
@@ -123,7 +123,7 @@ impl Watch {
         self.stripes.count(|mine| add(&mine.asked[group.index()].at_once, 1));
     }
 
-    /// Returns the number of such allocations.
+    /// Number of such allocations.
     pub(crate) fn at_once(&self, group: GroupId) -> u64 {
         self.stripes.sum(|stripe| &stripe.asked[group.index()].at_once)
     }
@@ -135,14 +135,14 @@ impl Watch {
         self.told.waiting.store(waiting.saturating_add(1), Relaxed);
     }
 
-    /// Returns the last report of the engine; none if there was none.
+    /// The last report of the engine, if any.
     pub(crate) fn told(&self) -> Option<Requests> {
         let waiting = self.told.waiting.load(Relaxed).checked_sub(1)?;
         let (active, total) = (&self.told.active_slots, &self.told.total_slots);
         Some(Requests { active_slots: active.load(Relaxed), total_slots: total.load(Relaxed), waiting })
     }
 
-    /// Returns the lookups of a group.
+    /// Lookups of a group.
     pub(crate) fn lookups(&self, group: usize) -> Lookups {
         let asked = || self.stripes.all().map(|stripe| &stripe.asked[group]);
         // `found` is read before `blocks`, as they are counted the other way round. If a thread sees them
@@ -159,7 +159,7 @@ impl Watch {
         self.latencies(|stripe| &stripe.calls[call as usize])
     }
 
-    /// Returns how long transfers of a path have waited, and how long they took.
+    /// How long transfers of a path have waited, and taken.
     pub(crate) fn path(&self, path: Path) -> [Option<LatencyHistogram>; 2] {
         [
             self.latencies(|stripe| &stripe.waits[path.index()]),

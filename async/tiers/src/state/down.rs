@@ -31,7 +31,7 @@ impl Have {
     }
 }
 
-/// What is to go down: the bytes, how the transfer has them, and the order.
+/// A source that is to go down, and the order in which it goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cargo {
     pub(crate) source: Have,

@@ -16,7 +16,7 @@ pub(crate) type Reading = (Arc<dyn TierPort>, TierRead, u64);
 pub(crate) type Copying = (GroupId, Path, Vec<Copy>);
 /// A caller, and the blocks that it gets, of a group and for a tenant.
 pub(crate) type Granting = (oneshot::Sender<Grant>, GroupId, Vec<BlockId>, TenantId);
-/// A write, the memory whose sums its bytes are compared with, and the number of its request.
+/// A write, the memory with the sums for its bytes, and the number of its request.
 pub(crate) type Writing = (Arc<dyn TierPort>, TierWrite, Option<Arc<HostMemory>>, u64);
 
 /// Work that must not be done under the lock.
@@ -31,7 +31,7 @@ pub(crate) struct Effects {
     gone: Vec<oneshot::Sender<Grant>>,
     /// Callers that get no blocks in time.
     late: Vec<(oneshot::Sender<Grant>, Late)>,
-    /// Futures whose moment has come.
+    /// Futures that a moment has come for.
     come: Vec<oneshot::Sender<()>>,
     /// Slots of lower tiers were given back.
     given_back: bool,

@@ -31,7 +31,7 @@ pub(crate) struct Traffic {
     pub(crate) effects: Effects,
     pub(crate) guesses: Guesses,
     pub(crate) scratch: Scratch,
-    /// How far the model is, and the gates that wait for it.
+    /// How far the model is, and the waiters at its gates.
     pub(crate) iterations: Iterations,
     /// Blocks of devices that are registered and not written yet.
     pub(crate) unwritten: Unwritten,
@@ -52,7 +52,7 @@ pub(crate) struct Traffic {
     pub(crate) moment: Option<Duration>,
     /// By path: whether it keeps up.
     pub(crate) paces: Box<[Pace]>,
-    /// Something failed to begin, and what it had is free: serve its waiters.
+    /// A transfer failed to begin, and freed its blocks: serve the waiters again.
     pub(crate) again: bool,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Children(Option<u32>);
 #[derive(Debug, Default)]
 pub(crate) struct WaitingForParent {
     waiting: Slab<Waits>,
-    /// Transfers whose wait is over: key and serial.
+    /// Transfers that wait no more: key and serial.
     over: Vec<(UpId, u64)>,
 }
 
@@ -51,12 +51,12 @@ impl WaitingForParent {
         self.over.push((key, serial));
     }
 
-    /// Takes out a transfer whose wait is over. It may not have waited any more.
+    /// Takes out a transfer that waits no more; it may have ended before.
     pub(crate) fn pop_over(&mut self) -> Option<(UpId, u64)> {
         self.over.pop()
     }
 
-    /// Whether there are transfers whose wait is over.
+    /// Whether some transfers wait no more.
     pub(crate) fn any_over(&self) -> bool {
         !self.over.is_empty()
     }
