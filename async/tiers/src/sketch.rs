@@ -1,5 +1,4 @@
-//! Estimates how often blocks were used lately: a count-min sketch in memory that is fixed at
-//! construction.
+//! Estimates of how often blocks were used lately: a count-min sketch in memory of a fixed size.
 //!
 //! ```text
 //!   hash ─► one cache line of 8 words, 16 counters of 4 bits each; its smallest counter of four is its count

@@ -1,5 +1,4 @@
-//! How long a path has been busy, as one atomic word: readers need no lock, and see no change by
-//! halves.
+//! How long a path has been busy, as one atomic word: readers need no lock, and see whole changes.
 //!
 //! ```text
 //!   63                               1   0

@@ -355,8 +355,7 @@ impl Notices {
                 let about = About::unpacked(word);
                 (about.tenant == tenant).then(|| About { tenant: TenantId::NOBODY, ..about }.packed())
             };
-            // Relaxed, as for all of these words: another notice's group and tenant may have been stored
-            // meanwhile.
+            // Relaxed, as for all of these words: another group and tenant may be stored meanwhile.
             let _ = whose.fetch_update(Relaxed, Relaxed, without);
         }
     }

@@ -2,9 +2,9 @@
 //! a tier.
 //!
 //! ```text
-//!   tenant "acme" = 3 ── salt ──► hashes that no other tenant has                   (sharing: by hash)
+//!   tenant "acme" = 3 ── salt ──► hashes that no other tenant has                 (sharing: by hash)
 //!                     ── calls ─► handles, entries of wait queues and transfers carry 3
-//!                     ── tags ──► each block of each tier has its owner's number     (quota and purge: by tag)
+//!                     ── tags ──► each block of each tier has its owner's number   (quota and purge: by tag)
 //! ```
 //!
 //! | file | contents |

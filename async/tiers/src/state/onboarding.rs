@@ -210,8 +210,7 @@ impl Onboarding {
         self.fail(self.wanted.len() - 1, Cause::Cancelled);
     }
 
-    /// Adds a block that comes by a transfer with `landed` layers. `next` is the next waiter of that
-    /// transfer.
+    /// Adds a block that comes by a transfer with `landed` layers; `next` is that transfer's next waiter.
     pub(crate) fn comes_by(&mut self, transfer: UpId, landed: usize, next: Option<Link>) {
         self.wanted.push(Wanted::new(Progress::Coming(transfer), next));
         self.coming += 1;

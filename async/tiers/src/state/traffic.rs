@@ -144,8 +144,7 @@ impl Traffic {
         self.has_room_in(path, 0, class)
     }
 
-    /// The same for a lane. Only reads from tiers below have several: one group's reads take no room of
-    /// another's.
+    /// The same for a lane. Only reads from tiers below have several: groups take no room of each other's.
     pub(crate) fn has_room_in(&self, path: Path, lane: u16, class: Class) -> bool {
         let to_come = |class| match path {
             Path::DeviceToHost => self.groups.iter().map(|of| of.waiting_for_host.chosen_of(class)).sum(),

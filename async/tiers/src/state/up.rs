@@ -60,8 +60,7 @@ pub(crate) struct Up {
     quarantined: bool,
     /// Numbers transfers: keys are reused, and a pause outlives its transfer.
     serial: u64,
-    /// A caller that goes by layers knows its device block, and may compute with it before it is
-    /// registered.
+    /// A caller that goes by layers knows its device block, and may use it before it is registered.
     announced: bool,
     /// The number of the wait-queue entry that is to bring its device block.
     entry: u64,
