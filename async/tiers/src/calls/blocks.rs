@@ -18,7 +18,7 @@ use std::{fmt, mem};
 pub struct BlocksMut {
     inner: Arc<Inner>,
     group: GroupId,
-    /// The tenant whose credits the blocks have.
+    /// The tenant that the blocks' credits are taken from.
     tenant: TenantId,
     ids: Vec<BlockId>,
 }
@@ -289,7 +289,7 @@ impl BlocksMut {
                 }
                 self.ids.clear();
                 inner.registered(group, &refs);
-                // Blocks whose hashes were registered already are free now.
+                // Blocks with hashes that were registered already are free now.
                 if there > 0 {
                     inner.released();
                 }

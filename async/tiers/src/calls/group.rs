@@ -94,8 +94,7 @@ impl Group {
         self.inner().look_up_in_device(self.group, hashes)
     }
 
-    /// Returns the same run without noting a use, for a request whose earlier match of the same hashes
-    /// has noted it.
+    /// Returns the same run without noting a use: the request's earlier match of these hashes has noted it.
     #[must_use]
     pub fn match_noted(&self, hashes: &[SequenceHash]) -> Blocks {
         self.inner().match_device(self.group, hashes)
@@ -125,7 +124,7 @@ impl Group {
         Onboard::begin(self.inner(), found.by(&self.handle.tenant), options)
     }
 
-    /// Allocates blocks to fill: free blocks, or those of victims, whose bytes go down first. Callers
+    /// Allocates blocks to fill: free blocks, or those of victims after their bytes have gone down. Callers
     /// are served in order of arrival. The returned call begins when it is awaited, or by `into_future`:
     ///
     /// ```

@@ -185,7 +185,7 @@ impl Inner {
         if self.is_inherited() { &[] } else { hashes }
     }
 
-    /// Copies blocks down whose second use this is.
+    /// Copies blocks down at their second use.
     fn used_again(self: &Arc<Inner>, group: GroupId, blocks: &[BlockRef]) {
         let ages = &self.group(group).device.ages();
         let first = |block: &&BlockRef| ages.second_use(**block, self.now());

@@ -46,7 +46,7 @@ pub struct StackParts {
     pub name: String,
     /// The device's blocks.
     pub device: PoolConfig,
-    /// Reaches the bytes of the device's blocks, for engines whose kernels do not.
+    /// Reaches the bytes of the device's blocks, for engines without kernels that do.
     pub port: Option<Arc<dyn DevicePort>>,
     /// Moves bytes between the device's blocks and `memory`.
     pub mover: Arc<dyn DeviceMover>,
@@ -179,7 +179,7 @@ pub enum PartsError {
     Misfit {
         /// The group.
         group: String,
-        /// What does not fit.
+        /// Why they do not fit.
         why: String,
     },
 }

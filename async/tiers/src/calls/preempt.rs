@@ -152,7 +152,7 @@ impl Group {
     }
 }
 
-/// A preempted request's blocks on their way up. The names end with it, whatever the outcome.
+/// A preempted request's blocks on their way up. The names end with it, in any case.
 struct Resuming {
     up: Onboard,
     /// Whether all blocks were found.

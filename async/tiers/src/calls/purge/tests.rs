@@ -88,7 +88,7 @@ fn who_lets_go_of_a_block_without_a_word_is_found_out() {
     });
 }
 
-/// A preempted request had a partial block, whose name is forgotten while another holder has the block.
+/// The name of a preempted request's partial block is forgotten while another holder has the block.
 #[test]
 fn what_was_withdrawn_before_is_erased_when_its_last_holder_lets_go() {
     run(async {
