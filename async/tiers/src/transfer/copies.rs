@@ -5,8 +5,8 @@
 //! - I1: each list of copies is answered, once: dropping it is the answer. A copy without an
 //!   outcome has failed.
 //! - I2: the guards of host memory are in the list, so the memory has no other use before the answer. A
-//!   mover whose hardware reads or writes it keeps the guards until the hardware has answered; if it
-//!   never will, for ever ([`HostSide::Kept`]).
+//!   mover keeps the guards of memory that its hardware reads or writes until the hardware has answered;
+//!   if it never does, for ever ([`HostSide::Kept`]).
 
 use super::failure::{Cause, Failure};
 use super::landing::{Landed, Landing, Token};

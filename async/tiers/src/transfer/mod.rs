@@ -3,7 +3,7 @@
 //! ```text
 //!   engine ─── queue a path ── Copies ──► DeviceMover (device ↔ host memory) ──┐
 //!      ▲                    └─ TierRead, TierWrite ──► TierPort (host ↔ tier) ─┤
-//!      └─────────────── Landing: each is answered, once, whatever happens ◄────┘
+//!      └─────────────── Landing: each is answered, once, in every case ◄───────┘
 //! ```
 //!
 //! A transfer owns both of its ends: the engine has the pool's handles until it lands, and the guards of

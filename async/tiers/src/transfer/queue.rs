@@ -28,8 +28,8 @@
 //!   are those popped and not ended.
 //! - I3: within a request, class and lane, transfers go in the order of arrival. A retried one arrives anew.
 //! - I4: while two requests of a class both wait in open lanes, the bytes that they get differ by less
-//!   than the quantum and two of the largest transfer; by less than the quantum and one of them, if
-//!   neither had been served before. A request whose lanes are shut keeps its place in the round, its
+//!   than the quantum plus twice the largest transfer; by less than the quantum plus the largest transfer,
+//!   if neither had been served before. A request with all lanes shut keeps its place in the round, its
 //!   turn and the rest of its turn.
 //! - I5: no allocation until the queue holds more than ever before. A request is known only while one of
 //!   its transfers waits.

@@ -8,7 +8,7 @@
 //!     Erases   overwrites the bytes of slots
 //!     Lasts    outlives the process: a restart finds its blocks
 //!     Loses    has parts that fail on their own
-//!     Counts   counts what it does
+//!     Counts   counts its work
 //! ```
 
 use super::landing::{Landing, Token};
@@ -53,7 +53,7 @@ pub struct TierWrite {
     pub landing: Landing,
 }
 
-/// Slots being erased: the future's output are those that could not be. The erasure goes on if the
+/// Slots being erased: the future's output is the slots that could not be. The erasure goes on if the
 /// future is dropped.
 pub type Erasing = Pin<Box<dyn Future<Output = Vec<BlockId>> + Send>>;
 
@@ -112,8 +112,8 @@ pub trait TierPort: Send + Sync + Debug {
     /// Returns the tier's description and limits.
     fn facts(&self) -> TierFacts;
 
-    /// Finds a block that can be read. With `uses`, the look-up is a use of the block; otherwise it is
-    /// only a check, as [`BlockPool::find`].
+    /// Finds a block that can be read. With `uses`, the look-up is a use of the block; without, it is
+    /// none, as with [`BlockPool::find`].
     fn find(&self, hash: SequenceHash, uses: bool) -> Option<ImmutableBlock<'_>>;
 
     /// Appends slots to write to; their old blocks are forgotten. Appends fewer if the others are in
@@ -181,7 +181,7 @@ pub trait Admits {
 /// Overwrites bytes.
 pub trait Erases {
     /// Forgets the earlier blocks of reserved slots, so that no restart finds them. With `zero` it
-    /// overwrites their bytes first. The future completes when all of it is on the hardware. Its output are
+    /// overwrites their bytes first. The future completes when all of it is on the hardware. Its output is
     /// the slots for which it is not, and may never be. The others are to be [released](TierPort::release).
     fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing;
 
@@ -220,7 +220,7 @@ pub trait Loses {
     fn is_lost(&self, slot: BlockId) -> bool;
 }
 
-/// Counts what it does.
+/// Counts its work.
 pub trait Counts {
     /// Returns the counts.
     fn stats(&self) -> TierStats;

@@ -25,7 +25,7 @@ macro_rules! causes {
 causes! {
     /// Blocks and records that were there and were not taken, by cause. Each is a miss.
     Rejected {
-        /// At opening: records whose own checksum is wrong.
+        /// At opening: records with a wrong checksum of their own.
         record,
         /// Records, at opening or when read, of a payload of another length than a slot's.
         length,
@@ -42,9 +42,9 @@ causes! {
         table,
         /// When read: slots without a record.
         empty,
-        /// When read: slots whose record has another hash.
+        /// When read: slots with a record of another hash.
         other_hash,
-        /// When read: payloads that are not what their record says.
+        /// When read: payloads that contradict their record.
         payload,
         /// When read: such payloads with records of a process that ended without a shutdown. A crash
         /// between a payload and its record leaves some.
@@ -57,11 +57,11 @@ causes! {
     RejectedReads {
         /// Slots without a record.
         empty,
-        /// Slots whose record has another hash.
+        /// Slots with a record of another hash.
         other_hash,
         /// Payloads of another length than a slot's.
         length,
-        /// Payloads that are not what their record says.
+        /// Payloads that contradict their record.
         payload,
         /// Such payloads with records of a process that ended without a shutdown. A crash between a
         /// payload and its record leaves some.
@@ -72,7 +72,7 @@ causes! {
 causes! {
     /// The part of [`Rejected`] found at the opening.
     RejectedAtOpening {
-        /// Records whose own checksum is wrong.
+        /// Records with a wrong checksum of their own.
         record,
         /// Records of a payload of another length than a slot's.
         length,
@@ -200,7 +200,7 @@ pub struct TierStats {
     pub rejected_reads: RejectedReads,
     /// Slots of lost volumes, never used again.
     pub parked: u64,
-    /// Slots whose writes were given up before the device had answered: not used again either.
+    /// Slots with writes that were given up before the device had answered: not used again either.
     pub abandoned: u64,
     /// Volumes out of service for good.
     pub lost_volumes: u64,
@@ -208,6 +208,6 @@ pub struct TierStats {
     pub volumes: VolumeStates,
     /// Requests to volumes that failed, by cause.
     pub failed: FailedTransfers,
-    /// Volumes whose file was removed, or replaced, while they are used.
+    /// Volumes with a file that was removed, or replaced, while they are used.
     pub removed_files: u64,
 }
