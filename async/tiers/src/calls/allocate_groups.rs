@@ -1,5 +1,6 @@
 //! Blocks of every group, all or none. A caller enters all queues at once, after it has its credits for
-//! all of them. So of two callers one is first in all queues (`waiting_for_quota.rs`).
+//! all of them. So of two callers the same one is ahead wherever both wait
+//! (`waiting_for_quota.rs`).
 
 use crate::calls::allocate::{check, free_ones};
 use crate::calls::allocate_error::AllocateError;

@@ -116,7 +116,7 @@ impl Group {
     /// list, and any list may be dropped at any moment.
     ///
     /// Of blocks that belong to another tenant, at most as many come as that tenant may have in the
-    /// device. The next one is missed, as a late one would be.
+    /// device. The next one is missed ([`Cause::Quota`](crate::transfer::Cause::Quota)).
     ///
     /// # Errors
     /// [`OnboardError`], if the run cannot be onboarded; it is released.

@@ -230,8 +230,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    /// Counters, latencies and the busy times of now are read while another thread is in the
-    /// middle of a change.
+    /// Counters, latencies and current busy times are read while another thread makes a change.
     #[test]
     fn counts_are_read_beside_the_lock() {
         virtual_time::run(async {

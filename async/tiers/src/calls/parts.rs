@@ -33,7 +33,7 @@ pub struct TierParts {
 }
 
 impl TierParts {
-    /// Names a tier.
+    /// Returns a tier with a name.
     #[must_use]
     pub fn new(name: impl Into<String>, port: Arc<dyn TierPort>) -> TierParts {
         TierParts { name: name.into(), port }

@@ -15,9 +15,8 @@
 //!   last handle dropped ──► both, unless done: the dropping thread waits for the disks, within the deadline
 //! ```
 //!
-//! A task that attends to deadlines or pauses, and turns out to be the last owner, leaves the
-//! end of the manager to a thread. Any other last owner ends it in place, even a task that
-//! answers a disk or runs a purge.
+//! If a task that attends to deadlines or pauses is the last owner, it leaves the end of the manager to
+//! a thread. Any other last owner ends it in place, even a task that answers a disk or runs a purge.
 
 use crate::calls::moment::first_of;
 use crate::engine::inner::Inner;
@@ -30,7 +29,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 impl Inner {
-    /// Refuses further requests from now on. Returns when the shutdown is to be over.
+    /// Refuses further requests from now on. Returns the shutdown's deadline.
     pub(crate) fn begin_shutdown(self: &Arc<Inner>) -> Duration {
         let deadline = self.elapsed() + self.rules.shutdown_deadline;
         self.refuse();

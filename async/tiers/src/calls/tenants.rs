@@ -21,7 +21,7 @@ impl Tiers {
     /// no handle, no block in any tier, no transfer. Tenants that the settings name are never forgotten.
     ///
     /// # Errors
-    /// [`TenantError`], if the name is empty, or `quota.tenants` are in use.
+    /// [`TenantError`], for example if the name is empty, or `quota.tenants` are in use.
     pub fn tenant(&self, name: &str) -> Result<Tiers, TenantError> {
         if self.inner().is_inherited() {
             return Err(TenantError::Inherited);
