@@ -1,8 +1,10 @@
-//! Callers' code is called: wakers, ports, subscribers of `tracing`. One that panics has said so by the panic hook, and takes nobody else along.
+//! Calls of callers' code: wakers, ports, subscribers of `tracing`. The panic hook has reported a panic
+//! in it; nothing else is harmed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls what may panic. What the caller owns is as it should be before and after the call.
+/// Makes a call that may panic, and drops the panic. The caller's own data must be whole before and after
+/// the call.
 pub fn contained(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }

@@ -1,6 +1,6 @@
 //! Numbers as people read them.
 
-/// A whole number, in groups of three digits.
+/// Formats a whole number in groups of three digits.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
@@ -13,7 +13,8 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
-/// Three digits, and the unit that fits, each `step` times the one before. The first has no parts.
+/// Formats a value in three digits and the unit that fits; each unit is `step` times the one before. The
+/// first unit has no decimals.
 pub fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
     let mut unit = 0;
     while value >= 999.5 && unit + 1 < units.len() {
@@ -29,12 +30,12 @@ pub fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// Bytes in powers of 1024, as memory and disks come in.
+/// Formats bytes in powers of 1024, as for memory and disks.
 pub fn binary(bytes: f64) -> String {
     scaled(bytes, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"])
 }
 
-/// Bytes in powers of ten, as models and their caches are counted in.
+/// Formats bytes in powers of ten, as for models and their caches.
 pub fn decimal(bytes: u64) -> String {
     scaled(bytes as f64, 1000.0, &["B", "kB", "MB", "GB", "TB", "PB", "EB"])
 }

@@ -10,7 +10,7 @@ use kvstrata_core::{Policy, PoolConfig};
 use kvstrata_ffi::device::SimDevice;
 use std::sync::Arc;
 
-/// What tiers are made of: blocks of each, of so many bytes. Nothing is copied ahead of need.
+/// Parts of tiers: the blocks of each tier, and bytes a block. Nothing is copied ahead of need.
 pub(crate) struct Ground {
     pub(crate) device: u32,
     pub(crate) host: u32,

@@ -1,6 +1,6 @@
-//! The engine of kvstrata: which block is where, who waits for it, and what moves next. It has no runtime, no
-//! clock and no thread: time and the answers of movers come in, transfers and wake-ups go out ([`Runtime`],
-//! [`transfer`]).
+//! The engine of kvstrata: which block is where, which request waits for it, and which transfer is next.
+//! It has no runtime, no clock and no thread: time and movers' answers come in, transfers and wake-ups go
+//! out ([`Runtime`], [`transfer`]).
 //!
 //! ```text
 //!                 calls, futures                    answers
@@ -10,16 +10,16 @@
 //!                                 └─ now, wake_at, spawn ──► Runtime: tokio, or a test's virtual time
 //! ```
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | `calls` | [`Tiers`]: the calls, their handles and futures |
-//! | `operations` | what happens under the lock: transfers, admission, tenants |
-//! | `engine` | what both share: settings, tiers, counters, the lock |
-//! | `state` | what is under the lock, by owner |
-//! | [`transfer`] | transfers between tiers, and the ports of whatever moves bytes |
-//! | [`scheduler`] | the model's iterations, and what waits for them |
-//! | [`metrics`] | what is counted |
-//! | [`Runtime`] | the port to whatever runs it |
+//! | `operations` | changes under the lock: transfers, admission, tenants |
+//! | `engine` | the ground that both share: settings, tiers, counters, the lock |
+//! | `state` | the state under the lock, by owner |
+//! | [`transfer`] | transfers between tiers; the ports of movers and tiers |
+//! | [`scheduler`] | the model's iterations, and the gates that they open |
+//! | [`metrics`] | the figures, as plain data |
+//! | [`Runtime`] | the port to the runtime |
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,
@@ -94,7 +94,7 @@ pub use runtime::{Runtime, Task, Work};
 pub use state::{OffloadOptions, Offloaded, OnboardOptions, Purge, Purged, PurgedTier};
 pub use tier::Tier;
 
-/// What kvstrata's own crates share. It may change with any version.
+/// Shared by kvstrata's own crates. It may change with any version.
 #[doc(hidden)]
 pub mod shared {
     pub use crate::contained::contained;

@@ -1,26 +1,27 @@
-//! Maps by hashes that someone may have chosen: their places are by secret numbers, as those of a pool's tables are.
+//! Maps keyed by hashes that an attacker may have chosen. Secret numbers place the keys, as in a
+//! pool's tables.
 
 use kvstrata_core::SequenceHash;
 use kvstrata_core::hash::Placement;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// A number that no caller can learn.
+/// Returns a number that no caller can learn.
 pub fn random_seed() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// Where a map puts its keys. Equal seeds put equal keys into equal places.
+/// The hash function of a map's keys. Equal seeds give equal keys equal hashes.
 #[derive(Debug, Clone, Copy)]
 pub struct Places(Placement);
 
 impl Places {
-    /// By a number that no caller can learn.
+    /// Makes one from a number that no caller can learn.
     #[must_use]
     pub fn new(seed: u64) -> Places {
         Places(Placement::new(seed))
     }
 
-    /// By a random number.
+    /// Makes one from a random number.
     #[must_use]
     pub fn random() -> Places {
         Places::new(random_seed())
@@ -81,7 +82,8 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// Keys whose halves are equal, or that differ in the upper bits alone, have 16 upper and 16 lower bits as random ones have.
+    /// Some keys have equal halves, others differ in the upper bits alone. Their 16 upper and 16 lower
+    /// bits spread as random ones do.
     #[test]
     fn chosen_keys_spread_over_a_map() {
         let places = Places::new(3);
@@ -91,7 +93,7 @@ mod tests {
                 (0..1 << 15).map(|n| places.hash_one((3_u16, SequenceHash::from_u128(key(n))))).collect();
             for shift in [0, 48] {
                 let some: HashSet<u16> = hashes.iter().map(|hash| (hash >> shift) as u16).collect();
-                // Of random ones 25,800.
+                // Random hashes have 25,800.
                 assert!(some.len() > 22_000, "{} of 65,536 places", some.len());
             }
         }

@@ -1,4 +1,5 @@
-//! The port to whatever runs an engine: its clock, its timer, its tasks, its threads. The engine has none of these itself.
+//! The port to the runtime of an engine: its clock, its timer, its tasks, its threads. The engine itself
+//! has none of these.
 //!
 //! ```text
 //!   engine ── now() ──────────────► Runtime        time, as a number
@@ -16,37 +17,39 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// A task of the engine's. Dropped before its end, it answers whoever waits for it.
+/// A task of the engine. If it is dropped before its end, it answers its waiters.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Work that may block.
 pub type Work = Box<dyn FnOnce() + Send>;
 
-/// What runs an engine.
+/// Runs an engine.
 pub trait Runtime: Send + Sync {
-    /// The time since a fixed moment. It never goes back.
+    /// Returns the time since a fixed moment. It never goes back.
     fn now(&self) -> Duration;
 
-    /// A deadline comes before all others: [`Attendant::on_time`](crate::Attendant::on_time) is to be called at this moment.
+    /// Sets the timer: [`Attendant::on_time`](crate::Attendant::on_time) is to be called at this moment,
+    /// which is before all others.
     fn wake_at(&self, at: Duration);
 
     /// Polls a task to its end, or drops it.
     fn spawn(&self, task: Task);
 
-    /// Does work that may block, on another thread, and waits for its end at most for `wait`; not at all for zero. Whether the work
-    /// began, and ended within a `wait` that is not zero. If there is no thread, the work is dropped.
+    /// Does work that may block, on another thread, and waits for its end for at most `wait`; not at all
+    /// if that is zero. Returns whether the work began and, unless `wait` is zero, ended in time. If there
+    /// is no thread, the work is dropped.
     fn run_blocking(&self, work: Work, wait: Duration) -> bool;
 
-    /// Ends when other tasks have had their turn.
+    /// Returns a task that ends when other tasks have had their turn.
     fn yield_now(&self) -> Task {
         Box::pin(yield_now())
     }
 
-    /// The engine is shut down, or its last user is gone.
+    /// Told when the engine is shut down, or its last user is gone.
     fn closed(&self) {}
 }
 
-/// Lets tasks that are ready have their turn.
+/// Lets other ready tasks have their turn.
 async fn yield_now() {
     let mut is_back = false;
     std::future::poll_fn(|context| {

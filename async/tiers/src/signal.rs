@@ -1,8 +1,8 @@
-//! A signal that tells all who listen, once.
+//! A signal that tells all listeners, once.
 //!
 //! Invariants
-//! - I1: a listener hears the first [`tell`](Signal::tell) that follows its [`listen`](Signal::listen). So whoever listens before it
-//!   looks at the state misses no change.
+//! - I1: a listener hears the first [`tell`](Signal::tell) after its [`listen`](Signal::listen). So a
+//!   caller that listens before it looks at the state misses no change.
 
 use futures_channel::oneshot;
 use std::sync::{Mutex, PoisonError};
@@ -19,13 +19,13 @@ impl Signal {
     pub(crate) fn listen(&self) -> Told {
         let (tell, told) = oneshot::channel();
         let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Listeners that are gone take no room for ever.
+        // Drops listeners that are gone, so that they do not pile up.
         listeners.retain(|listener| !listener.is_canceled());
         listeners.push(tell);
         told
     }
 
-    /// Tells all who listen. A waker is a caller's code: not to be called under the engine's lock.
+    /// Tells all listeners. Their wakers are callers' code: do not call this under the engine's lock.
     pub(crate) fn tell(&self) {
         let listeners = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         listeners.into_iter().for_each(|listener| _ = listener.send(()));

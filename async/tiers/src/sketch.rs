@@ -1,7 +1,7 @@
-//! How often blocks were used lately, by estimate: a count-min sketch in memory that is fixed at construction.
+//! Estimates of how often blocks were used lately: a count-min sketch in memory of a fixed size.
 //!
 //! ```text
-//!   hash ─► one cache line of 8 words, 16 counters of 4 bits each; the least of a hash's four counters is its count
+//!   hash ─► one cache line of 8 words, 16 counters of 4 bits each; its smallest counter of four is its count
 //!           all counters are halved after 10 × blocks additions
 //! ```
 //!
@@ -12,21 +12,21 @@ use kvstrata_core::SequenceHash;
 use kvstrata_core::hash::Placement;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Bits, or counters, for other purposes than choosing the line.
+/// Mixes a key anew, for bits that are independent of the line that it chose.
 pub fn remix(key: u64) -> u64 {
     (key ^ (key >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-/// Words a cache line.
+/// Words in a cache line.
 pub const LINE: usize = 8;
 
-/// Words of zeros, so many cache lines.
+/// Makes the words of so many cache lines, all zero.
 #[must_use]
 pub fn words(lines: usize) -> Box<[AtomicU64]> {
     (0..lines * LINE).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// First word of the line of `key`.
+/// Returns the first word of the line of `key`.
 pub fn line_of(words: &[AtomicU64], key: u64) -> usize {
     let lines = (words.len() / LINE) as u128;
     ((u128::from(key) * lines) >> 64) as usize * LINE
@@ -43,10 +43,10 @@ pub struct Sketch {
 
 impl Sketch {
     const ROWS: usize = 4;
-    /// The most that is counted.
+    /// The largest count.
     pub const MOST: u64 = 15;
 
-    /// For a tier of so many blocks.
+    /// Makes a sketch for a tier of so many blocks.
     #[must_use]
     pub fn new(blocks: usize, seed: u64) -> Sketch {
         let lines = blocks.next_power_of_two().div_ceil(LINE);
@@ -54,12 +54,13 @@ impl Sketch {
         Sketch { place: Placement::new(seed), words: words(lines), additions, period: 10 * blocks }
     }
 
-    /// What stands for a hash in the other calls.
+    /// Returns the key that stands for a hash in the other calls.
     pub fn key(&self, hash: SequenceHash) -> u64 {
         self.place.of(hash)
     }
 
-    /// Word and shift of the key's counter in each row; a row has two words of its line, 32 counters.
+    /// Returns the word and the shift of the key's counter in each row; a row has two words of its line,
+    /// 32 counters.
     fn counters(&self, key: u64) -> impl Iterator<Item = (&AtomicU64, u32)> {
         let line = line_of(&self.words, key);
         let places = remix(key) >> 44;
@@ -69,21 +70,21 @@ impl Sketch {
         })
     }
 
-    /// Bytes of its counters.
+    /// Returns the bytes of its counters.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.words)
     }
 
-    /// The count of a key.
+    /// Returns the count of a key.
     #[must_use]
     pub fn count(&self, key: u64) -> u64 {
         self.counters(key).map(|(word, shift)| (word.load(Relaxed) >> shift) & 15).min().unwrap_or(0)
     }
 
-    /// Counts a use.
+    /// Counts a use of a key.
     pub fn add(&self, key: u64) {
         for (word, shift) in self.counters(key) {
-            // An error is a counter that is full.
+            // An error means that the counter is full.
             let _ = word.fetch_update(Relaxed, Relaxed, |counters| {
                 ((counters >> shift) & 15 < 15).then(|| counters + (1 << shift))
             });

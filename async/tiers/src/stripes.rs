@@ -1,20 +1,20 @@
-//! Counters that threads do not meet at: as many sets of them as there are cores, a thread's own one by its number.
+//! Counters without contention: one set for each core, up to a limit. A thread's number selects its set.
 //!
 //! ```text
 //!   thread   0  1  2  3  4  5 …
-//!   stripe   0  1  2  3  0  1 …      each alone on its cache lines; who reads adds them up
+//!   stripe   0  1  2  3  0  1 …      each alone on its cache lines; a reader adds them up
 //! ```
 //!
-//! A stripe is nobody's alone: threads whose numbers meet add to it with `fetch_add`, so nothing is lost, and a thread that ends leaves nothing to
-//! be given back.
+//! Threads may share a stripe: they add to it with `fetch_add`, so nothing is lost, and a thread that
+//! ends has nothing to give back.
 //!
 //! # Orderings
-//! Relaxed: a number is only to differ from others, and what stripes count publishes nothing.
+//! Relaxed: a thread's number need only differ from others, and the counts publish nothing.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::available_parallelism;
 
-/// More than that are only more to add up.
+/// More stripes would only make sums slower.
 const MOST: usize = 64;
 
 /// One set of counters, alone on its cache lines: 128 bytes, since x86 prefetches lines in pairs.
@@ -22,18 +22,18 @@ const MOST: usize = 64;
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// Sets of counters.
+/// A set of counters for each stripe.
 #[derive(Debug)]
 pub struct Stripes<T>(Box<[Padded<T>]>);
 
 impl<T> Stripes<T> {
-    /// One for each core.
+    /// Makes one set for each core, rounded up to a power of two, and at most 64.
     pub fn new(one: impl Fn() -> T) -> Stripes<T> {
         let cores = available_parallelism().map_or(1, usize::from);
         Stripes((0..cores.next_power_of_two().min(MOST)).map(|_| Padded(one())).collect())
     }
 
-    /// Counts in the calling thread's, by [`add`].
+    /// Counts in the calling thread's set, by [`add`].
     #[inline]
     pub fn count(&self, in_it: impl FnOnce(&T)) {
         if counting() {
@@ -41,37 +41,37 @@ impl<T> Stripes<T> {
         }
     }
 
-    /// Adds to one counter.
+    /// Adds to one counter of the calling thread's set.
     #[inline]
     pub fn add(&self, counter: impl FnOnce(&T) -> &AtomicU64, by: u64) {
         self.count(|mine| add(counter(mine), by));
     }
 
-    /// One counter of all of them.
+    /// Returns the sum of one counter over all sets.
     pub fn sum(&self, counter: impl Fn(&T) -> &AtomicU64) -> u64 {
         self.all().map(|stripe| counter(stripe).load(Relaxed)).sum()
     }
 
-    /// The calling thread's.
+    /// Returns the calling thread's set.
     #[inline]
     fn mine(&self) -> &T {
-        // As many as a power of two.
+        // The number of sets is a power of two.
         &self.0[number() & (self.0.len() - 1)].0
     }
 
-    /// All of them, for who adds them up.
+    /// Returns all sets, for a reader to add up.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|stripe| &stripe.0)
     }
 }
 
-/// Adds to one of a stripe's.
+/// Adds to a counter of a stripe.
 #[inline]
 pub fn add(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Relaxed);
 }
 
-/// Whether anything is counted: always, but where a benchmark of what that costs has it off for a while.
+/// Whether anything is counted. Always true, unless a benchmark of counting has turned it off.
 #[inline]
 pub fn counting() -> bool {
     #[cfg(feature = "bench")]
@@ -85,11 +85,11 @@ pub fn counting() -> bool {
 pub mod bench {
     use std::sync::atomic::AtomicBool;
 
-    /// Whether managers count what happens. Figures that were counted in part are worth nothing.
+    /// Whether managers count. Figures that were counted only in part are worthless.
     pub static COUNTING: AtomicBool = AtomicBool::new(true);
 }
 
-/// The calling thread's number: the next one when it first asks.
+/// Returns the calling thread's number: at its first call, the next one.
 #[inline]
 fn number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);

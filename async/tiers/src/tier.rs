@@ -1,19 +1,20 @@
 //! The tiers, from the device down.
 //!
-//! | | tier | what it is |
+//! | | tier | memory |
 //! |---|---|---|
 //! | G1 | [`Tier::Device`] | the accelerator's memory, where attention reads |
 //! | G2 | [`Tier::Host`] | host memory, pinned where there is a GPU |
-//! | G3, G4, … | [`Tier::Below`] | tiers below host memory, in order: each is a [`TierPort`](crate::transfer::TierPort) with a name |
+//! | G3, G4, … | [`Tier::Below`] | tiers below host memory, in order |
 //!
-//! Settings make one tier below host memory, the disk: [`Tier::DISK`]. Parts may have several, of any kind.
+//! Each tier below host memory is a [`TierPort`](crate::transfer::TierPort) with a name. Settings make one
+//! such tier, the disk: [`Tier::DISK`]. Parts may have several, of any kind.
 
 use std::fmt;
 
-/// The most tiers below host memory.
+/// Maximum number of tiers below host memory.
 pub const MOST_BELOW: usize = 4;
 
-/// Where a block is, or was found.
+/// The tier where a block is, or was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
     /// G1: device memory.
@@ -28,15 +29,15 @@ impl Tier {
     /// The first tier below host memory: the disk, where settings make the tiers.
     pub const DISK: Tier = Tier::Below(0);
 
-    /// Those that settings make, from the device down.
+    /// The tiers that settings make, from the device down.
     pub const OF_SETTINGS: [Tier; 3] = [Tier::Device, Tier::Host, Tier::DISK];
 
-    /// From the device down, with so many below host memory.
+    /// Returns all tiers, from the device down, with so many below host memory.
     pub fn all(below: usize) -> impl DoubleEndedIterator<Item = Tier> + Clone {
         (0..2 + below).map(Tier::at)
     }
 
-    /// Its place, from the device down: 0, 1, …
+    /// Returns the tier's place, from the device down: 0, 1, …
     #[must_use]
     pub const fn index(self) -> usize {
         match self {
@@ -46,7 +47,7 @@ impl Tier {
         }
     }
 
-    /// The tier at a place.
+    /// Returns the tier at a place.
     #[must_use]
     pub const fn at(index: usize) -> Tier {
         match index {
@@ -56,8 +57,8 @@ impl Tier {
         }
     }
 
-    /// As settings and reports spell it, where settings made it. What else is below has the name that its parts gave it
-    /// ([`Tiers::tier_name`](crate::Tiers::tier_name)).
+    /// Returns the name in settings and reports, for the tiers that settings make. Other tiers below have
+    /// the names that their parts gave them ([`Tiers::tier_name`](crate::Tiers::tier_name)).
     #[must_use]
     pub const fn name(self) -> &'static str {
         const NAMES: [&str; 2 + MOST_BELOW] = ["device", "host", "disk", "below-2", "below-3", "below-4"];

@@ -1,20 +1,20 @@
-//! All blocks of a sequence in one call: what some tier has is brought up, and blocks for the rest are
-//! allocated.
+//! All blocks of a sequence in one call: blocks that some tier has are onboarded, and blocks for the
+//! rest are allocated.
 //!
 //! ```text
-//!   hashes   0 1 2 3 4 5 6 7  ·        · = one block more, for tokens that fill none yet
+//!   hashes   0 1 2 3 4 5 6 7  ·        · = one more block, for tokens that fill none yet
 //!            D D H K · · · ·
-//!            └─held┘ └fresh┘           K fails to be read: held 0 1 2, fresh 3 4 5 6 7 ·
+//!            └─held┘ └fresh┘           reading K fails: held 0 1 2, fresh 3 4 5 6 7 ·
 //! ```
 //!
-//! A device hit takes no place in the queue. Otherwise the run to be brought up enters the wait queue first,
-//! and the rest right behind it, before anything is awaited; what turns out to be lost is asked for again
-//! behind that.
+//! A device hit takes no place in the queue. Otherwise the run to onboard enters the wait queue first,
+//! and the rest right behind it, before anything is awaited. Blocks that turn out to be lost are
+//! requested again behind both.
 //!
 //! Invariants
-//! - I1: `held` and `fresh` together are as many blocks as hashes were given, and those that were asked for
-//!   besides.
-//! - I2: dropped, or refused, it keeps nothing: the run is released, and places in the queue are left.
+//! - I1: `held` and `fresh` together have one block for each hash, and the additional blocks that were
+//!   asked for.
+//! - I2: a dropped or refused call keeps nothing: the run is released, and its places in the queue are left.
 
 use crate::calls::allocate_error::AllocateError;
 use crate::calls::allocation::Allocation;
@@ -35,13 +35,12 @@ use std::time::Duration;
 #[derive(Debug)]
 #[must_use = "dropped, the blocks are released"]
 pub struct Acquired {
-    /// The leading blocks that were there, in the device now, in the order of their hashes.
+    /// The leading blocks that some tier had, now in the device, in the order of their hashes.
     pub held: Blocks,
-    /// Blocks for the others, to be filled and [registered](BlocksMut::register) behind `held`; and those
-    /// that were asked for besides, last.
+    /// Blocks to fill and to [register](BlocksMut::register) behind `held`, for the other hashes. The
+    /// additional blocks that were asked for come last.
     pub fresh: BlocksMut,
-    /// Why the first of the blocks to be filled is missing, if it was found: its transfer failed, or was
-    /// late.
+    /// Why the first block to be filled is missing although a tier had it: its transfer failed or was late.
     pub missed: Option<Cause>,
 }
 
@@ -49,16 +48,16 @@ pub struct Acquired {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// There are no blocks for what is to be computed.
+    /// There are no blocks for the part to be computed.
     #[error(transparent)]
     Allocate(#[from] AllocateError),
-    /// The run that was found cannot be brought up.
+    /// The run that was found cannot be onboarded.
     #[error(transparent)]
     Onboard(#[from] OnboardError),
 }
 
-/// A call for all blocks of a sequence ([`Group::acquire`]), before it begins: it begins when it is awaited,
-/// or by [`into_future`](IntoFuture::into_future).
+/// A call for all blocks of a sequence ([`Group::acquire`]) that has not begun. It begins when it is
+/// awaited, or by [`into_future`](IntoFuture::into_future).
 #[derive(Clone, Copy)]
 #[must_use = "it begins when it is awaited, or by into_future()"]
 pub struct Acquire<'a> {
@@ -71,34 +70,34 @@ pub struct Acquire<'a> {
 }
 
 impl Group {
-    /// All blocks of a sequence: the leading run that some tier has, brought up to the device, and blocks for
-    /// the rest. The call is built, and begins when it is awaited, or by `into_future`.
+    /// Acquires all blocks of a sequence: onboards the leading run that some tier has, and allocates
+    /// blocks for the rest. The returned call begins when it is awaited, or by `into_future`.
     ///
     /// # Errors
-    /// [`AcquireError`].
+    /// [`AcquireError`], if the run cannot be onboarded or blocks for the rest cannot be allocated.
     pub fn acquire<'a>(&'a self, hashes: &'a [SequenceHash]) -> Acquire<'a> {
         Acquire { group: self, hashes, more: 0, class: Class::Urgent, request: 0, deadline: None }
     }
 }
 
 impl<'a> Acquire<'a> {
-    /// So many blocks besides, for tokens that fill no block yet.
+    /// Asks for so many additional blocks, for tokens that fill no block yet.
     pub fn more(self, blocks: usize) -> Acquire<'a> {
         Acquire { more: blocks, ..self }
     }
 
-    /// How urgent the run is that is brought up; urgent unless told.
+    /// Sets the urgency of the onboard; the default is [`Class::Urgent`].
     pub fn class(self, class: Class) -> Acquire<'a> {
         Acquire { class, ..self }
     }
 
-    /// Whose it is: requests of one class take turns, and spans name it. 0: no request's.
+    /// Names the request: requests of one class take turns, and spans have this number. 0: no request.
     pub fn request(self, request: u64) -> Acquire<'a> {
         Acquire { request, ..self }
     }
 
-    /// How long to wait at most, for all of it; none: for each part the manager's `deadline.allocate` and
-    /// `deadline.onboard`.
+    /// Sets the longest wait for the whole call. None: each part has the manager's `deadline.allocate`
+    /// or `deadline.onboard`.
     pub fn deadline(self, deadline: impl Into<Option<Duration>>) -> Acquire<'a> {
         Acquire { deadline: deadline.into(), ..self }
     }
@@ -134,8 +133,7 @@ impl<'a> Acquire<'a> {
             let lost = run - up.blocks.len();
             if lost > 0 {
                 let mut again = asks.blocks(&group, lost).await?;
-                // Those at the end stay those that were asked for besides: which block is which is the
-                // caller's to say.
+                // The additional blocks stay at the end; the caller decides which block is for which hash.
                 again.append(fresh).map_err(|_| AllocateError::Closed)?;
                 fresh = again;
             }
@@ -146,22 +144,23 @@ impl<'a> Acquire<'a> {
 
 type Answered = Result<Acquired, AcquireError>;
 
-/// How the parts of it are asked for.
+/// How the parts of a call are asked for.
 #[derive(Clone, Copy)]
 struct Asks {
     request: u64,
     deadline: Option<Duration>,
-    /// When all of it is late; none: as the settings say, or beyond all clocks.
+    /// When the whole call is late. None: the settings decide, or the time is beyond all clocks.
     due: Option<Duration>,
 }
 
 impl Asks {
-    /// How long is left. None: as the settings say.
+    /// Returns the time left. None: the settings decide.
     fn left(self, group: &Group) -> Option<Duration> {
         self.due.map(|due| due.saturating_sub(group.inner().elapsed())).or(self.deadline)
     }
 
-    /// Blocks, at once or in the queue. A list of none is given by a manager that is shut down, too.
+    /// Allocates blocks, at once or in the queue. An empty list comes at once, even from a manager that
+    /// is shut down.
     fn blocks(self, group: &Group, count: usize) -> Allocation {
         match count {
             0 => Allocation::answered(group.try_allocate(0).ok_or(AllocateError::Closed)),

@@ -1,4 +1,4 @@
-//! Blocks that are registered before their pass writes them: the list that may still be withdrawn.
+//! Blocks that are registered before their pass writes them: the handle that can still withdraw them.
 
 use crate::engine::inner::Inner;
 use crate::scheduler::Key;
@@ -6,8 +6,8 @@ use crate::transfer::Cause;
 use std::fmt;
 use std::sync::Arc;
 
-/// Blocks of one list that were [registered ahead](crate::BlocksMut::register_ahead) of the iteration that
-/// writes them. Dropped, nothing follows: the manager believes that it does.
+/// Blocks of one list that were [registered ahead](crate::BlocksMut::register_ahead) of the iteration
+/// that writes them. Dropping it changes nothing: the manager trusts that the iteration writes them.
 #[must_use = "if the pass does not write the blocks it is to withdraw() them"]
 pub struct Ahead {
     inner: Arc<Inner>,
@@ -15,7 +15,7 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Before anything is marked.
+    /// Returns a handle without a mark.
     pub(crate) fn new(inner: &Arc<Inner>) -> Ahead {
         Ahead { inner: Arc::clone(inner), mark: None }
     }
@@ -24,16 +24,19 @@ impl Ahead {
         self.mark = mark;
     }
 
-    /// The iteration does not write them: it has failed, or the request is not in it. Blocks that no other
-    /// list is to write are found by nobody from now on, and no copy of them comes to be; nor of what is
-    /// registered behind them, which is computed from them, or behind blocks that only a later pass writes
-    /// than theirs. How many these were. Their handles are still to be dropped, and of the iteration that
-    /// runs or comes next their memory is kept until it is over. Whoever has found them meanwhile holds
-    /// blocks that are wrong: [`Blocks::registered`](crate::Blocks::registered) tells, and is to be asked, of
-    /// what was found while it had not been written, before a pass reads it.
+    /// Tells that the iteration does not write the blocks: it has failed, or the request is not in it.
+    /// Blocks that no other list is to write are withdrawn: no call finds them from now on, and no copy
+    /// of them is made. So are blocks registered behind them, which are computed from them. So are
+    /// blocks registered behind one that now only a later pass than their own writes. Returns how many
+    /// blocks were withdrawn.
     ///
-    /// To be said before the engine tells of the iteration's last layer, or of its end: from then on they
-    /// count as written, and may have been copied. That comes too late, and gives 0.
+    /// The caller still has to drop its handles. If the iteration runs or comes next, the blocks' memory
+    /// is kept until it is over. A request that found one of these blocks meanwhile holds a wrong block.
+    /// [`Blocks::registered`](crate::Blocks::registered) tells: ask it, for blocks found before they
+    /// were written, before a pass reads them.
+    ///
+    /// Call this before the engine tells of the iteration's last layer, or of its end. From then on the
+    /// blocks count as written, and may have been copied: the call comes too late, and returns 0.
     pub fn withdraw(self) -> usize {
         let Some(mark) = self.mark.filter(|_| !self.inner.is_inherited()) else { return 0 };
         self.inner.with(|traffic| traffic.withdraw_list(&self.inner, mark, Cause::Cancelled))

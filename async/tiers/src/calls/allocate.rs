@@ -1,4 +1,4 @@
-//! Blocks to fill, without waiting: free ones, and those of victims that need not be copied.
+//! Blocks to fill, without waiting: free blocks, and those of victims that need no copy.
 
 use crate::calls::allocate_error::AllocateError;
 use crate::calls::blocks::BlocksMut;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// What a caller has at once.
+/// The blocks that a caller gets at once, or its place in the queue.
 pub(crate) enum Taken {
     All(BlocksMut),
     Place(Place),
 }
 
-/// Blocks at once; or a place in the queue, with what there was.
+/// Allocates at once, or enters the queue with the blocks that there were.
 pub(crate) fn take_or_wait(
     inner: &Arc<Inner>,
     group: GroupId,
@@ -32,7 +32,7 @@ pub(crate) fn take_or_wait(
         may_wait(traffic, tenant)?;
         let mut gathered = Vec::with_capacity(count);
         let owners = &inner.group(group).device.owners();
-        // All of it, if no caller is before this one and no victim is to be copied.
+        // All blocks at once, if no caller is ahead and no victim has to be copied.
         let first =
             traffic.none_waits() && traffic.guesses.under_way().len() == 0 && owners.limit(tenant).is_none();
         if first && traffic.gather(inner, group, count, true, &mut gathered) && owners.take(tenant, count) {
@@ -47,7 +47,7 @@ pub(crate) fn take_or_wait(
     })
 }
 
-/// Refuses what will never be had.
+/// Refuses a count that can never be satisfied.
 pub(crate) fn check(
     inner: &Inner,
     group: GroupId,
@@ -68,7 +68,7 @@ pub(crate) fn check(
     }
 }
 
-/// Free blocks, if nobody waits for some; a purge waits, too. None at all are nobody's to wait for.
+/// Returns free blocks, unless a caller or a purge waits for some. A request for 0 blocks passes waiters.
 pub(crate) fn free_ones(
     inner: &Arc<Inner>,
     group: GroupId,
@@ -93,21 +93,21 @@ pub(crate) fn free_ones(
     Some(BlocksMut::new(Arc::clone(inner), group, ids, tenant))
 }
 
-/// Free blocks, and those of victims that need not be copied.
+/// Returns free blocks, and those of victims that need no copy.
 pub(crate) fn try_allocate(
     inner: &Arc<Inner>,
     group: GroupId,
     count: usize,
     tenant: TenantId,
 ) -> Option<BlocksMut> {
-    // A caller may ask for any number: of most there is no memory for the list, nor are there credits,
-    // however long one makes room for them.
+    // A caller may ask for any number. Above the capacity there may be no memory for the list, and there
+    // are never enough credits, however long room is made.
     if inner.is_inherited() || count > inner.group(group).device.pool().capacity() {
         return None;
     }
     free_ones(inner, group, count, tenant).or_else(|| {
         if count == 0 {
-            // Of a manager that is shut down: what preempts has its list.
+            // The manager is shut down. A preempting caller still gets its empty list.
             return Some(BlocksMut::new(Arc::clone(inner), group, Vec::new(), tenant));
         }
         let ids = inner.take(|traffic| {

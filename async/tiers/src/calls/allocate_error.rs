@@ -1,63 +1,63 @@
-//! Why there are no blocks to fill.
+//! Why no blocks to fill are given.
 
 use crate::engine::inherited::INHERITED;
 use crate::engine::tenants::TenantUse;
 use std::time::Duration;
 
-/// Why there are no blocks.
+/// Why an allocation failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllocateError {
-    /// More than the tier has: never.
+    /// More than the device has: this can never succeed.
     #[error("{requested} blocks were asked for, and the device has {capacity}; ask for fewer")]
     TooMany {
-        /// Asked for.
+        /// Blocks asked for.
         requested: usize,
-        /// Of the tier.
+        /// Blocks of the device.
         capacity: usize,
     },
-    /// Not in time.
+    /// The blocks did not come in time.
     #[error(
         "{requested} block(s) did not come within {waited:?}: {}{available} of {capacity} are free or evictable, and {ahead} waited before; \
          release some, or preempt a request", at_quota(*.requested, *.tenant)
     )]
     Deadline {
-        /// Asked for.
+        /// Blocks asked for.
         requested: usize,
-        /// How long it has waited.
+        /// How long the request has waited.
         waited: Duration,
-        /// Blocks that allocation can have.
+        /// Blocks that an allocation can get.
         available: usize,
-        /// Of the tier.
+        /// Blocks of the device.
         capacity: usize,
         /// Requests in the queue before this one.
         ahead: usize,
-        /// What the tenant has of the device, and may have; none: it has no quota.
+        /// The tenant's blocks of the device, and its quota; none: it has no quota.
         tenant: Option<TenantUse>,
     },
-    /// Not a number for each group.
+    /// The numbers given are not one for each group.
     #[error(
         "numbers of blocks were given for {given} groups, and the model has {groups}; give one for each, 0 for none"
     )]
     Groups {
-        /// Given.
+        /// Numbers given.
         given: usize,
-        /// Of the model.
+        /// Groups of the model.
         groups: usize,
     },
-    /// More than the tenant's quota: never.
+    /// More than the tenant's quota: this can never succeed.
     #[error(
         "{requested} blocks were asked for, and the tenant may have {quota} of the device's {capacity}; {}", crate::engine::tenants::more_room(*.quota)
     )]
     Quota {
-        /// Asked for.
+        /// Blocks asked for.
         requested: usize,
-        /// The tenant's.
+        /// The tenant's quota.
         quota: usize,
-        /// Of the tier.
+        /// Blocks of the device.
         capacity: usize,
     },
-    /// The tenant gets nothing until then.
+    /// The tenant is being purged, and gets nothing until the purge is over.
     #[error("the tenant is being purged; wait for the purge's end")]
     Purging,
     /// The manager has been shut down.
@@ -68,7 +68,7 @@ pub enum AllocateError {
     Inherited,
 }
 
-/// That it is the tenant's quota which is used up, whatever is free besides.
+/// Returns words on the tenant's quota, if that is used up, whatever is free besides.
 fn at_quota(requested: usize, tenant: Option<TenantUse>) -> String {
     match tenant {
         Some(TenantUse { blocks, quota: Some(quota) }) if blocks + requested > quota => {

@@ -1,5 +1,5 @@
-//! Blocks of every group, all or none. A caller enters all queues at once, and not before it has its credits
-//! for all of them, so that of two callers none is before the other here and behind it there
+//! Blocks of every group, all or none. A caller enters all queues at once, after it has its credits for
+//! all of them. So of two callers the same one is ahead wherever both wait
 //! (`waiting_for_quota.rs`).
 
 use crate::calls::allocate::{check, free_ones};
@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tracing::Instrument;
 
-/// A call for blocks of all groups ([`Tiers::allocate_groups`](crate::Tiers::allocate_groups)), before it
-/// begins: it begins when it is awaited, or by [`into_future`](IntoFuture::into_future).
+/// A call for blocks of all groups ([`Tiers::allocate_groups`](crate::Tiers::allocate_groups)) that has
+/// not begun. It begins when it is awaited, or by [`into_future`](IntoFuture::into_future).
 #[derive(Clone, Copy)]
 #[must_use = "it begins when it is awaited, or by into_future()"]
 pub struct AllocateGroups<'g> {
@@ -36,13 +36,13 @@ impl<'g> AllocateGroups<'g> {
         AllocateGroups { handle, counts, options: AllocateOptions::default() }
     }
 
-    /// How long to wait at most; none: the manager's `deadline.allocate`.
+    /// Sets the longest wait. None: the manager's `deadline.allocate`.
     pub fn deadline(mut self, deadline: impl Into<Option<Duration>>) -> AllocateGroups<'g> {
         self.options.deadline = deadline.into();
         self
     }
 
-    /// The request that asks, for readers of spans. 0: none.
+    /// Names the request in spans. 0: none.
     pub fn request(mut self, request: u64) -> AllocateGroups<'g> {
         self.options.request = request;
         self
@@ -101,7 +101,7 @@ impl IntoFuture for AllocateGroups<'_> {
                 let mut served = served?.into_iter();
                 let none = |group| BlocksMut::new(Arc::clone(inner), group, Vec::new(), tenant);
                 let of = |(group, count)| if count > 0 { served.next() } else { Some(none(group)) };
-                // As many lists as there were places.
+                // There are as many lists as places.
                 let all: Vec<_> =
                     wanted(&counts).map(of).collect::<Option<_>>().ok_or(AllocateError::Closed)?;
                 request_span::served(&span, all.iter().flat_map(|blocks| blocks.ids().iter().copied()));

@@ -15,16 +15,16 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tracing::Span;
 
-/// How blocks are asked for.
+/// Options of an allocation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AllocateOptions {
-    /// For spans. Callers are served in the order in which they came all the same.
+    /// For spans only: callers are served in order of arrival.
     pub(crate) request: u64,
     pub(crate) deadline: Option<Duration>,
 }
 
-/// A call for blocks to fill ([`Group::allocate`](crate::Group::allocate)), before it begins: it begins when
-/// it is awaited, or by [`into_future`](IntoFuture::into_future), which takes its place in the queue.
+/// A call for blocks to fill ([`Group::allocate`](crate::Group::allocate)) that has not begun. It begins,
+/// and takes its place in the queue, when it is awaited, or by [`into_future`](IntoFuture::into_future).
 #[derive(Clone, Copy)]
 #[must_use = "it begins when it is awaited, or by into_future()"]
 pub struct Allocate<'g> {
@@ -39,14 +39,13 @@ impl<'g> Allocate<'g> {
         Allocate { handle, group, count, options: AllocateOptions::default() }
     }
 
-    /// How long to wait at most; none: the manager's `deadline.allocate`.
+    /// Sets the longest wait. None: the manager's `deadline.allocate`.
     pub fn deadline(mut self, deadline: impl Into<Option<Duration>>) -> Allocate<'g> {
         self.options.deadline = deadline.into();
         self
     }
 
-    /// The request that asks, for readers of spans. 0: none. Callers are served in the order in which they
-    /// came all the same.
+    /// Names the request in spans only: callers are served in order of arrival. 0: none.
     pub fn request(mut self, request: u64) -> Allocate<'g> {
         self.options.request = request;
         self
@@ -81,8 +80,8 @@ impl IntoFuture for Allocate<'_> {
     }
 }
 
-/// A request for blocks to fill, which has its place in the queue, or its blocks. Dropped, it leaves the
-/// queue, and its blocks are free.
+/// A request for blocks to fill, with its place in the queue or its blocks. Dropping it leaves the
+/// queue, and frees the blocks.
 #[must_use = "dropped, the request is withdrawn"]
 pub struct Allocation {
     state: State,
@@ -96,7 +95,7 @@ enum State {
 }
 
 impl Allocation {
-    /// One that is answered.
+    /// Returns a request that is answered.
     pub(crate) fn answered(answer: Result<BlocksMut, AllocateError>) -> Allocation {
         Allocation { state: State::Answered(Some(answer)), span: Span::none() }
     }
@@ -113,7 +112,7 @@ impl Allocation {
 impl Future for Allocation {
     type Output = Result<BlocksMut, AllocateError>;
 
-    /// Ready once; polled after that it stays pending.
+    /// Ready once. Polled again, it stays pending.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Allocation { state, span } = &mut *self;
         let answer = match state {
@@ -121,7 +120,7 @@ impl Future for Allocation {
             State::InQueue(in_queue, since) => {
                 let served = ready!(span.in_scope(|| in_queue.poll(context)));
                 in_queue.inner().watch.answered(Call::Allocate, *since);
-                // One place, and one list.
+                // One place, so one list.
                 served.and_then(|blocks| blocks.into_iter().next().ok_or(AllocateError::Closed))
             }
         };
@@ -135,7 +134,7 @@ impl Future for Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // In its span, for what follows from leaving the queue.
+        // In its span, so that the effects of leaving the queue are traced there.
         let Allocation { state, span } = self;
         span.in_scope(|| *state = State::Answered(None));
     }

@@ -5,36 +5,36 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The answer of a call that has begun ([rule](crate::Tiers#calls-futures-and-drops)): a future that only
-/// waits for it. What dropping it means, the call says.
+/// The answer of a call that has begun ([rule](crate::Tiers#calls-futures-and-drops)): a future that
+/// only waits. Each call says what dropping its answer does.
 #[must_use = "a future has its answer when it is awaited"]
 pub struct Answer<T>(State<T>);
 
 enum State<T> {
-    /// None: it has been taken.
+    /// None: the answer has been taken.
     Now(Option<T>),
     Later(Pin<Box<dyn Future<Output = T> + Send>>),
 }
 
 impl<T> Answer<T> {
-    /// An answer that is there.
+    /// Returns an answer that is ready.
     pub(crate) fn now(answer: T) -> Answer<T> {
         Answer(State::Now(Some(answer)))
     }
 
-    /// An answer that is waited for.
+    /// Returns an answer that has to be awaited.
     pub(crate) fn later(answer: impl Future<Output = T> + Send + 'static) -> Answer<T> {
         Answer(State::Later(Box::pin(answer)))
     }
 }
 
-/// An answer is moved out of it, never polled in place.
+/// The answer is moved out, never polled in place.
 impl<T> Unpin for Answer<T> {}
 
 impl<T> Future for Answer<T> {
     type Output = T;
 
-    /// Ready once; polled after that it stays pending.
+    /// Ready once. Polled again, it stays pending.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let ready = match &mut self.0 {
             State::Now(answer) => return answer.take().map_or(Poll::Pending, Poll::Ready),

@@ -1,18 +1,18 @@
-//! Whoever attends to the deadlines of an engine, for its runtime.
+//! The attendant of an engine's deadlines, for its runtime.
 
 use crate::engine::inner::Inner;
 use std::sync::Weak;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Answers an engine's deadlines, for its runtime. It keeps no engine.
+/// Answers an engine's deadlines, for its runtime. It does not keep the engine alive.
 #[derive(Debug, Clone)]
 pub struct Attendant(pub(crate) Weak<Inner>);
 
-/// When an attendant is to be called next.
+/// When the runtime has to call an attendant next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// At this moment, or when the runtime is told of an earlier one.
+    /// At this moment, or earlier if the runtime is told of an earlier one.
     At(Duration),
     /// When the runtime is told of a moment.
     WhenTold,
@@ -21,7 +21,7 @@ pub enum Next {
 }
 
 impl Attendant {
-    /// Answers all who are late by now.
+    /// Answers all calls that are late by now.
     #[must_use]
     pub fn on_time(&self) -> Next {
         let Some(inner) = self.0.upgrade() else { return Next::Never };
@@ -30,19 +30,19 @@ impl Attendant {
         next.map_or(Next::WhenTold, Next::At)
     }
 
-    /// The runtime ends: the engine gives nothing more, and what has not begun to move is cancelled. Whether
-    /// the engine gave something until now; none: it is gone.
+    /// Closes the engine, since its runtime ends: it gives nothing more, and transfers that have not
+    /// begun to move are cancelled. Returns whether the engine gave blocks until now; none if it is gone.
     #[must_use]
     pub fn close_for_good(&self) -> Option<bool> {
         let inner = self.0.upgrade()?;
-        // Whoever has shut the tiers down, or let go of them, need not be told.
+        // A caller that has shut the tiers down, or dropped them, need not be told.
         let gave = !inner.refusing.load(Relaxed) && !inner.look().refuses();
         inner.close_for_good();
         inner.leave();
         Some(gave)
     }
 
-    /// There is neither a runtime nor a thread any more: all who wait are late at once.
+    /// Answers all waiting calls as late, since there is neither a runtime nor a thread any more.
     pub fn answer_all(&self) {
         if let Some(inner) = self.0.upgrade() {
             inner.with(|traffic| while traffic.answer_first(&inner, None) {});

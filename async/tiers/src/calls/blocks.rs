@@ -1,8 +1,8 @@
-//! Owned handles: blocks by the list, which keep their manager alive and give themselves back.
+//! Owned lists of blocks, which keep their manager alive and release their blocks when dropped.
 //!
-//! A list is the unit since an engine has blocks by the request: one counted reference to the manager a list,
-//! one release, tail first. A handle may be sent anywhere, and dropped anywhere; on a device that computes by
-//! itself, when that is over (see [`Blocks`]).
+//! An engine holds blocks by the request, so the unit is a list: it has one counted reference to the
+//! manager and one release, tail first. A list may be sent to any thread and dropped on any. If the
+//! device computes asynchronously, drop a list after its computations have ended (see [`Blocks`]).
 
 use crate::calls::ahead::Ahead;
 use crate::engine::inherited::INHERITED;
@@ -13,39 +13,38 @@ use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, TenantId, Transit
 use std::sync::Arc;
 use std::{fmt, mem};
 
-/// Blocks of the device to be filled, with one owner. Dropped, they are free: what fills them is to be over
-/// then, as for [`Blocks`].
+/// Blocks of the device to be filled, with one owner. Dropping the list frees them: kernels that fill
+/// them must have ended then, as for [`Blocks`].
 pub struct BlocksMut {
     inner: Arc<Inner>,
     group: GroupId,
-    /// Whose credits they have.
+    /// The tenant that the blocks' credits are taken from.
     tenant: TenantId,
     ids: Vec<BlockId>,
 }
 
-/// Registered blocks of the device, in the order of their sequence, which nobody changes or evicts while they
-/// are held. Dropped, they are released, the last one first.
+/// Registered blocks of the device, in the order of their sequence. While they are held, they are
+/// neither changed nor evicted. Dropping the list releases them, the last one first.
 ///
-/// Once nobody holds a block it may be overwritten, by what is brought up in its place, or by a purge. The
-/// manager knows nothing of kernels that are queued: those that read or write a block must have ended before
-/// its last handle is dropped, unless the mover orders its copies after them.
-/// `kvstrata::movers::CudaMover` does for the stream in
-/// `EngineOrder::onboard_after`, on which they are to be queued
-/// by then. What the engine itself writes into the block next is in its own order.
+/// A block without a holder may be overwritten, by a block that is onboarded in its place or by a purge.
+/// The manager does not know which kernels are queued. Kernels that read or write a block must have
+/// ended before its last handle is dropped, unless the mover orders its copies after them.
+/// `kvstrata::movers::CudaMover` does that for the stream in `EngineOrder::onboard_after`, if the
+/// kernels are queued there by then. The engine's own next writes into the block follow its own order.
 pub struct Blocks {
     inner: Arc<Inner>,
     group: GroupId,
     refs: Vec<BlockRef>,
 }
 
-/// Why blocks were not registered; here they are.
+/// Why blocks were not registered, with the blocks.
 #[derive(Debug, thiserror::Error)]
 #[error("{blocks} blocks were not registered: {why}")]
 #[non_exhaustive]
 pub struct RegisterError {
-    /// As they were.
+    /// The blocks, unchanged.
     pub blocks: BlocksMut,
-    /// The reason.
+    /// Why they were not registered.
     pub why: RegisterFault,
 }
 
@@ -56,15 +55,15 @@ pub struct RegisterError {
 )]
 #[non_exhaustive]
 pub struct TooManyReferences {
-    /// Which block.
+    /// The block.
     pub block: BlockId,
 }
 
-/// What was wrong.
+/// Why blocks cannot be registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterFault {
-    /// Not a hash for each block.
+    /// The number of hashes is not that of the blocks.
     #[error("{hashes} hashes for {blocks} blocks; give one for each")]
     Hashes {
         /// Hashes given.
@@ -75,8 +74,8 @@ pub enum RegisterFault {
     /// The parent is of another manager, or another group.
     #[error("the parent is of another manager or group; give the sequence's own blocks")]
     Parent,
-    /// The parent was withdrawn: no pass has written it, or its tenant was purged; what was computed from it
-    /// is wrong.
+    /// The parent was withdrawn: no pass has written it, or its tenant was purged. Blocks computed from
+    /// it are wrong.
     #[error("the parent was withdrawn; compute the blocks anew behind one that is registered")]
     Withdrawn,
     /// The parent is written by a later pass.
@@ -84,18 +83,18 @@ pub enum RegisterFault {
         "the parent is written in iteration {parent}, behind iteration {iteration}; register them ahead of that one, or later"
     )]
     Unwritten {
-        /// Of the parent.
+        /// The iteration that writes the parent.
         parent: u64,
-        /// Of the blocks.
+        /// The iteration given for the blocks.
         iteration: u64,
     },
-    /// The tenant is being purged; dropped, the blocks go with it.
+    /// The tenant is being purged. Dropped, the blocks go with it.
     #[error("the tenant is being purged; drop the blocks")]
     Purging,
     /// This process was forked from the manager's.
     #[error("{INHERITED}")]
     Inherited,
-    /// The pool's.
+    /// The pool refuses.
     #[error(transparent)]
     Transition(#[from] TransitionError),
 }
@@ -105,36 +104,36 @@ impl BlocksMut {
         BlocksMut { inner, group, tenant, ids }
     }
 
-    /// Whether they are of this manager and group.
+    /// Returns whether the blocks are of this manager and group.
     pub(crate) fn of(&self, inner: &Arc<Inner>, group: GroupId) -> bool {
         Arc::ptr_eq(&self.inner, inner) && self.group == group
     }
 
-    /// The blocks' numbers, which are their places in the device's memory.
+    /// Returns the blocks' numbers, which are their places in the device's memory.
     #[must_use]
     pub fn ids(&self) -> &[BlockId] {
         &self.ids
     }
 
-    /// How many.
+    /// Returns the number of blocks.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no blocks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// The group of layers.
+    /// Returns the number of the group of layers.
     #[must_use]
     pub fn group(&self) -> usize {
         self.group.index()
     }
 
-    /// Takes the first blocks out of the list; all of them if it has fewer.
+    /// Takes the first `count` blocks out of the list, or all if it has fewer.
     #[must_use]
     pub fn split_to(&mut self, count: usize) -> BlocksMut {
         let ids = self.ids.drain(..count.min(self.ids.len())).collect();
@@ -144,7 +143,7 @@ impl BlocksMut {
     /// Appends another list of the same manager, group and tenant.
     ///
     /// # Errors
-    /// The other list, if it is not.
+    /// The other list, if its manager, group or tenant differs.
     pub fn append(&mut self, mut other: BlocksMut) -> Result<(), BlocksMut> {
         let alike = self.group == other.group && self.tenant == other.tenant;
         if !Arc::ptr_eq(&self.inner, &other.inner) || !alike {
@@ -154,46 +153,48 @@ impl BlocksMut {
         Ok(())
     }
 
-    /// Makes full blocks known, in the order of their sequence, behind `parent`'s last one. One of a hash
-    /// that is there already gives way to that, so ids may differ from before.
+    /// Registers full blocks, in the order of their sequence, behind the last block of `parent`. If a
+    /// hash is registered already, the list gets the block that has it, so ids may change.
     ///
-    /// The bytes must be in the device's memory by now, or the mover must order its copies behind what writes
-    /// them: copies may begin at once. Blocks that a pass is still to write are [registered
-    /// ahead](BlocksMut::register_ahead); what others have registered so gives way to these. Behind blocks
-    /// that a pass is still to write, these count as written when those do.
+    /// Copies may begin at once. So the bytes must be in the device's memory by now, or the mover must
+    /// order its copies behind the kernels that write them. Blocks that a pass is still to write must be
+    /// [registered ahead](BlocksMut::register_ahead) instead. A block that another list has registered
+    /// ahead gives way to a block of this list with its hash. Behind a parent that a pass is still to
+    /// write, these blocks count as written when the parent does.
     ///
     /// # Errors
-    /// [`RegisterError`], with the blocks.
+    /// [`RegisterError`], with the blocks, if they cannot be registered.
     pub fn register(self, hashes: &[SequenceHash], parent: Option<&Blocks>) -> Result<Blocks, RegisterError> {
         self.register_by(hashes, parent, None)
     }
 
-    /// As [`register`](BlocksMut::register), ahead of being written: all of their bytes are there when the
-    /// last layer of `iteration`, which runs or comes next, is done, or it is over. Others find them in the
-    /// device at once; what reads them there is to be queued behind what writes them, which one stream sees
-    /// to ([`Blocks::written_in`] tells). Nobody copies them before: what is to be written through,
-    /// offloaded, persisted or preempted waits for the iteration, and [behind a
-    /// layer](crate::OffloadOptions::gate) they go down while it runs.
+    /// Registers blocks as [`register`](BlocksMut::register) does, before they are written: their bytes
+    /// are complete when the last layer of `iteration` is done, or when it is over. Other requests find
+    /// the blocks in the device at once. Their reads must be queued behind the kernels that write the
+    /// blocks, as on one stream ([`Blocks::written_in`] names the iteration). No copy is made before: a
+    /// write-through, an offload, a persist or a preemption of the blocks waits for the iteration, or
+    /// goes down while it runs [behind a layer](crate::OffloadOptions::gate).
     ///
-    /// Until it is over they are held, also where their handles have been dropped, so that an engine which
-    /// awaits blocks meanwhile may wait for those that only its own pass lets go. If it does not end, for the
-    /// manager's `deadline.offload` after the engine last told how far it is (of an iteration behind the
-    /// next: after this call), they are withdrawn: nobody finds them any more, and
-    /// [`ManagerStats::unwritten`](crate::metrics::ManagerStats::unwritten) counts them; whose pass may still
-    /// come keeps its handles.
+    /// Until the iteration is over the blocks are held, even if their handles have been dropped. So an
+    /// engine that awaits blocks meanwhile may wait for blocks that only its own pass releases. An
+    /// iteration is late when the engine has not told how far it is for the manager's
+    /// `deadline.offload`; for an iteration behind the next one, this time begins with this call. The
+    /// blocks of a late iteration are withdrawn: no call finds them any more, and
+    /// [`ManagerStats::unwritten`](crate::metrics::ManagerStats::unwritten) counts them. An engine whose
+    /// pass may still come must keep its handles.
     ///
-    /// Ids may differ from before here, too: of a hash that another list has registered ahead it is that
-    /// list's block, written by the first of their passes that is over, and copied from then on; but for
-    /// copies that were asked for when this one was not there, which wait for the pass that they knew. A
-    /// later pass reads it, and does not write it once more. So blocks are registered before their pass
-    /// writes anything of them.
+    /// Ids may change here too. If another list has registered the same hash ahead, this list gets that
+    /// list's block. The block is written by the first of their passes that is over, and may be copied
+    /// from then on. Exception: a copy that was asked for before this call waits for the pass that it
+    /// knew. A later pass reads the block and must not write it again. So register blocks before their
+    /// pass writes any part of them.
     ///
-    /// The manager believes that the iteration writes them. Where it does not, since it has failed, or the
-    /// request was not in it (cancelled, or preempted before), the engine says so by [`Ahead::withdraw`],
-    /// before it tells of the last layer: to drop the handles is not enough.
+    /// The manager trusts that the iteration writes the blocks. If it does not, since it failed or the
+    /// request was not in it (cancelled, or preempted before), the engine must call [`Ahead::withdraw`]
+    /// before it tells of the last layer. Dropping the handles is not enough.
     ///
     /// # Errors
-    /// [`RegisterError`], with the blocks.
+    /// [`RegisterError`], with the blocks, if they cannot be registered.
     pub fn register_ahead(
         self,
         hashes: &[SequenceHash],
@@ -240,7 +241,8 @@ impl BlocksMut {
             true => tier_pool.pool().register_ids(&self.ids, hashes, before, refs),
             false => tier_pool.pool().register_ids_apart(&self.ids, hashes, refs),
         };
-        // What is withdrawn meanwhile by a purge is not wrong.
+        // A purge may withdraw the parent after this check. The blocks computed from it are right all
+        // the same.
         let withdrawn = || {
             before.is_some_and(|of| tier_pool.pool().registered(of.id).is_none_or(|(there, _)| there != of))
         };
@@ -262,7 +264,7 @@ impl BlocksMut {
                     Ok(registered)
                 })
             }),
-            // Nobody who copies finds them before they are marked: that is asked under the lock.
+            // Copies look for marks under the lock, so none finds these blocks before they are marked.
             Some((iteration, ahead)) => inner.with_ahead(|traffic| {
                 if let Some(parent) = written_with(traffic).filter(|parent| *parent > iteration) {
                     return Err(RegisterFault::Unwritten { parent, iteration });
@@ -280,14 +282,14 @@ impl BlocksMut {
                 if of_tenant {
                     let gone = self.ids.iter().zip(&refs).filter(|(block, of)| **block != of.id);
                     tier_pool.owners().give(tenant, if there > 0 { gone.count() } else { 0 });
-                    // A purge that begins finds these blocks, or is told of them here.
+                    // A purge that begins from here on finds these blocks, or is told of them here.
                     if inner.tenants.purging() {
                         inner.with(|traffic| traffic.look_again(tenant));
                     }
                 }
                 self.ids.clear();
                 inner.registered(group, &refs);
-                // Blocks of hashes that were there are free now.
+                // Blocks with hashes that were registered already are free now.
                 if there > 0 {
                     inner.released();
                 }
@@ -315,34 +317,35 @@ impl Blocks {
         self.group
     }
 
-    /// The blocks' numbers, which are their places in the device's memory.
+    /// Returns the blocks' numbers, which are their places in the device's memory.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = BlockId> + DoubleEndedIterator + '_ {
         self.refs.iter().map(|block| block.id)
     }
 
-    /// How many.
+    /// Returns the number of blocks.
     #[must_use]
     pub fn len(&self) -> usize {
         self.refs.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no blocks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.refs.is_empty()
     }
 
-    /// The group of layers.
+    /// Returns the number of the group of layers.
     #[must_use]
     pub fn group(&self) -> usize {
         self.group.index()
     }
 
-    /// The blocks' class for eviction, from the next time that nobody holds them. It goes down and comes up
-    /// with them; a copy that is below already has it when the device's block is evicted, or is copied once
-    /// more. Those that are [`Pinned`](Priority::Pinned) stay in the device until they are given another
-    /// class; below, where nobody could give them one, their copies are [`High`](Priority::High). On the disk
-    /// a class lasts as long as the process: a volume's records have no room for it.
+    /// Sets the blocks' class for eviction, from the next time that they are not held. The class goes
+    /// down and up with a block. A copy that is below already gets it when the device's block is
+    /// evicted, or is copied again. [`Pinned`](Priority::Pinned) blocks stay in the device until they
+    /// get another class. Their copies below are [`High`](Priority::High), since no call could give
+    /// those another class. On the disk a class lasts as long as the process: a volume's records have no
+    /// room for it.
     pub fn set_priority(&self, priority: Priority) {
         let tier_pool = &self.inner.group(self.group).device;
         for block in self.refs.iter().filter_map(|block| tier_pool.pool().upgrade(*block)) {
@@ -350,25 +353,25 @@ impl Blocks {
         }
     }
 
-    /// Releases all but the first `len`.
+    /// Releases all blocks behind the first `len`.
     pub fn truncate(&mut self, len: usize) {
         let behind = self.split_off(len);
         give_back(&self.inner, self.group, behind);
     }
 
-    /// Takes out the references behind the first `len`: the caller's to release.
+    /// Takes out the references behind the first `len`. The caller must release them.
     pub(crate) fn split_off(&mut self, len: usize) -> Vec<BlockRef> {
         self.refs.split_off(len.min(self.refs.len()))
     }
 
-    /// Releases the first `count`.
+    /// Releases the first `count` blocks.
     pub fn drop_first(&mut self, count: usize) {
         let rest = self.refs.split_off(count.min(self.refs.len()));
         give_back(&self.inner, self.group, mem::replace(&mut self.refs, rest));
     }
 
-    /// Which iteration writes the last of them, if that is not over: they were [registered
-    /// ahead](BlocksMut::register_ahead) of it, by whomever.
+    /// Returns the iteration that writes the last of the blocks, if it is not over: some list has
+    /// [registered them ahead](BlocksMut::register_ahead) of it.
     #[must_use]
     pub fn written_in(&self) -> Option<u64> {
         if self.inner.is_inherited() {
@@ -378,9 +381,9 @@ impl Blocks {
         self.refs.iter().filter_map(|block| traffic.unwritten.iteration(self.group, block.id)).max()
     }
 
-    /// How many of them, from the first on, are still found under their hashes. What is behind was withdrawn
-    /// while it was held: it is not written ([`Ahead::withdraw`]), was rotten, or its tenant is purged;
-    /// nothing is to be computed from it.
+    /// Returns how many of the blocks, from the first on, are still found under their hashes. A block
+    /// behind these was withdrawn while it was held: it is not written ([`Ahead::withdraw`]), was
+    /// rotten, or its tenant is purged. Compute nothing from it, nor from those behind it.
     #[must_use]
     pub fn registered(&self) -> usize {
         let pool = &self.inner.group(self.group).device.pool();
@@ -389,22 +392,22 @@ impl Blocks {
         self.refs.iter().take_while(is_there).count()
     }
 
-    /// One more reference to each, or none.
+    /// Clones the list, with one more reference to each block, or to none.
     ///
     /// # Errors
-    /// [`TooManyReferences`]: a block has 1,048,575 already.
+    /// [`TooManyReferences`], if a block has 1,048,575 already.
     pub fn try_clone(&self) -> Result<Blocks, TooManyReferences> {
         let pool = &self.inner.group(self.group).device.pool();
-        // Dropped, it gives back those that it has.
+        // If it is dropped on an error, it releases the references that it has.
         let mut again = Blocks::new(Arc::clone(&self.inner), self.group, Vec::with_capacity(self.len()));
         for block in &self.refs {
-            // The caller holds it: it is refused for its count only.
+            // The caller holds the block, so only its count can refuse another reference.
             again.refs.push(pool.hold_again(*block).ok_or(TooManyReferences { block: block.id })?);
         }
         Ok(again)
     }
 
-    /// Appends what follows in the sequence.
+    /// Appends the blocks that follow in the sequence.
     ///
     /// # Errors
     /// The other list, if it is of another manager or group.
@@ -429,11 +432,11 @@ fn give_back(inner: &Arc<Inner>, group: GroupId, refs: Vec<BlockRef>) {
 }
 
 impl Clone for Blocks {
-    /// One more reference to each: the same blocks, all of them.
+    /// Clones the list: the same blocks, with one more reference to each.
     ///
     /// # Panics
-    /// Where a block has 1,048,575 references already, as the clone of an [`Arc`] ends a program that has too
-    /// many. Where so many may come together, use [`try_clone`](Blocks::try_clone).
+    /// If a block has 1,048,575 references already, as the clone of an [`Arc`] ends a program that has
+    /// too many. If so many may come together, use [`try_clone`](Blocks::try_clone).
     fn clone(&self) -> Blocks {
         self.try_clone().unwrap_or_else(|error| panic!("{error}"))
     }
@@ -470,7 +473,7 @@ impl Drop for BlocksMut {
                 });
             }
             device.pool().give_back_ids(ids);
-            // After that: a purge that has begun meanwhile waits for it.
+            // Credits go back last: a purge that has begun meanwhile waits for them.
             device.owners().give(self.tenant, count);
             inner.released();
         }

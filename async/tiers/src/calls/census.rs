@@ -1,4 +1,4 @@
-//! Where every block is: the manager's books against the pools'.
+//! Where every block is: the engine's records beside the pools' own counts.
 
 use crate::engine::inner::Inner;
 use crate::state::{GroupId, Piece, Source, Traffic, Waiter};
@@ -8,19 +8,19 @@ use crate::transfer::Class;
 /// Blocks of one tier of one group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TierCensus {
-    /// Of the tier.
+    /// Blocks of the tier.
     pub capacity: usize,
-    /// As the pool counts them, slot by slot.
+    /// Free, as the pool counts them, slot by slot.
     pub free: usize,
     /// Registered, not held.
     pub inactive: usize,
     /// Registered, held by handles or transfers.
     pub active: usize,
-    /// In the hands of one owner: handles, transfers, the wait queue.
+    /// With one owner: a handle, a transfer, the wait queue.
     pub owned: usize,
 }
 
-/// What is under way, and where blocks are.
+/// Work under way, and where blocks are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Census {
     /// Device and host of each group, in the order of groups.
@@ -29,41 +29,42 @@ pub struct Census {
     pub up: usize,
     /// Transfers down.
     pub down: usize,
-    /// Onboardings that nobody has taken the outcome of.
+    /// Onboardings whose outcome no caller has taken yet.
     pub onboardings: usize,
-    /// Who waits in the queue.
+    /// Waiters in the queue.
     pub waiting: usize,
     /// Blocks that the wait queue has gathered.
     pub gathered: usize,
     /// Free blocks of staging.
     pub staging: usize,
-    /// Blocks of staging that transfers have.
+    /// Blocks of staging that transfers use.
     pub staged: usize,
-    /// Of each group, owned blocks of device and host that no handle has: transfers', the queue's,
-    /// onboardings'.
+    /// By group, owned blocks of device and host without a handle: those of transfers, of the wait
+    /// queue, of onboardings.
     pub inside: Vec<[usize; 2]>,
-    /// Copies down that wait for a layer or an iteration of the engine's, each with a reference; those that
-    /// have some of their layers down are transfers, too.
+    /// Copies down that wait for a layer or an iteration of the engine, each with a reference. A copy
+    /// with some of its layers down is also a transfer.
     pub gated: usize,
-    /// Blocks of the device that were registered ahead of a pass that is not over, or withdrawn since:
-    /// references to them.
+    /// References to blocks of the device that were registered ahead of a pass which is not over, or
+    /// withdrawn since.
     pub unwritten: usize,
     /// Transfers down that wait for a block of host memory.
     pub grounded: usize,
     /// Purges under way.
     pub purges: usize,
-    /// Of each group, owned blocks of device and host that are never used again.
+    /// By group, owned blocks of device and host that are never used again.
     pub parked: Vec<[usize; 2]>,
     /// Transfers that wait in queues.
     pub queued: usize,
-    /// Of these, urgent reads of the disk: as many free blocks of staging are for them.
+    /// Of `queued`, urgent reads of tiers below host memory: as many free blocks of staging are reserved
+    /// for them.
     pub urgent_reads: usize,
-    /// Transfers with movers.
+    /// Transfers that movers have.
     pub moving: usize,
 }
 
 impl Census {
-    /// Whether nothing is under way and nobody waits.
+    /// Returns whether nothing is under way and no caller waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let under_way = self.up + self.down + self.gated + self.queued + self.moving + self.purges;
@@ -113,7 +114,7 @@ pub(crate) fn census(inner: &Inner) -> Census {
     }
 }
 
-/// Blocks of host memory outside the host tier that transfers have.
+/// Counts blocks of host memory outside the host tier that transfers use.
 fn staged(inner: &Inner, traffic: &Traffic) -> usize {
     let ups = traffic.ups.iter().filter(|(_, up)| matches!(up.source(), Source::Below(.., Some(_))));
     let staged = |group| inner.group(group).host.is_none();
@@ -121,14 +122,14 @@ fn staged(inner: &Inner, traffic: &Traffic) -> usize {
     ups.count() + downs.count() + traffic.in_purges(|piece| matches!(piece, Piece::Staged(..)))
 }
 
-/// Owned blocks of device and host that nobody will have again.
+/// Counts owned blocks of device and host that are never used again.
 fn parked(traffic: &Traffic, group: GroupId) -> [usize; 2] {
     let owned = || traffic.quarantine.owned();
     let device = owned().filter(|piece| matches!(piece, Piece::Device(of, _) if *of == group)).count();
     [device, owned().filter(|piece| matches!(piece, Piece::Host(of, _) if *of == group)).count()]
 }
 
-/// Owned blocks of device and host that no handle has.
+/// Counts owned blocks of device and host without a handle.
 fn inside(inner: &Inner, traffic: &Traffic, group: GroupId) -> [usize; 2] {
     let ups = traffic.ups.iter().filter(|(_, up)| up.group() == group && up.device().is_some()).count();
     let of = || traffic.downs.iter().map(|(_, down)| down).filter(|down| down.group() == group);

@@ -1,4 +1,4 @@
-//! What a manager turned out to be, for people.
+//! A description of a manager's tiers, for people.
 
 use crate::calls::tiers::Tiers;
 use crate::engine::group_tiers::GroupTiers;
@@ -9,25 +9,25 @@ use kvstrata_ffi::shown::shown;
 use std::fmt::Write;
 
 impl Tiers {
-    /// All tiers, from the device down.
+    /// Returns all tiers, from the device down.
     pub fn tiers(&self) -> impl DoubleEndedIterator<Item = Tier> + Clone + use<> {
         self.inner().tiers()
     }
 
-    /// The name of a tier: `device`, `host`, or what its parts call one below.
+    /// Returns the name of a tier: `device`, `host`, or the name that its parts give to a tier below.
     #[must_use]
     pub fn tier_name(&self, tier: Tier) -> &str {
         self.inner().tier_names.tier(tier)
     }
 
-    /// The tier with a name.
+    /// Returns the tier with a name.
     #[must_use]
     pub fn tier(&self, name: &str) -> Option<Tier> {
         self.inner().tier_names.find(name)
     }
 }
 
-/// Tiers, sizes, and the ways that bytes take.
+/// Describes tiers, sizes, and the ways that bytes take.
 pub(crate) fn describe(inner: &Inner) -> String {
     let mut text = String::new();
     for group in &inner.groups {

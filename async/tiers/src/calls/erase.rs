@@ -1,16 +1,17 @@
-//! What a purge has in its hands: blocks that are nobody's any more, overwritten if asked for, and only then
-//! free.
+//! Blocks in a purge's hands: they have no owner any more, are overwritten if asked for, and only then
+//! are free.
 //!
 //! | where | overwritten with zeros by | then |
 //! |---|---|---|
-//! | device | the mover, after whatever else it does with the block | free, or the first's in the queue |
-//! | host, staging | the block of the arena | the same |
-//! | disk | a write of zeros to the slot, encrypted if the volume is; then its record is forgotten, and its bytes punched with `disk.trim` | free |
+//! | device | the mover, after its other work with the block | free, or given to the first waiter |
+//! | host, staging | a write to the arena's block | the same |
+//! | disk | a write of zeros to the slot, encrypted if the volume is | record forgotten; slot free |
 //!
-//! What a drive keeps of sectors that were overwritten is the drive's affair; against that there is
-//! `disk.key_file`, and the end of the key. A block that cannot be overwritten is never free again, and
-//! counted; so is a slot whose volume cannot write down that it is forgotten. The mover is asked as often as
-//! for other copies.
+//! With `disk.trim`, the slot's bytes are punched too, after its record is forgotten.
+//!
+//! A drive may keep old contents of overwritten sectors. Against that, use `disk.key_file` and destroy
+//! the key. A block that cannot be overwritten is counted and never free again. So is a slot whose
+//! volume cannot record that it is forgotten. The mover is asked as often as for other copies.
 
 use crate::engine::inner::Inner;
 use crate::state::{Erased, GroupId, HostSlot, Piece};
@@ -20,8 +21,8 @@ use kvstrata_core::BlockId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Overwrites blocks, or only forgets those of the disk. A task's: nothing of it waits but for movers and
-/// timers.
+/// Overwrites blocks, or only forgets those of the disk. Runs in a task, which waits only for
+/// movers and timers.
 pub(crate) async fn erase(inner: &Arc<Inner>, pieces: Vec<Piece>, zero: bool) -> Erased {
     let mut erased = Erased::default();
     let mut of_device: Vec<Vec<BlockId>> = inner.groups.iter().map(|_| Vec::new()).collect();
@@ -33,7 +34,7 @@ pub(crate) async fn erase(inner: &Arc<Inner>, pieces: Vec<Piece>, zero: bool) ->
             Piece::Device(group, block) => of_device[group.index()].push(block),
             Piece::Host(group, block) | Piece::Staged(group, block) => {
                 erased.count(piece, zero_host(inner, group, block));
-                // A block takes as long as a copy of it, and others of this thread want to go on.
+                // Zeroing takes as long as a copy of the block, so other tasks of this thread run in between.
                 inner.runtime.yield_now().await;
             }
         }
@@ -58,8 +59,8 @@ pub(crate) async fn erase(inner: &Arc<Inner>, pieces: Vec<Piece>, zero: bool) ->
     erased
 }
 
-/// Ends when no restart finds what slots of disks held that were given up before; whether that is so of all
-/// disks that are in service.
+/// Waits until no restart finds the earlier blocks of given-up slots. Returns whether this is so on all
+/// disks in service.
 pub(crate) async fn forget(inner: &Inner) -> bool {
     let lower = inner.groups.iter().flat_map(|of| &of.lower);
     let all: Vec<_> = lower.map(|lower| lower.port.forget_for_good()).collect();
@@ -70,7 +71,7 @@ pub(crate) async fn forget(inner: &Inner) -> bool {
     forgotten
 }
 
-/// Ends when what earlier purges have freed without zeros is overwritten on all disks; whether it is.
+/// Overwrites what earlier purges have freed without zeros, on all disks. Returns whether all of it is.
 pub(crate) async fn erase_left(inner: &Inner) -> bool {
     let lower = inner.groups.iter().flat_map(|of| &of.lower);
     let all: Vec<_> = lower.map(|lower| lower.port.erase_left()).collect();
@@ -81,11 +82,11 @@ pub(crate) async fn erase_left(inner: &Inner) -> bool {
     erased
 }
 
-/// Blocks of a list at least, where so many are left: a list after the other, so that what else moves is not
-/// far behind.
+/// Smallest number of blocks in a list, if so many are left. One list follows the other, so other copies
+/// need not wait long.
 const AT_ONCE: usize = 64;
 
-/// Overwrites blocks of the device by its mover; gives those that could not be.
+/// Overwrites blocks of the device by its mover. Returns those that could not be overwritten.
 async fn zero_device(inner: &Arc<Inner>, group: GroupId, blocks: &[BlockId]) -> Vec<BlockId> {
     let of = inner.group(group);
     let mut failed = Vec::new();
@@ -97,7 +98,7 @@ async fn zero_device(inner: &Arc<Inner>, group: GroupId, blocks: &[BlockId]) -> 
             let landing = Landing::new(Arc::new(Answer(Mutex::new(Some(answer)))));
             let mut asked = std::mem::take(&mut left);
             of.mover.start(Copies::new(asked.iter().copied().map(zeros).collect(), landing));
-            // Each list is answered.
+            // The mover answers each list.
             for copy in answered.await.unwrap_or_default() {
                 asked.retain(|block| *block != copy.device);
                 let kept = matches!(copy.host, HostSide::Kept { .. });
@@ -109,7 +110,7 @@ async fn zero_device(inner: &Arc<Inner>, group: GroupId, blocks: &[BlockId]) -> 
                     Err(_) => failed.push(copy.device),
                 }
             }
-            // What is in no answer may hold anything.
+            // A block without an answer may hold any bytes.
             failed.append(&mut asked);
             if !left.is_empty() {
                 attempts += 1;
@@ -120,14 +121,14 @@ async fn zero_device(inner: &Arc<Inner>, group: GroupId, blocks: &[BlockId]) -> 
     failed
 }
 
-/// Where a list is answered.
+/// Receives the answer of a list.
 struct Answer(Mutex<Option<oneshot::Sender<Vec<Copy>>>>);
 
 impl Lands for Answer {
     fn landed(&self, landed: Landed) {
         let to = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(to), Landed::Copies(list)) = (to, landed) {
-            // Nobody listens any more: the runtime has ended.
+            // An error means that the runtime has ended.
             let _ = to.send(list);
         }
     }

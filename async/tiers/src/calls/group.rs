@@ -1,7 +1,7 @@
 //! One group of layers: look-ups, allocations and copies of its blocks.
 //!
-//! The groups of a hybrid model have blocks, tiers and hashes of their own. What concerns all groups is
-//! called by [`Tiers`](crate::Tiers): a prefix over all of them, iterations, statistics, shutdown.
+//! The groups of a hybrid model have their own blocks, tiers and hashes. Calls for all groups are in
+//! [`Tiers`](crate::Tiers): a prefix over all of them, iterations, statistics, shutdown.
 
 use crate::calls::allocation::Allocate;
 use crate::calls::answer::Answer;
@@ -21,7 +21,7 @@ use kvstrata_core::{BlockPool, DevicePort, SequenceHash, Token, TokenBlockSequen
 use std::fmt;
 use std::sync::Arc;
 
-/// A group of layers, called for the tenant of the [`Tiers`](crate::Tiers) that it is from. Clones are the
+/// A group of layers, called for the tenant of the [`Tiers`](crate::Tiers) that gave it. Clones are the
 /// same group.
 #[derive(Clone)]
 pub struct Group {
@@ -42,27 +42,27 @@ impl Group {
         &self.handle.inner
     }
 
-    /// Its number.
+    /// Returns the group's number.
     #[must_use]
     pub fn number(&self) -> usize {
         self.group.index()
     }
 
-    /// Its name, as the settings have it.
+    /// Returns the group's name in the settings.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner().group(self.group).name
     }
 
-    /// Tokens a block; of a state, from one that is kept to the next.
+    /// Returns the tokens of a block. For a recurrent state: the tokens from one kept state to the next.
     #[must_use]
     pub fn page_size(&self) -> u64 {
         self.inner().group(self.group).needs.page()
     }
 
-    /// The hashes of a sequence's full blocks, by the group's pages: what an engine that keeps tokens only
-    /// matches and registers by. One that goes on generating keeps a [`TokenBlockSequence`] instead, which
-    /// makes each hash once.
+    /// Returns the hashes of a sequence's full blocks, by the group's pages. For engines that keep only
+    /// tokens, and match and register by these hashes. An engine that goes on generating keeps a
+    /// [`TokenBlockSequence`] instead, which makes each hash once.
     #[must_use]
     pub fn hashes_of(&self, tokens: &[Token], salt: Salt) -> Vec<SequenceHash> {
         let page = usize::try_from(self.page_size()).unwrap_or(usize::MAX);
@@ -71,8 +71,8 @@ impl Group {
         hashes
     }
 
-    /// An empty sequence with the group's pages and the deployment's hash function: for requests that go on
-    /// generating, and for prompts with images ([`TokenBlockSequence::mark`]).
+    /// Returns an empty sequence with the group's pages and the deployment's hash function, for requests
+    /// that go on generating and for prompts with images ([`TokenBlockSequence::mark`]).
     ///
     /// # Panics
     /// Never: a group's page has tokens.
@@ -82,51 +82,50 @@ impl Group {
         TokenBlockSequence::new(page, salt, self.inner().hasher.clone()).expect("a page has tokens")
     }
 
-    /// The longest leading run of a sequence over all tiers, held.
+    /// Returns the longest leading run of a sequence over all tiers, held.
     #[must_use]
     pub fn match_prefix(&self, hashes: &[SequenceHash]) -> PrefixMatch {
         self.inner().look_up(self.group, hashes).by(&self.handle.tenant)
     }
 
-    /// The longest leading run that the device has, held; one use of each of its blocks.
+    /// Returns the longest leading run that the device has, held. This is one use of each of its blocks.
     #[must_use]
     pub fn match_device(&self, hashes: &[SequenceHash]) -> Blocks {
         self.inner().look_up_in_device(self.group, hashes)
     }
 
-    /// The same, for a request whose use of these blocks was noted already, by an earlier match of the same
-    /// hashes.
+    /// Returns the same run without noting a use: the request's earlier match of these hashes has noted it.
     #[must_use]
     pub fn match_noted(&self, hashes: &[SequenceHash]) -> Blocks {
         self.inner().match_device(self.group, hashes)
     }
 
-    /// Notes a use of a block of the device: it becomes the most recent of its tier. Whether the device has
-    /// it.
+    /// Notes a use of a block of the device: the block becomes the most recent of its tier. Returns
+    /// whether the device has it.
     pub fn touch(&self, hash: SequenceHash) -> bool {
         !self.inner().use_in_device(self.group, &[hash]).is_empty()
     }
 
-    /// Brings a run up to the device. It begins at once; the future ends when all of it is there, or will not
-    /// be. A run knows its group, whichever group of the manager is called.
+    /// Onboards a run. The transfers begin at once; the future completes when each block has arrived or
+    /// failed. The run knows its group, so any group of the manager may be called.
     ///
-    /// The run's blocks that the device has are held meanwhile. Two requests that hold some blocks and wait
-    /// for more may wait for each other, as any two that allocate while they hold blocks. Then the one whose
-    /// deadline passes first gets what is there, and gives it up or computes the rest. The manager cannot
-    /// tell before: it does not know that the holder of a list is the caller who allocates, and any list may
-    /// be dropped at any moment.
+    /// The run's blocks that the device has are held meanwhile. Two requests that hold blocks and wait
+    /// for more may wait for each other, like any two callers that allocate while they hold blocks. The
+    /// request whose deadline passes first then gets the blocks that have come, and gives them up or
+    /// computes the rest. The manager cannot detect this earlier: it does not know which caller holds a
+    /// list, and any list may be dropped at any moment.
     ///
-    /// Of another tenant's blocks no more come than that one may have in the device: the next is missed, as
-    /// one that is late.
+    /// Of blocks that belong to another tenant, at most as many come as that tenant may have in the
+    /// device. The next one is missed ([`Cause::Quota`](crate::transfer::Cause::Quota)).
     ///
     /// # Errors
-    /// [`OnboardError`]; the run is released.
+    /// [`OnboardError`], if the run cannot be onboarded; it is released.
     pub fn onboard(&self, found: PrefixMatch, options: OnboardOptions) -> Result<Onboard, OnboardError> {
         Onboard::begin(self.inner(), found.by(&self.handle.tenant), options)
     }
 
-    /// Blocks to fill: free ones, or those of victims, whose bytes go down first. Callers are served in the
-    /// order in which they came. The call is built, and begins when it is awaited, or by `into_future`:
+    /// Allocates blocks to fill: free blocks, or those of victims after their bytes have gone down. Callers
+    /// are served in order of arrival. The returned call begins when it is awaited, or by `into_future`:
     ///
     /// ```
     /// # use std::time::Duration;
@@ -139,76 +138,78 @@ impl Group {
     /// ```
     ///
     /// # Errors
-    /// [`AllocateError`](crate::AllocateError): more than the device has, or none until the deadline
-    /// (`deadline.allocate`).
+    /// [`AllocateError`](crate::AllocateError), for example if the device has fewer blocks, or none came
+    /// before the deadline (`deadline.allocate`).
     pub fn allocate(&self, count: usize) -> Allocate<'_> {
         Allocate::of(&self.handle, self.group, count)
     }
 
-    /// Blocks that are there without waiting for a transfer; none if there are fewer, or other callers wait.
+    /// Allocates blocks that need no wait for a transfer. None if there are fewer, or if other callers wait.
     #[must_use]
     pub fn try_allocate(&self, count: usize) -> Option<BlocksMut> {
         allocate::try_allocate(self.inner(), self.group, count, self.handle.tenant.id())
     }
 
-    /// Blocks of a tier that are free, or not held: an allocation can have so many, as far as other callers
-    /// do not take them before.
+    /// Returns how many blocks of a tier are free or not held. An allocation can get so many, unless
+    /// other callers take them first.
     #[must_use]
     pub fn available(&self, tier: Tier) -> usize {
         self.inner().group(self.group).pool(tier).map_or(0, BlockPool::available)
     }
 
-    /// Copies blocks to the tier below; they stay where they are. It begins at once, and goes on if the
-    /// future is dropped, or answers by its deadline (`deadline.offload`). A list of blocks knows its group,
-    /// whichever group of the manager is called.
+    /// Copies blocks to the tier below; they stay where they are. The copies begin at once. They go on
+    /// if the future is dropped, or completes at its deadline (`deadline.offload`). A list of blocks
+    /// knows its group, so any group of the manager may be called.
     ///
-    /// Within an iteration whose bytes (`iteration.bytes`) are spent a copy waits for the next iteration. So
-    /// the task that begins the iterations does not await this within one, nor [`persist`](Group::persist),
-    /// nor an onboarding of a class that does not hurry: it would wait until the deadline.
+    /// A copy waits for the next iteration if the bytes of this one (`iteration.bytes`) are spent. So
+    /// the task that begins the iterations must not await this call within one: it would wait until the
+    /// deadline. The same holds for [`persist`](Group::persist), and for an onboard of a class that is
+    /// not urgent.
     pub fn offload(&self, blocks: &Blocks, options: OffloadOptions) -> Offload {
         Offload::begin(blocks, options)
     }
 
-    /// Copies blocks to the disk tier, from whichever tier has them, so that they outlive the process. Ends
-    /// when they are on the disk. Blocks for which the tier has no room, which its admission refuses, or
-    /// which are in no tier, are counted as refused, and stay where they are. Blocks that are not on the disk
-    /// by the deadline (`deadline.offload`) are counted as failed. A block that a pass still writes waits for
-    /// the pass; about awaiting this within an iteration see [`offload`](Group::offload).
+    /// Copies blocks to the disk tier, from whichever tier has them, so that they outlive the process.
+    /// The answer comes when they are on the disk. A block counts as refused, and stays where it is, if
+    /// the tier has no room for it, if its admission refuses it, or if no tier has it. A block that is
+    /// not on the disk by the deadline (`deadline.offload`) counts as failed. A block that a pass still
+    /// writes waits for the pass. For awaits within an iteration see [`offload`](Group::offload).
     ///
-    /// Where there is a host tier, blocks come there first. Dropped, they go so far, and no further.
+    /// With a host tier, blocks come there first. If the answer is dropped, they stop there.
     pub fn persist(&self, hashes: &[SequenceHash]) -> Answer<Offloaded> {
         persist::persist(&self.handle, self.group, hashes)
     }
 
-    /// Takes the hint that a sequence will be asked for: its blocks are brought up when no other caller needs
-    /// the room more, as many at a time as `prefetch.blocks` allows. Of a sequence that is longer than the
-    /// device has blocks, the leading ones that fit are remembered; the others count in
-    /// [`ManagerStats::hints_cut`](crate::metrics::ManagerStats::hints_cut). Drop the answer to withdraw the
-    /// hint.
+    /// Takes a hint that a sequence will be asked for. Its blocks are onboarded when no other caller
+    /// needs the room more, as many at a time as `prefetch.blocks` allows. If the sequence has more
+    /// blocks than the device, only the leading ones that fit are remembered. The others count in
+    /// [`ManagerStats::hints_cut`](crate::metrics::ManagerStats::hints_cut). Drop the returned guard to
+    /// withdraw the hint.
     pub fn prefetch(&self, hashes: &[SequenceHash]) -> Prefetch {
         Prefetch::of(self.inner(), self.group, hashes, self.handle.tenant.id())
     }
 
-    /// The same of tokens, as a queued request has them: their hashes are made by the group's pages, with the
-    /// salt that the sequence is registered with ([`Tiers::salt`](crate::Tiers::salt)). The groups of a
-    /// hybrid model have different pages: hint each group.
+    /// Takes the same hint by tokens, as a queued request has them. Their hashes are made by the group's
+    /// pages, with the salt that the sequence is registered with ([`Tiers::salt`](crate::Tiers::salt)).
+    /// The groups of a hybrid model have different pages: hint each group.
     pub fn prefetch_tokens(&self, tokens: &[Token], salt: Salt) -> Prefetch {
         self.prefetch(&self.hashes_of(tokens, salt))
     }
 
-    /// Reaches the bytes of the device's blocks, if the manager has made the device or was given a port.
+    /// Returns the port to the bytes of the device's blocks, if the manager has made the device or was
+    /// given a port.
     #[must_use]
     pub fn device_port(&self) -> Option<&Arc<dyn DevicePort>> {
         self.inner().group(self.group).port.as_ref()
     }
 
-    /// What the pool of a tier has counted: registrations, evictions. Nothing where there is no such tier.
+    /// Returns the counters of a tier's pool: registrations, evictions. All are 0 if there is no such tier.
     #[must_use]
     pub fn pool_stats(&self, tier: Tier) -> Stats {
         self.inner().group(self.group).pool(tier).map_or_else(Default::default, BlockPool::stats)
     }
 
-    /// Blocks of a tier; 0 where there is none.
+    /// Returns the number of blocks of a tier; 0 if there is no such tier.
     #[must_use]
     pub fn capacity(&self, tier: Tier) -> usize {
         self.inner().group(self.group).pool(tier).map_or(0, BlockPool::capacity)

@@ -1,20 +1,20 @@
-//! Hybrid models: groups of layers with pages and lifetimes of their own, of which a prefix is usable only
-//! where each has what it needs.
+//! Hybrid models: each group of layers has its own pages and lifetimes. A prefix is usable only at a
+//! length for which each group has the blocks that it needs.
 //!
 //! ```text
 //!   tokens             0 ············································ T
-//!   full attention     ███████████████████████████████████████████████      all blocks up to T
-//!   window of w                                       ███████████████      those that reach w tokens back from T
-//!   recurrent state                                               ███      the state that was kept at T, one block
+//!   full attention     ███████████████████████████████████████████████  all blocks up to T
+//!   window of w                                       ███████████████  blocks at most w tokens back from T
+//!   recurrent state                                               ███  the state kept at T: one block
 //! ```
 //!
-//! So T is the largest number of tokens at which every group has its part: a boundary of each group's pages.
-//! It is found from the top: what the full groups have is the first guess, and each gap in a window, or lack
-//! of a state, lowers it to where that block is not needed.
+//! So T is the largest number of tokens at which every group has its part: a boundary of each group's
+//! pages. The search begins at the top, with the run that the full-attention groups have. Each missing
+//! block of a window, or missing state, lowers T to where that block is not needed.
 //!
 //! Invariants
-//! - I1: what is returned covers exactly T tokens of each group, held, be it found or brought up. A block
-//!   that fails lowers T for all.
+//! - I1: the blocks returned cover exactly T tokens of each group, and are held, whether found or
+//!   onboarded. A block that fails lowers T for all groups.
 
 use crate::calls::allocate_groups::AllocateGroups;
 use crate::calls::blocks::Blocks;
@@ -33,19 +33,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A prefix over all groups, held. Dropped, it is released.
+/// A prefix over all groups, held. Dropping it releases the blocks.
 #[derive(Debug)]
 pub struct GroupsMatch {
     tokens: u64,
     groups: Vec<GroupMatch>,
 }
 
-/// A group's part of it.
+/// One group's part of a prefix.
 #[derive(Debug)]
 pub struct GroupMatch {
-    /// The first block of the group that is needed: those before it are out of a window's reach.
+    /// The first block that the group needs: earlier blocks are out of its window's reach.
     pub first: usize,
-    /// What was found, from there on.
+    /// The blocks found, from there on.
     pub found: PrefixMatch,
 }
 
@@ -55,28 +55,29 @@ pub struct GroupMatch {
 pub struct GroupsOnboarded {
     /// Tokens of the prefix that all groups have.
     pub tokens: u64,
-    /// By group, each of them: the number of the first block in the sequence, and the blocks; none of an
-    /// empty prefix.
+    /// For each group: the number of the first block in the sequence, and the blocks. An empty prefix
+    /// has no blocks.
     pub groups: Vec<(usize, Blocks)>,
-    /// Why it is not longer, if more was found.
+    /// Why the prefix is not longer, if more was found.
     pub missed: Option<Cause>,
 }
 
-/// A prefix over all groups, on its way up. Dropped, what nobody else waits for is not brought up any more,
-/// unless it is under way.
+/// A prefix over all groups, on its way up. Dropping it cancels the transfers that are not under way and
+/// that no other request waits for.
 #[derive(Debug)]
 #[must_use = "dropped, it is cancelled"]
 pub struct OnboardGroups {
     manager: Handle,
     tokens: u64,
-    /// Of each group: its first block, and how many.
+    /// For each group: its first block, and the number of blocks.
     parts: Vec<(usize, usize)>,
-    /// Empty once it has answered.
+    /// Empty after the answer.
     under_way: Vec<Onboard>,
 }
 
 impl OnboardGroups {
-    /// A group's part, for its layers: [`Onboard::layer_ready`], [`Onboard::ids`]. None after the answer.
+    /// Returns a group's part, to wait for its layers ([`Onboard::layer_ready`], [`Onboard::ids`]). None
+    /// after the answer.
     #[must_use]
     pub fn group(&self, group: usize) -> Option<&Onboard> {
         self.under_way.get(group)
@@ -86,9 +87,9 @@ impl OnboardGroups {
 impl Future for OnboardGroups {
     type Output = GroupsOnboarded;
 
-    /// Ready once; what is polled after that is nothing.
+    /// Ready once. Polled again, it is ready with an empty answer.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<GroupsOnboarded> {
-        // Each is asked, so that each tells.
+        // Each part is asked, so that each wakes this task.
         let over = self.under_way.iter().filter(|onboard| onboard.is_over(context)).count();
         if over < self.under_way.len() {
             return Poll::Pending;
@@ -115,8 +116,7 @@ impl Future for OnboardGroups {
 
 impl Drop for OnboardGroups {
     fn drop(&mut self) {
-        // Short of what was found, unless all of that is there already.
-        // None is coming in a forked child.
+        // Dropped before the whole prefix has come. In a forked child nothing is coming.
         if self.under_way.iter().any(Onboard::is_coming) {
             self.manager.inner.missed(Cause::Cancelled);
         }
@@ -124,26 +124,26 @@ impl Drop for OnboardGroups {
 }
 
 impl GroupsMatch {
-    /// Tokens of the longest prefix that all groups have.
+    /// Returns the tokens of the longest prefix that all groups have.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// Each group's part; of an empty prefix they are empty.
+    /// Returns each group's part. In an empty prefix all parts are empty.
     #[must_use]
     pub fn groups(&self) -> &[GroupMatch] {
         &self.groups
     }
 
-    /// Whether all of it is in the device.
+    /// Returns whether the whole prefix is in the device.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.groups.iter().all(|group| group.found.is_ready())
     }
 }
 
-/// The tokens between two boundaries of all pages. None: more than any sequence has.
+/// Returns the tokens between two boundaries of all pages. None: more than any sequence has.
 fn step(needs: &[Needs]) -> Option<u64> {
     needs.iter().try_fold(1, |step: u64, needs| {
         let (mut x, mut y) = (step, needs.page());
@@ -154,7 +154,7 @@ fn step(needs: &[Needs]) -> Option<u64> {
     })
 }
 
-/// What is known of a group's blocks: those from `from` up to the end of the prefix are there.
+/// The known part of a group's blocks: all from `from` to the end of the prefix are there.
 struct Known<'h> {
     needs: Needs,
     hashes: &'h [SequenceHash],
@@ -162,15 +162,16 @@ struct Known<'h> {
 }
 
 impl Known<'_> {
-    /// The tokens up to which the group has what it needs for so many, or for fewer. Each block is asked for
-    /// once, whatever the others lack: the prefix only becomes shorter, and so does what of it is known.
+    /// Returns `tokens`, if the group has all blocks that it needs for so many. Otherwise returns the
+    /// smaller number at which its first missing block is not needed. Each block is looked up once,
+    /// whatever other groups lack: the prefix only becomes shorter, and its known part with it.
     fn usable(&mut self, tokens: u64, has: impl Fn(SequenceHash) -> bool) -> u64 {
         let wanted = self.needs.blocks(tokens);
         self.from = self.from.min(wanted.end);
         while self.from > wanted.start {
             self.from -= 1;
             if !has(self.hashes[self.from]) {
-                // Shorter by what makes this block needless: it ends where the block begins.
+                // The prefix ends where the missing block begins.
                 return self.from as u64 * self.needs.page();
             }
         }
@@ -179,7 +180,7 @@ impl Known<'_> {
 }
 
 impl Inner {
-    /// A request of several groups has ended short, or was dropped before its end.
+    /// Counts a request of several groups that has ended short, or was dropped before its end.
     fn missed(&self, cause: Cause) {
         self.counts.missed(cause);
         self.say();
@@ -197,16 +198,17 @@ impl Inner {
             let tokens = self.usable(&needs, &of, longest);
             match self.hold(&needs, &of, tokens) {
                 Ok(groups) => break GroupsMatch { tokens, groups },
-                // Gone since.
+                // A block has gone since.
                 Err(shorter) => longest = shorter,
             }
         };
         for (group, needs) in needs.iter().enumerate() {
-            // One use, of what it asks for and of what it gets.
+            // One use, of the blocks asked for and of those returned.
             let (asked, got) = (needs.blocks(all), needs.blocks(found.tokens));
             let held = found.groups.get(group).map(|group| &group.found);
             if let Some(held) = held {
-                // A window before a shorter prefix is of no use to the whole one: found is what is of both.
+                // The whole sequence does not need a shorter prefix's blocks before its window: only
+                // blocks of both count as found.
                 self.looked_up(asked.len(), held, asked.start.saturating_sub(got.start));
             }
             self.used(
@@ -219,7 +221,7 @@ impl Inner {
         found
     }
 
-    /// The longest prefix of at most so many tokens that every group has, as it is now.
+    /// Returns the longest prefix of at most so many tokens that every group has, as of now.
     fn usable<'h>(&self, needs: &[Needs], of: &impl Fn(usize) -> &'h [SequenceHash], mut tokens: u64) -> u64 {
         let Some(step) = step(needs) else { return 0 };
         let has = |group: usize| move |hash| self.has(GroupId::new(group), hash);
@@ -227,7 +229,7 @@ impl Inner {
         for (group, needs) in needs.iter().enumerate() {
             let mut from = usize::MAX;
             if let Needs::All { page } = needs {
-                // Its leading run from the front: nothing behind is of use.
+                // This group needs a run from the front: blocks behind its first gap are of no use.
                 let wanted = &of(group)[needs.blocks(tokens)];
                 let run = wanted.iter().take_while(|hash| has(group)(**hash)).count();
                 (from, tokens) = (0, tokens.min(run as u64 * page));
@@ -246,7 +248,8 @@ impl Inner {
         }
     }
 
-    /// Holds what each group needs for so many tokens; or says up to where it is there.
+    /// Holds the blocks that each group needs for so many tokens. Otherwise returns the tokens up to
+    /// which they are there.
     fn hold<'h>(
         self: &Arc<Inner>,
         needs: &[Needs],
@@ -268,11 +271,11 @@ impl Inner {
 }
 
 impl Inner {
-    /// The longest prefix of at most so many tokens that is covered by what is held; what it does not need is
-    /// released.
+    /// Returns the longest prefix of at most so many tokens that the held blocks cover, and releases the
+    /// other blocks.
     fn shorten(&self, mut tokens: u64, groups: &mut [(usize, Blocks)]) -> u64 {
         let needs: Vec<Needs> = self.groups.iter().map(|group| group.needs).collect();
-        // Otherwise nothing was found.
+        // Without a step, nothing was found.
         let step = step(&needs).unwrap_or(u64::MAX);
         loop {
             tokens = tokens / step * step;
@@ -296,14 +299,15 @@ impl Inner {
 }
 
 impl Tiers {
-    /// How many groups of layers there are.
+    /// Returns the number of groups of layers.
     #[must_use]
     pub fn groups(&self) -> usize {
         self.inner().groups.len()
     }
 
-    /// The longest prefix that every group has, as far as it needs it, over all tiers, held. `hashes` are the
-    /// sequence's, a list a group, by that group's pages: of a state, one for each that is kept.
+    /// Returns the longest prefix over all tiers for which every group has the blocks that it needs,
+    /// held. `hashes` has a list for each group, by that group's pages; for a recurrent state, one hash
+    /// for each state that is kept.
     #[must_use]
     pub fn match_groups(&self, hashes: &[&[SequenceHash]]) -> GroupsMatch {
         let mut found = self.inner().match_groups(hashes);
@@ -313,11 +317,11 @@ impl Tiers {
         found
     }
 
-    /// Brings a prefix up, all groups at a time. It begins at once; at a tenant's quota in one of them, when
-    /// there is room at it in all.
+    /// Onboards a prefix, all groups at a time. It begins at once. If a tenant is at its quota in a
+    /// group, it begins when there is room in all groups.
     ///
     /// # Errors
-    /// [`OnboardError`]: a group's part does not fit.
+    /// [`OnboardError`], for example if a group's part does not fit.
     pub fn onboard_groups(
         &self,
         found: GroupsMatch,
@@ -330,12 +334,12 @@ impl Tiers {
         Ok(OnboardGroups { manager: self.handle().clone(), tokens: found.tokens, parts, under_way })
     }
 
-    /// Blocks to fill of every group, a number each: all of them or none. Waits as
-    /// [`allocate`](crate::Group::allocate) does, in the queues of all groups at once; at a tenant's quota in
-    /// one of them, in none until there is room at it in all.
+    /// Allocates blocks to fill, `counts[i]` of group `i`: all of them or none. Waits as
+    /// [`allocate`](crate::Group::allocate) does, in the queues of all groups at once. If the tenant is
+    /// at its quota in a group, the call enters no queue until there is room in all groups.
     ///
     /// # Errors
-    /// [`AllocateError`](crate::AllocateError): of the first group that has not enough.
+    /// [`AllocateError`](crate::AllocateError), for the first group that has too few.
     pub fn allocate_groups<'g>(&'g self, counts: &'g [usize]) -> AllocateGroups<'g> {
         AllocateGroups::of(self.handle(), counts)
     }

@@ -1,17 +1,16 @@
-//! What each handle of the tiers has: the engine, whose calls they are, and its part of keeping the engine
-//! open.
+//! The common part of the tiers' handles: the engine, the tenant, and a share in keeping the engine open.
 
 use crate::engine::inner::Inner;
 use crate::engine::names::TenantHandle;
 use std::fmt;
 use std::sync::Arc;
 
-/// The engine, and the tenant for whom it is called.
+/// The engine, and the tenant for which it is called.
 #[derive(Clone)]
 pub(crate) struct Handle {
     pub(crate) inner: Arc<Inner>,
     pub(crate) tenant: TenantHandle,
-    /// When the last handle goes, transfers that have not begun are cancelled.
+    /// When the last handle is dropped, transfers that have not begun are cancelled.
     _users: Arc<Users>,
 }
 
@@ -29,13 +28,13 @@ impl Drop for Users {
 }
 
 impl Handle {
-    /// The first handle of an engine, of no tenant.
+    /// Returns the first handle of an engine, for no tenant.
     pub(crate) fn over(inner: Arc<Inner>) -> Handle {
         let users = Arc::new(Users(Arc::clone(&inner)));
         Handle { inner, tenant: TenantHandle::default(), _users: users }
     }
 
-    /// The same engine, called for this tenant.
+    /// Returns a handle of the same engine for this tenant.
     pub(crate) fn of_tenant(&self, tenant: TenantHandle) -> Handle {
         Handle { tenant, ..self.clone() }
     }

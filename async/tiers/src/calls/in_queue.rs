@@ -1,7 +1,7 @@
-//! A caller's places in the wait queues, and what it gets there.
+//! A caller's places in the wait queues, and the blocks granted there.
 //!
 //! Invariants
-//! - I1: dropped, it has left all queues: blocks that were granted meanwhile go back.
+//! - I1: dropping it leaves all queues: blocks that were granted meanwhile go back.
 
 use crate::calls::allocate_error::AllocateError;
 use crate::calls::blocks::BlocksMut;
@@ -17,14 +17,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// Places in queues; left when dropped, those that have not been served.
+/// Places in queues. Dropping it leaves the places that have not been served.
 pub(crate) struct InQueue {
     inner: Arc<Inner>,
     tenant: TenantId,
-    /// How long it waits at most.
+    /// The longest wait.
     patience: Duration,
     places: VecDeque<Place>,
-    /// What the places before them have got.
+    /// The blocks of the places before.
     served: Vec<BlocksMut>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Place {
 }
 
 impl InQueue {
-    /// Enters the queue of one group, under the lock, with the blocks that it has gathered already.
+    /// Enters the queue of one group, under the lock, with the blocks gathered already.
     pub(crate) fn enter_one(
         traffic: &mut Traffic,
         inner: &Inner,
@@ -58,7 +58,7 @@ impl InQueue {
         InQueue { inner: Arc::clone(inner), tenant, patience, places, served }
     }
 
-    /// Enters the queues of these groups at once, for so many blocks each.
+    /// Enters the queues of these groups at once, with a number of blocks each.
     pub(crate) fn enter(
         inner: &Arc<Inner>,
         groups: impl Iterator<Item = (GroupId, usize)>,
@@ -84,7 +84,7 @@ impl InQueue {
         &self.inner
     }
 
-    /// The blocks of each queue, when all have been served.
+    /// Returns the blocks of each queue, when all have been served.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<BlocksMut>, AllocateError>> {
         if self.inner.is_inherited() {
             return Poll::Ready(Err(AllocateError::Inherited));
@@ -92,7 +92,7 @@ impl InQueue {
         while let Some(place) = self.places.front_mut() {
             let answer = ready!(Pin::new(&mut place.blocks).poll(context));
             let (group, requested) = (place.group, place.count);
-            // Served, or answered otherwise.
+            // Served, or answered by an error.
             self.places.pop_front();
             match answer {
                 Ok(Ok(granted)) => {
@@ -100,7 +100,7 @@ impl InQueue {
                     self.served.push(blocks);
                 }
                 Ok(Err(late)) => return Poll::Ready(Err(self.is_late(group, requested, late))),
-                // Dismissed.
+                // The entry was dismissed.
                 Err(_) if self.inner.look().refuses() => return Poll::Ready(Err(AllocateError::Closed)),
                 Err(_) => return Poll::Ready(Err(AllocateError::Purging)),
             }
@@ -125,8 +125,7 @@ impl Drop for InQueue {
             return self.inner.keep();
         }
         if !self.places.is_empty() {
-            // Of all queues at once. What was granted meanwhile is given back behind the lock, with the
-            // places.
+            // All queues are left at once. Blocks granted meanwhile go back after the lock, with the places.
             let left = self.places.iter();
             self.inner
                 .with(|traffic| left.for_each(|of| traffic.quit_queue(&self.inner, of.group, of.number)));

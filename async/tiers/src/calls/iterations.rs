@@ -1,4 +1,4 @@
-//! The calls by which an engine tells how far its model is: a guard for each pass.
+//! The calls by which an engine tells how far its model is: each pass has a guard.
 
 use crate::calls::tiers::Tiers;
 use crate::engine::inner::Inner;
@@ -9,13 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A running iteration: one pass of the model over a batch. It owns its manager, and may be sent to where the
-/// layers end.
+/// A running iteration: one pass of the model over a batch. It owns its manager, and may be sent to the
+/// thread where layers end.
 ///
-/// Dropped without [`end`](Iteration::end), the pass has failed: blocks that were [registered
-/// ahead](crate::BlocksMut::register_ahead) of it and are not written yet are withdrawn, as by
-/// [`Ahead::withdraw`](crate::Ahead::withdraw), and the iteration is over. What else waits for it goes on as
-/// at its end. So what the pass has queued must have ended before the guard is dropped.
+/// Dropping it without [`end`](Iteration::end) means that the pass has failed, and ends the iteration.
+/// Blocks that were [registered ahead](crate::BlocksMut::register_ahead) of it and are not written yet
+/// are withdrawn, as by [`Ahead::withdraw`](crate::Ahead::withdraw). Other copies that wait for the
+/// iteration go on as at its end. So the pass's queued work must have ended before the guard is dropped.
 #[must_use = "dropped, the pass has failed; end() it"]
 pub struct Iteration {
     inner: Arc<Inner>,
@@ -24,49 +24,51 @@ pub struct Iteration {
 }
 
 impl Tiers {
-    /// Begins an iteration of the model. The bytes that it allows ([`iteration.bytes`](crate)) are anew.
+    /// Begins an iteration of the model. Its byte budget ([`iteration.bytes`](crate)) starts anew.
     ///
     /// # Errors
-    /// [`Misuse`]: one is running.
+    /// [`Misuse`], if an iteration is running.
     pub fn begin_iteration(&self) -> Result<Iteration, Misuse> {
         let number = self.inner().begin_iteration()?;
         Ok(Iteration { inner: Arc::clone(self.inner()), number, is_over: false })
     }
 
-    /// A whole iteration, for engines that do not tell when theirs begin and end. Its number.
+    /// Counts a whole iteration, for engines that do not tell when theirs begin and end. Returns its number.
     ///
     /// # Errors
-    /// [`Misuse`]: one is running.
+    /// [`Misuse`], if an iteration is running.
     pub fn step(&self) -> Result<u64, Misuse> {
         self.inner().step()
     }
 
-    /// Looks at the watermarks now, and begins to copy what is above them. Each iteration's end does so.
+    /// Checks the watermarks now, and begins the copies that they call for. The end of each iteration
+    /// does so too.
     pub fn check_watermark(&self) {
         self.inner().check_watermark();
     }
 }
 
 impl Iteration {
-    /// Its number, for [gates](crate::scheduler::Gate). They are counted from 1.
+    /// Returns the iteration's number, for [gates](crate::scheduler::Gate). Numbers begin at 1.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// A layer no longer uses its part of blocks, nor do those before it: transfers that wait for it go on.
+    /// Tells that this layer and those before it no longer use their parts of blocks. Transfers that
+    /// wait for the layer go on.
     ///
     /// # Errors
-    /// [`Misuse`]: the layer is done already, or the model has no layer of that number.
+    /// [`Misuse`], if the layer is done already, or the model has no layer of that number.
     pub fn layer_done(&self, layer: u32) -> Result<(), Misuse> {
         self.inner.layer_done(layer)
     }
 
-    /// The pass is over: transfers that wait for it go on. Blocks that will have to leave soon, or have been
-    /// idle for long, are copied to the tier below.
+    /// Ends the pass: transfers that wait for it go on. Blocks that will have to leave soon, or have
+    /// been idle for long, are copied to the tier below.
     ///
     /// # Errors
-    /// [`Misuse`]: this process was forked from the one that began it.
+    /// [`Misuse`], if this process was forked from the one that began the iteration.
     pub fn end(mut self) -> Result<(), Misuse> {
         self.is_over = true;
         self.inner.end_iteration()
@@ -124,7 +126,7 @@ impl Inner {
         })
     }
 
-    /// The running iteration ends, and has not written what was registered ahead of it.
+    /// Ends the running iteration, which has not written the blocks registered ahead of it.
     fn fail_iteration(self: &Arc<Inner>, iteration: u64) {
         self.with(|traffic| {
             let of_it =
@@ -136,7 +138,7 @@ impl Inner {
                 }
             }
             traffic.iterations.give_back(unwritten);
-            // It runs until its guard goes.
+            // The iteration runs until its guard is dropped.
             let ended = traffic.iterations.tell(self.elapsed(), Clock::end);
             debug_assert_eq!(ended, Ok(iteration));
             traffic.open_gates(self);

@@ -1,18 +1,19 @@
-//! What of a sequence is there: the leading run, in which tier each of its blocks is, held.
+//! The look-up of a prefix: the leading run of a sequence, held, with the tier of each of its blocks.
 //!
 //! ```text
 //!   hashes   0 1 2 3 4 5 6 7
-//!            D D D H P K D ·       D device, H host, K disk, P pending (on its way up), · nowhere: the run ends
+//!            D D D H P K D ·       D device, H host, K disk, P pending (on its way), · nowhere: the run ends
 //!            └─┬─┘ └──┬──┘
-//!          device   beyond: to be brought up
+//!          device   beyond: to be onboarded
 //! ```
 //!
-//! A run that lies wholly in the device costs no lock and nothing but the pool's lookups. Behind a block that
-//! the device lacks, the tiers below are asked, and what is under way only if there is anything under way.
+//! A run that is wholly in the device takes no lock, and costs only the pool's look-ups. For blocks
+//! behind the first one that the device lacks, the tiers below are asked. Transfers under way are looked
+//! through only if there are any.
 //!
 //! Invariants
-//! - I1: what was found is held, and so is there still when it is brought up. What is pending is not: it is
-//!   looked for again then.
+//! - I1: a block that was found is held, so it is still there when it is onboarded. A pending block is
+//!   not held: it is looked up again then.
 
 use crate::calls::blocks::Blocks;
 use crate::engine::found::{Found, Place};
@@ -27,58 +28,58 @@ use kvstrata_ffi::disk::{Name, OwnerId};
 use std::fmt;
 use std::sync::Arc;
 
-/// Blocks that are looked for at a time, where the lock is needed.
+/// Blocks that are looked up under one hold of the lock.
 const AT_ONCE: usize = 64;
 
-/// The leading run of a sequence that some tier has, held. Dropped, it is released.
+/// The leading run of a sequence that some tier has, held. Dropping it releases the run.
 pub struct PrefixMatch {
     pub(crate) device: Blocks,
     pub(crate) beyond: Vec<Found>,
-    /// For whom it is brought up.
+    /// The tenant for which the run is onboarded.
     pub(crate) tenant: TenantHandle,
 }
 
 impl PrefixMatch {
-    /// Asked for by a tenant, unless it was by another before.
+    /// Sets the tenant that asks for the run, unless one has asked before.
     pub(crate) fn by(mut self, tenant: &TenantHandle) -> PrefixMatch {
         self.asked_by(tenant);
         self
     }
 
-    /// The same of one of several.
+    /// Does the same as [`by`](PrefixMatch::by), in place.
     pub(crate) fn asked_by(&mut self, tenant: &TenantHandle) {
         if self.tenant.id() == TenantId::NOBODY {
             self.tenant = tenant.clone();
         }
     }
 
-    /// Blocks of the run.
+    /// Returns the number of blocks of the run.
     #[must_use]
     pub fn len(&self) -> usize {
         self.device.len() + self.beyond.len()
     }
 
-    /// Whether nothing was found.
+    /// Returns whether nothing was found.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether all of it is in the device.
+    /// Returns whether the whole run is in the device.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.beyond.is_empty()
     }
 
-    /// Blocks of the run that were found in a tier.
+    /// Returns how many blocks of the run were found in a tier.
     #[must_use]
     pub fn in_tier(&self, tier: Tier) -> usize {
         let leading = if tier == Tier::Device { self.device.len() } else { 0 };
         leading + self.beyond.iter().filter(|found| found.tier() == Some(tier)).count()
     }
 
-    /// Where a block of the run was found; none for one that is on its way to the device already, or behind
-    /// the run.
+    /// Returns the tier in which a block of the run was found. None for a block that is on its way to
+    /// the device already, or behind the run.
     #[must_use]
     pub fn tier_of(&self, index: usize) -> Option<Tier> {
         match index.checked_sub(self.device.len()) {
@@ -87,19 +88,19 @@ impl PrefixMatch {
         }
     }
 
-    /// Blocks of the run that are on their way to the device already.
+    /// Returns how many blocks of the run are on their way to the device already.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.beyond.iter().filter(|found| matches!(found.place, Place::Pending)).count()
     }
 
-    /// The blocks at the beginning that the device has.
+    /// Returns the leading blocks of the run that the device has.
     #[must_use]
     pub fn device(&self) -> &Blocks {
         &self.device
     }
 
-    /// The same, and the rest is released.
+    /// Takes the leading blocks that the device has, and releases the rest.
     #[must_use]
     pub fn into_device(mut self) -> Blocks {
         let rest = Blocks::new(Arc::clone(self.device.inner()), self.device.group_id(), Vec::new());
@@ -142,7 +143,7 @@ impl fmt::Debug for PrefixMatch {
 }
 
 impl Inner {
-    /// The leading run that a request asks for: it is counted and timed.
+    /// Looks up the leading run that a request asks for, and counts and times the call.
     pub(crate) fn look_up(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> PrefixMatch {
         let hashes = self.findable(hashes);
         let since = self.watch.now();
@@ -152,11 +153,11 @@ impl Inner {
         found
     }
 
-    /// Counts a look-up of so many blocks and what it has found, but for as many at the front as it would not
-    /// have needed for all.
+    /// Counts a look-up of so many blocks, with the tier of each block found. The first `spare` blocks
+    /// found are left out: the whole sequence would not have needed them.
     pub(crate) fn looked_up(&self, blocks: usize, found: &PrefixMatch, spare: usize) {
         let group = found.device.group_id();
-        // Most are in the device, all of them.
+        // The usual case: all blocks found are in the device.
         if found.is_ready() {
             return self.watch.looked_up_in_device(group, blocks, found.len().saturating_sub(spare));
         }
@@ -168,7 +169,7 @@ impl Inner {
         self.watch.looked_up(group, blocks, &counts);
     }
 
-    /// The same of the device alone.
+    /// Does the same as [`look_up`](Inner::look_up), for the device alone.
     pub(crate) fn look_up_in_device(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Blocks {
         let hashes = self.findable(hashes);
         let since = self.watch.now();
@@ -178,13 +179,13 @@ impl Inner {
         found
     }
 
-    /// What of a sequence may be looked up: all of it, but nothing in a process that was forked from the
-    /// manager's.
+    /// Returns the hashes that may be looked up: all of them, or none in a process that was forked from
+    /// the manager's.
     fn findable<'h>(&self, hashes: &'h [SequenceHash]) -> &'h [SequenceHash] {
         if self.is_inherited() { &[] } else { hashes }
     }
 
-    /// A second use is what some blocks are written down for.
+    /// Copies blocks down at their second use.
     fn used_again(self: &Arc<Inner>, group: GroupId, blocks: &[BlockRef]) {
         let ages = &self.group(group).device.ages();
         let first = |block: &&BlockRef| ages.second_use(**block, self.now());
@@ -194,7 +195,7 @@ impl Inner {
         }
     }
 
-    /// The leading run that the device has, of which a use is noted.
+    /// Returns the leading run that the device has, and notes a use of it.
     pub(crate) fn use_in_device(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Blocks {
         let hashes = self.findable(hashes);
         let found = self.match_device(group, hashes);
@@ -205,7 +206,7 @@ impl Inner {
         found
     }
 
-    /// The leading run that the device has; no use is noted.
+    /// Returns the leading run that the device has, without noting a use.
     pub(crate) fn match_device(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Blocks {
         let hashes = self.findable(hashes);
         let mut refs = Vec::with_capacity(hashes.len());
@@ -213,14 +214,14 @@ impl Inner {
         Blocks::new(Arc::clone(self), group, refs)
     }
 
-    /// The leading run.
+    /// Returns the leading run, and notes a use.
     pub(crate) fn match_prefix(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> PrefixMatch {
         let found = self.match_unused(group, None, hashes);
         self.used(group, [hashes], Some(&found));
         found
     }
 
-    /// Takes note of one use of what is asked for, and of what of it was found.
+    /// Notes one use of the blocks asked for, and of those found.
     pub(crate) fn used<const N: usize>(
         self: &Arc<Inner>,
         group: GroupId,
@@ -233,7 +234,7 @@ impl Inner {
         }
     }
 
-    /// The leading run of what follows `parent` in its sequence; no use is noted.
+    /// Returns the leading run of the blocks that follow `parent` in their sequence, without noting a use.
     pub(crate) fn match_unused(
         self: &Arc<Inner>,
         group: GroupId,
@@ -280,7 +281,7 @@ impl Inner {
         }
     }
 
-    /// Whether a block is anywhere, or on its way.
+    /// Returns whether a tier has the block, or a transfer brings it.
     pub(crate) fn has(&self, group: GroupId, hash: SequenceHash) -> bool {
         let of = self.group(group);
         of.device.pool().contains(hash)
@@ -292,7 +293,7 @@ impl Inner {
             }
     }
 
-    /// Where a block is, held; with the lock, on its way too.
+    /// Finds a block and holds it. Under the lock, blocks on their way are found too.
     fn find(
         self: &Arc<Inner>,
         traffic: Option<&mut Traffic>,
@@ -303,9 +304,9 @@ impl Inner {
         let device = || of.device.pool().lookup_ref(hash).map(Place::Device);
         let at_rest = || device().or_else(|| of.find_below(hash));
         let Some(traffic) = traffic else { return at_rest() };
-        // The device first, then what is on its way there, so that nothing is fetched twice.
+        // The device first, then transfers to it, so that no block is fetched twice.
         let on_its_way = || match traffic.ups.find((group, hash)) {
-            // It will not arrive.
+            // A block of a tenant that is being purged will not arrive.
             Some(up) if traffic.is_purging(traffic.ups[up].tenant()) => None,
             Some(_) => Some(Place::Pending),
             None => traffic.find_going_down(self, group, hash),

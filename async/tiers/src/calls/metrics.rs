@@ -1,4 +1,4 @@
-//! The manager's figures, gathered: see [`crate::metrics`].
+//! Collects the manager's figures (see [`crate::metrics`]).
 
 use crate::engine::inner::Inner;
 use crate::engine::needs::Needs;
@@ -13,10 +13,10 @@ use kvstrata_core::TenantId;
 use kvstrata_ffi::disk::OwnerId;
 use std::collections::HashSet;
 
-/// Characters of a tenant's name that are a label's.
+/// Most characters of a tenant's name in a label.
 const MOST_OF_NAME: usize = 64;
 
-/// All figures.
+/// Returns all figures.
 pub(crate) fn metrics(inner: &Inner) -> Metrics {
     let stats = inner.counts.snapshot(inner.elapsed());
     let (waiting, paths) = waiting(inner);
@@ -61,8 +61,8 @@ fn tiers(inner: &Inner, group: usize) -> impl Iterator<Item = TierMetrics> {
     inner.tiers().filter_map(move |tier| {
         let pool = group.pool(tier)?;
         let (stats, blocks) = (pool.stats(), pool.capacity() as u64);
-        // Counted one after the other while others go on: what does not add up is cut off, so that states are
-        // parts of the whole.
+        // The counts are read one after the other while others change them. Excess is cut off, so that
+        // the states add up to the whole.
         let free = (pool.free() as u64).min(blocks);
         let inactive = (pool.inactive() as u64).min(blocks - free);
         let registered = stats.stored.saturating_sub(stats.removed);
@@ -84,12 +84,12 @@ fn tiers(inner: &Inner, group: usize) -> impl Iterator<Item = TierMetrics> {
     })
 }
 
-/// What waits and what is under way, read under the lock: a look through who waits. With what was counted of
-/// it, read before.
+/// Returns waiting work and paths. Counters are read first, and queues under the lock, by one pass over
+/// the waiters.
 fn waiting(inner: &Inner) -> (Waiting, Vec<PathMetrics>) {
     let paths = Path::all(inner.tier_names.below()).map(|path| (path, inner.watch.path(path)));
     if inner.is_inherited() {
-        // A thread of the parent's may have had the lock at the fork.
+        // A thread of the parent may have held the lock at the fork.
         let paths = paths.map(|(path, [wait, transfer])| PathMetrics {
             path,
             name: inner.tier_names.path(path),
@@ -129,7 +129,7 @@ fn waiting(inner: &Inner) -> (Waiting, Vec<PathMetrics>) {
     let in_queue = traffic.groups.iter().flat_map(|of| of.queue.iter()).map(Entry::request);
     let in_queue: Vec<u64> = in_queue.collect();
     drop(traffic);
-    // One that is in the lines of several groups waits once.
+    // A request in the queues of several groups waits once.
     waiting.requests += in_queue.into_iter().collect::<HashSet<u64>>().len() as u64;
     (waiting, paths)
 }
@@ -140,7 +140,7 @@ fn calls(inner: &Inner) -> Option<[CallMetrics; Call::ALL.len()]> {
     all?.try_into().ok()
 }
 
-/// Sums that differ in memory, and what disks rejected when it was read: by cause, where their ports tell.
+/// Returns sums that differ in memory, and reads that disks rejected, by cause where their ports tell.
 fn verification_failures(
     inner: &Inner,
     stats: &ManagerStats,
@@ -169,7 +169,7 @@ fn verification_failures(
 
 fn tenants(inner: &Inner) -> Vec<TenantMetrics> {
     let mut all = Vec::new();
-    // Numbers are given in the order of the settings, and then of arrival.
+    // Numbers follow the order of the settings, then of arrival.
     let shown = |number: &TenantId| u32::from(number.0) <= inner.rules.tenants_shown;
     if inner.rules.tenants_shown == 0 || inner.is_inherited() {
         return all;
@@ -190,7 +190,7 @@ fn tenants(inner: &Inner) -> Vec<TenantMetrics> {
     all
 }
 
-/// A name, or the beginning of one that is long, and what tells it from others that begin so.
+/// Returns a name, or the beginning of a long name with the id that tells it from others.
 fn label(name: &str, id: OwnerId) -> String {
     match name.char_indices().nth(MOST_OF_NAME) {
         None => name.to_owned(),
@@ -198,8 +198,8 @@ fn label(name: &str, id: OwnerId) -> String {
     }
 }
 
-/// Of the group that a router has in mind, which counts pages of prompts: the first that needs all of them,
-/// if there is one.
+/// Returns a worker's figures for one group. A router counts pages of prompts, so this is the first
+/// group that needs all pages, or the first group if none does.
 fn worker(inner: &Inner, in_queue: u64, tiers: &[TierMetrics], groups: &[GroupMetrics]) -> WorkerMetrics {
     let told = inner.watch.told();
     let requests = told.unwrap_or_default();
@@ -230,8 +230,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    /// What is counted is read while somebody is in the middle of a change, latencies and what is busy just
-    /// now included.
+    /// Counters, latencies and current busy times are read while another thread makes a change.
     #[test]
     fn counts_are_read_beside_the_lock() {
         virtual_time::run(async {

@@ -1,28 +1,30 @@
-//! Calls: the handles and futures of an engine, over the state ([`crate::state`]) by its operations
-//! ([`crate::operations`]).
+//! Calls: the handles and futures of an engine. They work on the state ([`crate::state`]) through its
+//! operations ([`crate::operations`]).
 //!
 //! ```text
-//!   engine ─ match_prefix ─► what is there ─ onboard ─► Blocks          (held: neither changed nor evicted)
+//!   engine ─ match_prefix ─► PrefixMatch ─ onboard ─► Blocks           (held: neither changed nor evicted)
 //!          ─ allocate ─────► BlocksMut ─ fill, register ─► Blocks ─ drop ─► inactive, tail first
 //! ```
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `handle.rs` | what each handle of an engine has |
-//! | `tiers.rs`, `group.rs` | the calls of all groups, and of one |
+//! | `handle.rs` | fields that all handles of an engine share |
+//! | `tiers.rs`, `group.rs` | calls over all groups; calls of one group |
 //! | `groups.rs`, `acquire.rs` | a prefix over all groups; all blocks of a sequence |
 //! | `blocks.rs`, `ahead.rs` | owned lists of blocks; lists that are registered before they are written |
-//! | `matching.rs`, `onboard.rs`, `offload.rs`, `persist.rs` | look up, bring up, copy down, and down to the disk |
-//! | `allocate.rs`, `allocation.rs`, `in_queue.rs`, `allocate_groups.rs` | allocate: at once, as a request, in the queue; of all groups |
-//! | `allocate_error.rs`, `answer.rs` | why there are no blocks; the answer of a call that has begun |
-//! | `preempt.rs`, `prefetch.rs` | a request gives its blocks up and has them again; hints |
+//! | `matching.rs`, `onboard.rs` | look up, onboard |
+//! | `offload.rs`, `persist.rs` | offload by one tier; offload to the tiers below host memory |
+//! | `allocate.rs`, `allocation.rs`, `in_queue.rs` | allocate at once; as a request; places in wait queues |
+//! | `allocate_groups.rs` | allocate from all groups |
+//! | `allocate_error.rs`, `answer.rs` | why an allocation fails; the answer of a call that has begun |
+//! | `preempt.rs`, `prefetch.rs` | a request gives up its blocks and gets them back; hints |
 //! | `iterations.rs` | how far the model is |
-//! | `options.rs`, `original_names.rs` | how calls are made; other names of some |
-//! | `tenants.rs`, `purge.rs`, `erase.rs` | tenants; the task of a purge; blocks overwritten |
-//! | `parts.rs`, `shutdown.rs` | the beginning, the end |
-//! | `attendant.rs`, `moment.rs` | deadlines answered; a moment awaited |
+//! | `options.rs`, `original_names.rs` | options of calls; other names of some calls |
+//! | `tenants.rs`, `purge.rs`, `erase.rs` | tenants; the task of a purge; overwriting of blocks |
+//! | `parts.rs`, `shutdown.rs` | construction, shutdown |
+//! | `attendant.rs`, `moment.rs` | expired deadlines are answered; a future that waits for a moment |
 //! | `metrics.rs`, `watcher.rs` | figures |
-//! | `census.rs`, `describe.rs` | where every block is; text for people |
+//! | `census.rs`, `describe.rs` | where every block is; descriptions for people |
 
 pub(crate) mod acquire;
 pub(crate) mod ahead;

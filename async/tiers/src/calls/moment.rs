@@ -1,4 +1,4 @@
-//! A moment that a future waits for.
+//! A moment, as a future.
 
 use crate::engine::inner::Inner;
 use crate::state::Waits;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A moment that somebody waits for. Dropped, nobody does any more.
+/// A future that completes at a moment. Dropping it removes the deadline.
 pub(crate) struct Moment<'i> {
     inner: &'i Arc<Inner>,
     at: Duration,
@@ -18,7 +18,7 @@ pub(crate) struct Moment<'i> {
 }
 
 impl Inner {
-    /// A future that ends at a moment, whatever has become of the runtime.
+    /// Returns a future that completes at a moment, also after the runtime has ended.
     pub(crate) fn moment(self: &Arc<Inner>, at: Duration) -> Moment<'_> {
         let (tell, come) = oneshot::channel();
         let number = self.change(|traffic| {
@@ -29,7 +29,7 @@ impl Inner {
         Moment { inner: self, at, number, come }
     }
 
-    /// Waits so long.
+    /// Waits for a duration.
     pub(crate) async fn pause(self: &Arc<Inner>, time: Duration) {
         if let Some(at) = self.due_in(time) {
             self.moment(at).await;
@@ -37,7 +37,7 @@ impl Inner {
     }
 }
 
-/// What a future gives, unless a moment comes before.
+/// Returns the output of a future, or none if the moment comes first.
 pub(crate) async fn first_of<F: Future>(future: F, moment: impl Future<Output = ()>) -> Option<F::Output> {
     let (mut future, mut moment) = (pin!(future), pin!(moment));
     poll_fn(|context| match future.as_mut().poll(context) {

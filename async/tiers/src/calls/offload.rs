@@ -1,4 +1,4 @@
-//! Copies down that a caller asks for: the blocks stay where they are, and the tier below has them too.
+//! Offloads that a caller asks for: the blocks stay where they are, and the tier below gets a copy.
 
 use crate::calls::blocks::Blocks;
 use crate::engine::inner::Inner;
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Blocks on their way down. Dropped, they go all the same.
+/// Blocks on their way down. The copies go on if this is dropped.
 pub struct Offload {
     inner: Arc<Inner>,
     key: Option<OffloadingId>,
     span: RequestSpan,
-    /// In a process that was forked from the manager's: so many blocks, none of which goes anywhere.
+    /// Set in a process that was forked from the manager's: so many blocks, none of them copied.
     refused: Option<usize>,
 }
 
@@ -46,15 +46,15 @@ impl Offload {
         Offload::of(inner, key, span)
     }
 
-    /// It is answered.
+    /// Records the outcome.
     fn ended(&mut self, outcome: Offloaded) -> Poll<Offloaded> {
         self.key = None;
         self.span.offloaded(&self.inner, outcome);
         Poll::Ready(outcome)
     }
 
-    /// Of a request that will come back for them: all of them, also beyond the queue's bound, and whatever
-    /// the mode.
+    /// Offloads the blocks of a request that will come back for them: all blocks, even beyond the
+    /// queue's bound, in any mode.
     pub(crate) fn begin_whole(blocks: &Blocks, request: u64) -> Offload {
         let inner = Arc::clone(blocks.inner());
         if inner.is_inherited() {
@@ -71,7 +71,8 @@ impl Offload {
         Offload::of(inner, key, span)
     }
 
-    /// Ends when no copy of these blocks is under way: what has not begun to move is called back.
+    /// Completes when no copy of these blocks is under way. Copies that have not begun to move are
+    /// called back.
     pub(crate) fn call_back(
         inner: &Arc<Inner>,
         group: GroupId,
@@ -94,7 +95,7 @@ impl Offload {
 impl Future for Offload {
     type Output = Offloaded;
 
-    /// Ready once; polled after that it stays pending.
+    /// Ready once. Polled again, it stays pending.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Offloaded> {
         if let Some(refused) = self.refused.take() {
             return Poll::Ready(Offloaded { refused, ..Offloaded::default() });
@@ -104,7 +105,7 @@ impl Future for Offload {
             self.key = None;
             return Poll::Ready(Offloaded { cause: Some(Cause::Abandoned), ..Offloaded::default() });
         }
-        // Cloned before and dropped after the lock: a waker is a caller's code.
+        // Cloned before the lock and dropped after it: a waker is a caller's code.
         let mut waker = Some(context.waker().clone());
         let mut traffic = self.inner.look();
         let (outcome, spare) = traffic.offloadings.poll(key, &mut waker);

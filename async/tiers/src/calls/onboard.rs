@@ -1,4 +1,4 @@
-//! Bringing a run up: begun at once, waited for as a future, or layer by layer.
+//! Onboarding of a run: it begins at once, and is awaited as a whole or layer by layer.
 
 use crate::calls::blocks::Blocks;
 use crate::calls::matching::PrefixMatch;
@@ -14,17 +14,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// What came of an onboarding: the run, and why it is not longer.
+/// The result of an onboarding: the run, and why it is not longer.
 #[derive(Debug)]
 #[must_use = "dropped, the blocks are released"]
 pub struct Onboarded {
-    /// The leading blocks, held; those that were in the device before included.
+    /// The leading blocks, held, including those that were in the device before.
     pub blocks: Blocks,
-    /// Why the next block is missing, if one that was found is: to be computed, like those behind it.
+    /// Why the next block of the run is missing, if one is. It must be computed, like those behind it.
     pub missed: Option<Cause>,
 }
 
-/// Why nothing was begun.
+/// Why an onboarding does not begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OnboardError {
@@ -33,21 +33,21 @@ pub enum OnboardError {
         "a run of {blocks} blocks was to be brought up, and the device has {capacity}; ask for a shorter one"
     )]
     TooLarge {
-        /// Of the run.
+        /// Blocks of the run.
         blocks: usize,
-        /// Of the device.
+        /// Blocks of the device.
         capacity: usize,
     },
-    /// The run is more than the tenant may have.
+    /// The run has more blocks than the tenant's quota.
     #[error(
         "a run of {blocks} blocks was to be brought up, and the tenant may have {quota} of the device's {capacity}; {}", crate::engine::tenants::more_room(*.quota)
     )]
     Quota {
-        /// Of the run.
+        /// Blocks of the run.
         blocks: usize,
-        /// The tenant's.
+        /// The tenant's quota.
         quota: usize,
-        /// Of the device.
+        /// Blocks of the device.
         capacity: usize,
     },
     /// The manager has been shut down.
@@ -56,19 +56,19 @@ pub enum OnboardError {
     /// This process was forked from the manager's.
     #[error("{INHERITED}")]
     Inherited,
-    /// It was found by another manager.
+    /// The run was found by another manager.
     #[error("the run was found by another manager; match it with this one")]
     Foreign,
 }
 
-/// A run on its way up. Dropped, what nobody else waits for is not brought up any more, unless it is under
-/// way.
+/// A run on its way up. Dropping it cancels the transfers that are not under way and that no other
+/// request waits for.
 #[must_use = "dropped, it is cancelled"]
 pub struct Onboard {
     inner: Arc<Inner>,
-    /// None: all of it was there.
+    /// None: the whole run was there.
     key: Option<OnboardingId>,
-    /// None: it has ended.
+    /// None: the onboarding has ended.
     device: Option<Blocks>,
     span: RequestSpan,
 }
@@ -86,7 +86,7 @@ impl Onboard {
             (found.device.len(), &found.beyond),
             options,
         );
-        // A run that is all there has nothing to wait for, and nothing to lock.
+        // If the whole run is there, nothing is awaited and no lock is taken.
         let key = match found.is_ready() {
             true => None,
             false => Some(inner.with(|traffic| {
@@ -99,7 +99,7 @@ impl Onboard {
         Ok(Onboard { inner: Arc::clone(inner), key, device: Some(found.into_device()), span })
     }
 
-    /// Runs of several groups, at once, in the lines of all groups: see
+    /// Begins runs of several groups at once, in the queues of all groups: see
     /// [`allocate_groups`](crate::calls::allocate::allocate_groups).
     pub(crate) fn begin_all(
         inner: &Arc<Inner>,
@@ -115,7 +115,7 @@ impl Onboard {
                 (found.device.len(), &found.beyond),
                 options,
             );
-            // They are answered together: the first that is not all there says when.
+            // The runs are answered together, so only the first one that is not all there is timed.
             let span = if timed { span.untimed() } else { span };
             timed |= !found.is_ready();
             span
@@ -131,7 +131,7 @@ impl Onboard {
             traffic.enter_queues(inner, wants, None);
             keys
         });
-        // Those that have begun end with what they have, if one is refused.
+        // If one is refused, the others end with the blocks that they have.
         let begun = keys.into_iter().zip(found).zip(span).map(|((key, found), span)| {
             let device = Some(found.into_device());
             key.map(|key| Onboard { inner: Arc::clone(inner), key: Some(key), device, span })
@@ -139,12 +139,12 @@ impl Onboard {
         begun.collect::<Vec<_>>().into_iter().collect()
     }
 
-    /// Waits until a layer, and those before it, is there for all blocks of the run, and no longer than the
-    /// onboarding's deadline. A block whose copy others have asked for as a whole, and that waits for its
-    /// turn already, comes as a whole.
+    /// Waits until a layer, and those before it, is there for all blocks of the run, at most until the
+    /// onboarding's deadline. A block comes as a whole if others have asked for it as a whole and its
+    /// copy is queued already.
     ///
     /// # Errors
-    /// The cause, if a block has failed, or is late: what follows is to be computed.
+    /// The cause, if a block has failed or is late: compute that block and those behind it.
     pub async fn layer_ready(&self, layer: u32) -> Result<(), Cause> {
         let mut waiter = Waiter { of: self, number: None };
         poll_fn(|context| {
@@ -173,8 +173,8 @@ impl Onboard {
         .await
     }
 
-    /// The blocks of the run, in the device, once all of them have a place: from the first layer on. Of an
-    /// onboarding by layers they stay those that it ends with; otherwise one may be another, if somebody else
+    /// Returns the run's blocks in the device, once all of them have a place: from the first layer on.
+    /// In an onboarding by layers these ids are final. Otherwise one may change, if another request
     /// registers the same hash meanwhile.
     #[must_use]
     pub fn ids(&self) -> Option<Vec<BlockId>> {
@@ -191,9 +191,9 @@ impl Onboard {
         Some(ids)
     }
 
-    /// Whether nothing of it is under way any more; who asks is told of that otherwise.
+    /// Returns whether no part of it is under way any more. If one is, the task is woken when it ends.
     pub(crate) fn is_over(&self, context: &mut Context<'_>) -> bool {
-        // Nothing comes to a forked child.
+        // No block comes to a forked child.
         let Some(key) = self.key.filter(|_| !self.inner.is_inherited()) else { return true };
         let waker = context.waker().clone();
         let mut traffic = self.inner.look();
@@ -206,18 +206,18 @@ impl Onboard {
         false
     }
 
-    /// Whether something of it has not come, nor failed.
+    /// Returns whether some block has neither come nor failed.
     pub(crate) fn is_coming(&self) -> bool {
         let of = |key: OnboardingId| self.inner.look().onboardings.get(key).is_some_and(|of| !of.is_done());
         self.key.is_some_and(|key| !self.inner.is_inherited() && of(key))
     }
 
-    /// Takes what has come, for who has waited for it.
+    /// Takes the blocks that have come, for a caller that has waited for them.
     pub(crate) fn answer(&mut self) -> Option<Onboarded> {
         self.end().inspect(|answer| self.span.onboarded(&self.inner, answer.blocks.refs(), answer.missed))
     }
 
-    /// Takes what has come; once.
+    /// Takes the blocks that have come; once.
     fn end(&mut self) -> Option<Onboarded> {
         let mut blocks = self.device.take()?;
         let Some(key) = self.key.take() else { return Some(Onboarded { blocks, missed: None }) };
@@ -235,7 +235,7 @@ impl Onboard {
 impl Future for Onboard {
     type Output = Onboarded;
 
-    /// Ready once; polled after that it stays pending.
+    /// Ready once. Polled again, it stays pending.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Onboarded> {
         if !self.is_over(context) {
             return Poll::Pending;
@@ -244,10 +244,10 @@ impl Future for Onboard {
     }
 }
 
-/// A future that waits for a layer: its waker goes with it.
+/// A future that waits for a layer. Dropping it drops its waker.
 struct Waiter<'o> {
     of: &'o Onboard,
-    /// None: it has not waited.
+    /// None: it has not waited yet.
     number: Option<u32>,
 }
 
@@ -292,7 +292,7 @@ fn begin(
     begun.ok_or(OnboardError::Closed)
 }
 
-/// Refuses what will never fit, and what is another manager's.
+/// Refuses a run that can never fit, and one of another manager.
 fn check(inner: &Arc<Inner>, found: &PrefixMatch) -> Result<(), OnboardError> {
     if inner.is_inherited() {
         return Err(OnboardError::Inherited);

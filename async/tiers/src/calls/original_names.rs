@@ -1,5 +1,5 @@
-//! A group's calls by the names of the first descriptions of tiered KV managers, for engines that were
-//! written against those.
+//! A group's calls by the names of the first descriptions of tiered KV managers, for engines written
+//! against those names.
 
 use crate::calls::allocation::Allocate;
 use crate::calls::answer::Answer;
@@ -9,25 +9,25 @@ use crate::calls::onboard::{OnboardError, Onboarded};
 use crate::state::OnboardOptions;
 use kvstrata_core::SequenceHash;
 
-/// Other names of calls that [`Group`] has. Each is one or two of those calls.
+/// Other names of calls of [`Group`]. Each is one or two of those calls.
 pub trait OriginalNames {
-    /// [`Group::match_device`].
+    /// Calls [`Group::match_device`].
     #[must_use]
     fn match_sequence_hashes(&self, hashes: &[SequenceHash]) -> Blocks;
 
-    /// [`Group::touch`].
+    /// Calls [`Group::touch`].
     fn access(&self, hash: SequenceHash) -> bool;
 
-    /// [`Group::allocate`] of one block.
+    /// Calls [`Group::allocate`] for one block.
     ///
     /// # Errors
-    /// [`AllocateError`](crate::AllocateError).
+    /// [`AllocateError`](crate::AllocateError), by the future, if there is no block in time.
     fn get_mutable_block(&self) -> Allocate<'_>;
 
-    /// [`Group::match_prefix`], then [`Group::onboard`] of the whole run.
+    /// Calls [`Group::match_prefix`], then [`Group::onboard`] for the whole run.
     ///
     /// # Errors
-    /// [`OnboardError`].
+    /// [`OnboardError`], if the run cannot be onboarded.
     fn restore_to_gpu(&self, hashes: &[SequenceHash]) -> Answer<Result<Onboarded, OnboardError>>;
 }
 

@@ -1,4 +1,4 @@
-//! What tiers are made of, and how they are put together.
+//! The parts of [`Tiers`], and how they are put together.
 
 use crate::calls::attendant::Attendant;
 use crate::calls::tiers::Tiers;
@@ -26,14 +26,14 @@ use std::sync::Arc;
 
 /// A tier below host memory.
 pub struct TierParts {
-    /// For figures, messages and calls: `disk`, `memory`, `remote`, …
+    /// Name in figures, messages and calls: `disk`, `memory`, `remote`, …
     pub name: String,
-    /// Its blocks and bytes.
+    /// The tier's blocks and bytes.
     pub port: Arc<dyn TierPort>,
 }
 
 impl TierParts {
-    /// A tier with a name.
+    /// Returns a tier with a name.
     #[must_use]
     pub fn new(name: impl Into<String>, port: Arc<dyn TierPort>) -> TierParts {
         TierParts { name: name.into(), port }
@@ -42,17 +42,17 @@ impl TierParts {
 
 /// The tiers of one group of layers.
 pub struct StackParts {
-    /// For messages.
+    /// Name in messages.
     pub name: String,
     /// The device's blocks.
     pub device: PoolConfig,
-    /// Reaches their bytes, for engines whose kernels do not.
+    /// Reaches the bytes of the device's blocks, for engines without kernels that do.
     pub port: Option<Arc<dyn DevicePort>>,
-    /// Moves bytes between them and `memory`.
+    /// Moves bytes between the device's blocks and `memory`.
     pub mover: Arc<dyn DeviceMover>,
     /// Host memory: the host tier's blocks, then those for staging.
     pub memory: Option<Arc<HostMemory>>,
-    /// The host tier's blocks; none leaves it out.
+    /// The host tier's blocks; none: no host tier.
     pub host: Option<PoolConfig>,
     /// The tiers below host memory, in order: at most [`MOST_BELOW`].
     pub below: Vec<TierParts>,
@@ -60,23 +60,22 @@ pub struct StackParts {
     pub block_bytes: u64,
     /// Layers of a block.
     pub layers: u32,
-    /// What of a sequence the group needs.
+    /// The part of a sequence that the group needs.
     pub needs: Needs,
-    /// Whether blocks of device and host are registered with their parents, for policies that would otherwise
-    /// evict these first.
+    /// Whether blocks of device and host are registered with their parents, for policies that would
+    /// otherwise evict the parents first.
     pub linked: [bool; 2],
-    /// Whether victims of device and host that were copied ahead of need leave first, though the policy might
-    /// take others by then: for [`Policy::Reuse`](kvstrata_core::Policy::Reuse), which is told of what leaves
-    /// so.
+    /// Whether victims of device and host that were copied ahead of need leave first, even if the policy
+    /// would take others by then. For [`Policy::Reuse`](kvstrata_core::Policy::Reuse), which is told of
+    /// these evictions.
     pub ahead_first: [bool; 2],
 }
 
 impl StackParts {
-    /// Refuses parts that contradict each other: what is copied as so many layers of so many bytes must be
-    /// that everywhere.
+    /// Refuses parts that contradict each other: all must agree on the layers and bytes of a block.
     ///
     /// # Errors
-    /// [`PartsError::Misfit`].
+    /// [`PartsError::Misfit`], if two parts contradict each other.
     pub fn check(&self) -> Result<(), PartsError> {
         let StackParts { memory, block_bytes, layers, needs, .. } = self;
         let misfit = |why: String| Err(PartsError::Misfit { group: self.name.clone(), why });
@@ -135,28 +134,27 @@ impl StackParts {
 pub struct Hashing {
     /// The function, with its secret.
     pub hasher: Hasher,
-    /// Where the secret is kept, for people.
+    /// Where the secret is kept, in words for people.
     pub origin: String,
     /// Whether the next process has the secret too.
     pub lasts: bool,
-    /// Random: where tables put hashes, which may be an attacker's.
+    /// Random seed that places hashes in tables: hashes may be an attacker's.
     pub seed: u64,
 }
 
 /// Parts of [`Tiers`].
 pub struct TiersParts {
-    /// One a group of layers.
+    /// One for each group of layers.
     pub stacks: Vec<StackParts>,
-    /// What there is to say of each group's device, for people.
+    /// A note on each group's device, for people.
     pub notes: Vec<Option<String>>,
-    /// What the names of blocks that are not full begin from: random unless told. For tests that do the same
-    /// each time.
+    /// Seed of the names of partial blocks; random if none. For tests that repeat the same run.
     pub names: Option<u64>,
     /// The block hashes.
     pub hashing: Hashing,
     /// The settings.
     pub rules: Rules,
-    /// What runs them.
+    /// The runtime that runs the tiers.
     pub runtime: Arc<dyn Runtime>,
 }
 
@@ -164,37 +162,37 @@ pub struct TiersParts {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartsError {
-    /// A pool.
+    /// A pool cannot be made.
     #[error("{tier}.blocks = {blocks} in group {}: {source}", shown(group))]
     Pool {
-        /// Which tier.
+        /// The pool's tier.
         tier: Tier,
-        /// Of which group.
+        /// The pool's group.
         group: String,
-        /// Blocks of it.
+        /// Blocks of the pool.
         blocks: u32,
-        /// What is wrong.
+        /// Why the pool refuses.
         source: ConfigError,
     },
     /// Parts that contradict each other.
     #[error("group {}: {why}", shown(group))]
     Misfit {
-        /// Of which group.
+        /// The group.
         group: String,
-        /// What does not fit.
+        /// Why they do not fit.
         why: String,
     },
 }
 
 impl Tiers {
-    /// Tiers of parts, and who attends to their deadlines for the runtime.
+    /// Builds tiers from parts, with an attendant that answers their deadlines for the runtime.
     ///
     /// # Errors
-    /// [`PartsError`]: parts that do not fit together.
+    /// [`PartsError`], if the parts do not fit together.
     pub fn of_parts(parts: TiersParts) -> Result<(Tiers, Attendant), PartsError> {
         let TiersParts { stacks: parts, notes, names, hashing, rules, runtime } = parts;
         let heats = rules.hot_from.is_some();
-        // Where tables put hashes: secret, unless the parts have a seed of their own.
+        // The seed that places hashes in tables is secret, unless the parts have a seed of their own.
         let seed = parts.first().and_then(|group| group.device.given_seed()).unwrap_or(hashing.seed);
         let (mut groups, mut states, mut layers) = (Vec::new(), Vec::new(), 0);
         let notes = notes.into_iter().chain(std::iter::repeat(None));
@@ -237,7 +235,7 @@ impl Tiers {
     }
 }
 
-/// Tiers of one place share a path and the figures: they are called the same in all groups.
+/// Checks that a tier has one name in all groups: tiers at one place share a path and its figures.
 fn check_names(groups: &[GroupTiers]) -> Result<(), PartsError> {
     let names = TierNames::of(groups);
     for of in groups {
@@ -288,7 +286,7 @@ fn group(
     let host = host.map(|host| pool(Tier::Host, host)).transpose()?;
     let in_memory = memory.as_ref().map_or(0, |memory| memory.arena().blocks()) as u32;
     let of_host = host.as_ref().map_or(0, |host| host.pool().capacity()) as u32;
-    // The last one is the first to be taken.
+    // Staging takes from the end of this list.
     let staging = (of_host..in_memory).rev();
     let lower = (0..).zip(lower).map(|(number, TierParts { name, port })| {
         let owners = tenants::owners(&rules.quotas, Tier::Below(number), port.pool().capacity());
@@ -319,8 +317,9 @@ fn group(
     Ok((group, state))
 }
 
-/// What paths have in flight, by the rules, and by what the tiers below take without making a caller wait: the one
-/// that takes least, since the groups share the queue.
+/// Returns the limits of each path: those of the rules, with at most as many transfers in flight as the
+/// tier below takes without making a caller wait. Groups share a path's queue, so the tier that takes
+/// least decides.
 fn limits(rules: &Rules, groups: &[GroupTiers]) -> Vec<Limits> {
     let below = groups.iter().map(|group| group.lower.len()).max().unwrap_or(0);
     let of = |path: Path| {

@@ -1,11 +1,12 @@
-//! Blocks copied down to the tiers below host memory, from whichever tier has them.
+//! Blocks copied to the tiers below host memory, from whichever tier has them.
 //!
 //! ```text
-//!   device ── first half ──► host ── second half ──► below      without a host tier: the first half alone, through staging
+//!   device ── first half ──► host ── second half ──► below
+//!   device ── first half, by staging ──► below                  without a host tier
 //! ```
 //!
-//! The first half is queued by the call. The second follows the first one's answer, so it begins only while
-//! the caller waits.
+//! The call queues the first half. The second half follows the answer of the first, so it begins only
+//! while the caller waits.
 
 use crate::calls::answer::Answer;
 use crate::calls::blocks::Blocks;
@@ -41,13 +42,13 @@ pub(crate) fn persist(handle: &Handle, group: GroupId, hashes: &[SequenceHash]) 
 /// Blocks on their way down from the device.
 struct FirstHalf {
     down: Offload,
-    /// Of the device: held until both halves are over.
+    /// Blocks of the device, held until both halves are over.
     _blocks: Blocks,
-    /// How many the tiers below have already.
+    /// Number of blocks that the tiers below have already.
     there: usize,
-    /// Those that no tier has.
+    /// Hashes that no tier has.
     nowhere: Vec<SequenceHash>,
-    /// Of both halves.
+    /// Deadline of both halves.
     due: Option<Duration>,
 }
 
@@ -78,7 +79,8 @@ impl FirstHalf {
         let due = inner.due_in(inner.rules.offload_deadline);
         let key = inner.with(|traffic| {
             let key = traffic.offload(inner, group, blocks.refs(), OffloadOptions::default(), false);
-            // Victims, which the device has no more and the host not yet; or they have come down since.
+            // Victims: the device no longer has them, and the host does not have them yet; or they have
+            // come down since.
             for hash in missing {
                 match traffic.join_down(key, group, hash, None) {
                     false if of.any_lower_contains(hash) && !in_host(of, hash) => there += 1,
@@ -94,7 +96,7 @@ impl FirstHalf {
         FirstHalf { down, _blocks: blocks, there, nowhere, due }
     }
 
-    /// Waits for it, and brings what is in the host then further down.
+    /// Waits for the first half, then copies the host's blocks further down.
     async fn then_the_second(self, inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Offloaded {
         let FirstHalf { down, _blocks, there, nowhere, due } = self;
         let of = inner.group(group);
@@ -104,7 +106,7 @@ impl FirstHalf {
         }
         let late = first.cause == Some(Cause::Deadline) && due.is_some_and(|due| due <= inner.elapsed());
         if late {
-            // What has come to the host has not come further.
+            // Blocks that reached the host have gone no further.
             let there = hashes.iter().filter(|hash| of.any_lower_contains(**hash)).count();
             let left = hashes.len() - there;
             let refused = left.min(first.refused + nowhere.len());
@@ -130,8 +132,9 @@ impl FirstHalf {
             (key, left)
         });
         let second = Offload::of(Arc::clone(inner), key, RequestSpan::none()).await;
-        // What was in the host by then is counted there, whatever has become of it before. Of the others some
-        // have failed; what has left the host again is refused as the rest.
+        // `second` counts each block that was in the host by then, whatever its first half had come to.
+        // Of the others (`left`), some failed in the first half. The rest, with blocks that left the
+        // host again, count as refused.
         let failed = left.min(first.failed);
         inner.counts.refused(Refusal::Room, left.saturating_sub(first.failed + first.refused));
         Offloaded {

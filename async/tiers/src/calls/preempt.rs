@@ -1,14 +1,14 @@
-//! Preemption: a request gives up all its blocks of the device, and has them again later, with the bytes that
-//! they had.
+//! Preemption: a request gives up all its blocks of the device, and later gets them back with the same bytes.
 //!
 //! ```text
-//!   preempt   full blocks: copied down, released                   resume   brought up, as any prefix
-//!             the last one, not full: under a name of its own ──►           brought up, and taken out of the pool: to be filled on
+//!             preempt                                         resume
+//!   full      copied down, released                           onboarded as any prefix
+//!   partial   registered under a private name, copied down    onboarded, taken out of the pool, filled on
 //! ```
 //!
-//! A block that is not full has no hash. For the time of the preemption it is registered under one that no
-//! sequence has: random bits of the manager, and a number. So nobody else finds it; when it is back, or
-//! nobody will come for it, it leaves all tiers (`forget.rs`).
+//! A block that is not full has no hash. During the preemption it is registered under a name that no
+//! sequence has: random bits of the manager, and a number. So no other call finds it. When it is back,
+//! or its request is given up, it leaves all tiers (`forget.rs`).
 
 use crate::calls::answer::Answer;
 use crate::calls::blocks::{Blocks, BlocksMut};
@@ -40,17 +40,17 @@ impl Drop for Names {
 #[derive(Debug)]
 #[must_use = "resume() brings the blocks back; dropped, those that are not full are lost"]
 pub struct Preempted {
-    /// Of the full ones, up to the first that was withdrawn while it was held: of a tenant that is purged, or
-    /// rotten.
+    /// Hashes of the full blocks, up to the first that was withdrawn while it was held: its tenant is
+    /// purged, or it is rotten.
     hashes: Vec<SequenceHash>,
-    /// How many full ones there were.
+    /// Number of full blocks.
     full: usize,
-    /// Of those that are not.
+    /// Names of the partial blocks.
     names: Names,
     down: Vec<Offload>,
 }
 
-/// Names that nobody else knows. Dropped, what has them leaves all tiers.
+/// Private names of partial blocks. When these are dropped, the blocks under them leave all tiers.
 #[derive(Debug)]
 pub(crate) struct Names {
     pub(crate) inner: Arc<Inner>,
@@ -62,17 +62,17 @@ pub(crate) struct Names {
 #[derive(Debug)]
 #[must_use = "dropped, the blocks are released"]
 pub struct Resumed {
-    /// The full ones that are there, in order.
+    /// The full blocks that are there, in order.
     pub blocks: Blocks,
-    /// Those that were not full, if all of the others are there: their bytes as they were.
+    /// The partial blocks with their bytes, if all full blocks are there too.
     pub partial: Option<BlocksMut>,
-    /// Why some are missing: to be computed anew, from the first that is.
+    /// Why blocks are missing. The request computes anew from the first missing one.
     pub missed: Option<Cause>,
 }
 
 impl Preempted {
-    /// Waits until the copies have ended. Nobody need: a block that has no copy yet is copied when it is
-    /// evicted.
+    /// Waits until the copies have ended. This wait is optional: a block without a copy is copied when
+    /// it is evicted.
     pub async fn settled(&mut self) -> Offloaded {
         let mut all = Offloaded::default();
         for offload in self.down.drain(..) {
@@ -88,15 +88,15 @@ impl Preempted {
 }
 
 impl Group {
-    /// Gives up a request's blocks: all are copied to the tier below, whole, and the device's are free when
-    /// others need them. `partial` are those at the end that are not full; an empty list, if there are none
-    /// (`try_allocate(0)`, which is never refused). The engine's last write to `partial` is over, as with
-    /// [`BlocksMut::register`]: the copies begin at once. Blocks that were [registered
-    /// ahead](BlocksMut::register_ahead) of a pass which the request will not be in are
-    /// [withdrawn](crate::Ahead::withdraw) before.
+    /// Gives up a request's blocks: all are copied to the tier below, whole, and the device's blocks are
+    /// free when others need them. `partial` has the blocks at the end that are not full; without any,
+    /// pass an empty list (`try_allocate(0)`, which is never refused). The copies begin at once, so the
+    /// engine's last write to `partial` must be over, as for [`BlocksMut::register`]. If blocks were
+    /// [registered ahead](BlocksMut::register_ahead) of a pass that the request will not be in,
+    /// [withdraw](crate::Ahead::withdraw) them first.
     ///
     /// # Errors
-    /// The blocks, if the lists are of different groups or managers.
+    /// The blocks, if the lists are of different groups or managers, or if `partial` cannot be registered.
     pub fn preempt(
         &self,
         blocks: Blocks,
@@ -110,7 +110,7 @@ impl Group {
         let _span = request_span::preempt(request, blocks.refs(), partial.ids()).entered();
         let pool = self.inner().group(blocks.group_id()).device.pool();
         let hash_of = |block| pool.upgrade(block).map(|held| held.hash());
-        // Up to the first that was withdrawn: what is behind it is no prefix.
+        // Up to the first withdrawn block: the blocks behind it are no prefix.
         let hashes: Vec<SequenceHash> = blocks.refs().iter().copied().map_while(hash_of).collect();
         let full = blocks.len();
         let mut down = vec![Offload::begin_whole(&blocks, request)];
@@ -122,16 +122,16 @@ impl Group {
                 Err(refused) => return Err((blocks, refused.blocks)),
             }
         }
-        // The last one first, as any request.
+        // Released tail first, as for any request.
         drop(blocks);
         Ok(Preempted { hashes, full, names, down })
     }
 
-    /// Brings a preempted request's blocks back. It begins at once; dropped, blocks that were not full are
-    /// lost.
+    /// Brings a preempted request's blocks back. It begins at once. If the answer is dropped, partial
+    /// blocks are lost.
     ///
     /// # Errors
-    /// [`OnboardError`].
+    /// [`OnboardError`], if the blocks cannot be onboarded.
     pub fn resume(
         &self,
         preempted: Preempted,
@@ -152,11 +152,10 @@ impl Group {
     }
 }
 
-/// A preempted request's blocks on their way up. Whatever comes of it, and if it is dropped, the names go
-/// with it.
+/// A preempted request's blocks on their way up. The names end with it, in any case.
 struct Resuming {
     up: Onboard,
-    /// Whether all of it was found.
+    /// Whether all blocks were found.
     whole: bool,
     full: usize,
     names: Names,
@@ -195,13 +194,13 @@ impl Resuming {
             blocks.truncate(full);
             return Resumed { blocks, partial: None, missed };
         }
-        // What has begun to move is waited for; late, it is missed below.
+        // Waits for copies that have begun to move. A late copy makes its block missed, below.
         Offload::call_back(inner, group, &names.hashes, due).await;
         let tier_pool = &inner.group(group).device;
         let behind = blocks.split_off(full);
-        // Only the manager knows their names, but a copy that is late knows them too: then the blocks are not
-        // taken, and are computed anew. They keep the tenant that they had, with its credits; under the lock,
-        // where transfers and purges are.
+        // Only the manager knows the names, but a late copy still uses one. Such a block is not taken,
+        // and is computed anew. Blocks keep their tenant, with its credits. All of this is under the
+        // lock, which also guards transfers and purges.
         let (ids, tenant) = inner.with(|traffic| {
             let of_caller = || caller.handle().tenant.id();
             let tenant = behind.first().map_or_else(of_caller, |block| tier_pool.owners().owner(block.id));

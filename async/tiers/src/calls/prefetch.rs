@@ -5,8 +5,8 @@ use crate::state::GroupId;
 use kvstrata_core::{SequenceHash, TenantId};
 use std::sync::Arc;
 
-/// A hint that blocks will be asked for. Dropped, what has not begun is not begun any more;
-/// [`detach`](Prefetch::detach) leaves it.
+/// A hint that blocks will be asked for. Dropping it cancels the transfers that have not begun;
+/// [`detach`](Prefetch::detach) keeps them.
 #[derive(Debug)]
 #[must_use = "dropped, the hint is withdrawn"]
 pub struct Prefetch {
@@ -28,7 +28,7 @@ impl Prefetch {
         Prefetch { inner: Some(Arc::clone(inner)), number }
     }
 
-    /// Leaves the hint to itself.
+    /// Keeps the hint without its guard.
     pub fn detach(mut self) {
         self.inner = None;
     }

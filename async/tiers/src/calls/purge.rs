@@ -1,41 +1,47 @@
-//! A purge: all blocks of a tenant leave all tiers, and it is over when none is left.
+//! A purge: all blocks of a tenant leave all tiers. It is over when none is left.
 //!
 //! ```text
-//!   begin     the tenant gets nothing more; who waits for it is answered; what has not begun to move is called back
-//!   sweep     idle blocks are taken out, held ones withdrawn, by a reference of the purge's own ◄─────┐
-//!   erase     what is in its hands is overwritten, forgotten, free                                    │ told: something was released,
-//!   over?     no credit, no transfer, nothing held ── no: wait ─────────────────────────────────────────┘ dropped, or has landed
-//!             └── yes: what slots held that were given up before is forgotten for good
+//!   begin   the tenant gets nothing more; its waiters are answered; unstarted copies are called back
+//!   sweep   idle blocks are taken out; held ones are withdrawn, under a reference of the purge ◄────────┐
+//!   erase   the taken blocks are overwritten, forgotten, freed                                          │
+//!   over?   no credit, no transfer, no held block ── no: wait for a release, a drop or a landing ───────┘
+//!           └── yes: blocks that given-up slots held before are forgotten for good
 //! ```
 //!
-//! A task of its own, so that it ends whoever drops the future; the deadline is the answer's, not the task's.
-//! What is held is withdrawn with the purge's reference on it, so that its last holder's release frees
-//! nothing: the purge finds itself alone with the block, and has it. What lands for the tenant is not
-//! registered; on the disk it is for a moment, under a hash of the tenant's, and is swept (`sweep.rs`).
+//! A purge is a task of its own, so it ends even if the caller drops the future. The deadline limits the
+//! answer, not the task. A held block is withdrawn under a reference of the purge, so its last holder's
+//! release frees nothing: the purge is then the only holder, and takes the block. A block that lands for
+//! the tenant is not registered. On the disk it is registered for a moment, under one of the tenant's
+//! hashes, and a sweep takes it (`sweep.rs`).
 //!
-//! What a failed device keeps (`quarantine.rs`) is withdrawn too, and not waited for. What a volume has that
-//! is out of service, or cannot write down what it forgets, is counted: the next opening may find it.
+//! Blocks that a failed device keeps (`quarantine.rs`) are withdrawn too, and not waited for. Blocks of
+//! a volume that is out of service, or that cannot record what it forgets, are counted: the next opening
+//! may find them.
 //!
-//! A slot that another's copy has taken has the tenant's block until it is written, record and all. The purge
-//! has that slot, and the copy gets another; or the purge waits, if it moves.
+//! A slot taken for another tenant's copy still has this tenant's block and its record until the copy is
+//! written. The purge takes that slot, and the copy gets another. If the copy already moves, the purge
+//! waits for it.
 //!
-//! What the purge does not reach: bytes that are left in free blocks, of what was evicted or released
-//! before (but for slots of the disk that an earlier purge of this process has freed without zeros: one
-//! with zeros overwrites those); on the disk, blocks that were written as nobody's, in a process before
-//! this one, or whose owner no number was left for (`names.rs`); what was given up and not yet forgotten
-//! when a volume was lost before the purge; and files that are not open.
+//! The purge does not reach:
+//! - bytes left in free blocks by earlier evictions and releases. Exception: a purge with zeros
+//!   overwrites disk slots that an earlier purge of this process freed without zeros;
+//! - blocks on the disk that an earlier process wrote without an owner, or whose owner got no number
+//!   (`names.rs`);
+//! - blocks given up and not yet forgotten when a volume was lost before the purge;
+//! - files that are not open.
 //!
 //! Invariants
-//! - I1: between `begin` and the end no block of the tenant is registered but by who was about to, who tells
-//!   the purge (`register`); and no block that was the tenant's is free before it is erased; but for slots
-//!   whose write fails, which are their port's: counted, where bytes are to be overwritten.
-//! - I2: each block that a sweep has found is counted once: as purged when it is erased, or quarantined, and
-//!   as busy until then.
+//! - I1: between `begin` and the end no block of the tenant is registered, except by a call that was
+//!   about to register; that call tells the purge (`register`). No block of the tenant is free before it
+//!   is erased. Exception: slots whose write fails belong to their port, and are counted if bytes are to
+//!   be overwritten.
+//! - I2: each block that a sweep has found is counted once: as purged when it is erased or quarantined,
+//!   and as busy until then.
 //!
 //! # Orderings
-//! Who registers publishes, then looks for purges; who purges writes that down, then sweeps. One of them sees
-//! the other: by the fences of [`Waiting`](kvstrata_core::waiting::Waiting), as `core/tests/loom_sweep.rs`
-//! shows.
+//! A registering thread publishes the block, then looks for purges. A purging thread records its purge,
+//! then sweeps. By the fences of [`Waiting`](kvstrata_core::waiting::Waiting) one of the two sees the
+//! other, as `core/tests/loom_sweep.rs` shows.
 
 #[cfg(test)]
 mod tests;
@@ -57,17 +63,17 @@ use std::time::Duration;
 /// As good as no deadline: 30 years.
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// Why nothing is purged.
+/// Why a purge does not begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PurgeError {
-    /// No tenant's handle.
+    /// The handle is not a tenant's.
     #[error("these calls are no tenant's; purge by the handle that tenant() gives")]
     NoTenant,
-    /// One purge at a time.
+    /// The tenant is being purged already.
     #[error("the tenant is being purged already; wait for that")]
     UnderWay,
-    /// The manager has been shut down, or its runtime.
+    /// The manager or its runtime has been shut down.
     #[error("the manager is shut down")]
     Closed,
     /// This process was forked from the manager's.
@@ -75,7 +81,7 @@ pub enum PurgeError {
     Inherited,
 }
 
-/// Begins a purge; its answer comes by the channel, or the purge's task has ended before it.
+/// Begins a purge. The answer comes by the channel; a task that ends early closes it.
 pub(crate) fn purge(
     inner: &Arc<Inner>,
     tenant: TenantId,
@@ -95,9 +101,9 @@ pub(crate) fn purge(
             return Err(PurgeError::UnderWay);
         }
         work.done.in_flight = traffic.begin_purge(inner, tenant, options.zero);
-        // Before anything that follows from this evicts some.
+        // Before a consequence of this purge evicts one of the tenant's blocks.
         traffic.first_sweep(inner, &mut work);
-        // What they could be given is no slot of the tenant's any more.
+        // After this, no transfer that is called back can be given a slot with the tenant's block.
         traffic.take_slots(inner, tenant);
         Ok(())
     })?;
@@ -119,10 +125,10 @@ impl Task {
         let deadline = now.checked_add(options.deadline).unwrap_or(now + FAR);
         let mut late = pin!(inner.moment(deadline));
         let mut answer = Some(answer);
-        // What slots held that were given up, by this purge too.
+        // Whether blocks that given-up slots held, also by this purge, are forgotten.
         let mut forgotten = inner.groups.iter().all(|of| of.lower.is_empty());
         loop {
-            // Before the look, so that no signal is missed.
+            // Listens before the look, so that no signal is missed.
             let told = inner.purge_told.listen();
             let (pieces, over) = inner.change(|traffic| traffic.sweep(&inner, &mut self.work));
             if !pieces.is_empty() {
@@ -158,7 +164,7 @@ impl Task {
         self.answer(&inner, answer, true);
     }
 
-    /// Waits for a part of it, and answers meanwhile if it is time.
+    /// Waits for one part of the purge, and answers meanwhile if the deadline passes.
     async fn ends<T>(
         &mut self,
         inner: &Arc<Inner>,
@@ -194,7 +200,7 @@ impl Task {
     }
 }
 
-/// Ends the purge, whatever ends its task. What the task had by then is never used again.
+/// Ends the purge when its task ends in any way. Blocks that the task had then are never used again.
 struct Begun(Arc<Inner>, TenantId);
 
 impl Drop for Begun {

@@ -1,20 +1,22 @@
-//! The end: what is under way is waited for, or cancelled, in bounded time.
+//! Shutdown: work under way is waited for, or cancelled, in bounded time.
 //!
-//! In the first half copies go on that were deferred (`ahead.rs`): what was written through is below when a
-//! shutdown says that it was clean, but for what finds no block of the host to be had, since matches hold
-//! them all, or a failed device.
+//! During the first half of the time, deferred copies go on (`ahead.rs`). When a shutdown reports a
+//! clean end, each block that was written through is below. Two exceptions: a block that finds no host
+//! block, since matches hold them all, and a failed device.
 //!
-//! What a mover has begun cannot be called back: it keeps its memory, and the manager, until it answers. What
-//! waits for the engine is not waited for: nobody iterates any more.
+//! A copy that a mover has begun cannot be called back: it keeps its memory, and the manager, until the
+//! mover answers. Copies that wait for the engine are not waited for: no engine iterates any more.
 //!
 //! ```text
-//!   shutdown ── half the time ──► drained ── close ── the rest ──► idle ──► disks closed: the mark of a clean end ──► figures not served any more
-//!   the runtime ends ────► close: what still moves is answered by its hardware, or by its deadline (`deadlines.rs`)
-//!   last handle dropped ──► both, if they are not yet: whoever drops it waits for the disks, and no longer than the deadline
+//!   shutdown ── half the time ──► drained ── close ── the rest ──► idle ──► disks closed, marked clean
+//!                                                                           └──► figures no longer served
+//!   the runtime ends ────► close: copies that still move are answered by the hardware, or at their deadline
+//!                          (`deadlines.rs`)
+//!   last handle dropped ──► both, unless done: the dropping thread waits for the disks, within the deadline
 //! ```
 //!
-//! The tasks that look after deadlines and pauses leave its end to a thread, if they are the last to have it;
-//! whoever else is, be it a task that answers a disk or a purge's, ends it where it is.
+//! If a task that attends to deadlines or pauses is the last owner, it leaves the end of the manager to
+//! a thread. Any other last owner ends it in place, even a task that answers a disk or runs a purge.
 
 use crate::calls::moment::first_of;
 use crate::engine::inner::Inner;
@@ -27,7 +29,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 impl Inner {
-    /// Nothing more is given from here on. When all is to be over.
+    /// Refuses further requests from now on. Returns the shutdown's deadline.
     pub(crate) fn begin_shutdown(self: &Arc<Inner>) -> Duration {
         let deadline = self.elapsed() + self.rules.shutdown_deadline;
         self.refuse();
@@ -36,11 +38,11 @@ impl Inner {
 
     /// See [`Tiers::shutdown`](crate::Tiers::shutdown).
     pub(crate) async fn end_shutdown(self: &Arc<Inner>, deadline: Duration) -> bool {
-        // Half the time for what waits to be moved, half for what then still moves.
+        // Half the time is for work that waits to be moved, half for copies that still move then.
         let drained = self.idle_by(deadline - self.rules.shutdown_deadline / 2).await;
         self.with(|traffic| traffic.close(self));
         let idle = self.idle_by(deadline).await;
-        // What still moves, or is still purged, needs them: then they are closed with the last handle.
+        // Copies that still move and purges need the tiers below: these are then closed with the last handle.
         if !idle || self.tenants.purging() {
             return false;
         }
@@ -51,29 +53,30 @@ impl Inner {
         closed && drained
     }
 
-    /// Nothing more is given.
+    /// Refuses further requests.
     fn refuse(self: &Arc<Inner>) {
         self.refusing.store(true, Relaxed);
         self.with(|traffic| {
             traffic.reach(Phase::Refusing);
-            // Nobody iterates any more.
+            // No engine iterates any more.
             traffic.queues.end_budget();
             traffic.end_gated(self);
         });
     }
 
-    /// The runtime has ended: nothing more is given, and what has not begun to move never will.
+    /// Closes after the runtime has ended: requests are refused, and transfers that have not
+    /// begun never will.
     pub(crate) fn close_for_good(self: &Arc<Inner>) {
         self.refuse();
         self.with(|traffic| traffic.close(self));
     }
 
-    /// Lets go of the manager in a task of its runtime. If nobody else has it any more, a thread ends it:
-    /// that may wait for disks, for which the runtime has no thread.
+    /// Releases the manager in a task of its runtime. If this was the last reference, a thread ends the
+    /// manager: the end may wait for disks, and the runtime has no thread for such a wait.
     pub(crate) fn leave(self: Arc<Inner>) {
         let runtime = Arc::clone(&self.runtime);
         if let Some(last) = Arc::into_inner(self) {
-            // If there is none, it ends here.
+            // Without such a thread the manager ends here.
             runtime.run_blocking(Box::new(move || drop(last)), Duration::ZERO);
         }
     }
@@ -98,8 +101,8 @@ impl Inner {
         matches!(first_of(closed, self.moment(deadline)).await, Some(Ok(())))
     }
 
-    /// The same where there is nobody left: on a thread of its own, since who drops the last handle may be a
-    /// task, which is not to wait for a device that hangs.
+    /// Closes the tiers below when no handle is left. On a thread of its own: the last handle may be
+    /// dropped by a task, which must not wait for a device that hangs.
     pub(crate) fn close_lower(&self) {
         let closings = self.closings();
         if closings.is_empty() {
@@ -109,11 +112,11 @@ impl Inner {
         self.runtime.run_blocking(Box::new(move || close_all(closings)), wait);
     }
 
-    /// Waits until nothing is under way; false if that is not so by then.
+    /// Waits until nothing is under way. Returns false if something is at the deadline.
     async fn idle_by(self: &Arc<Inner>, deadline: Duration) -> bool {
         let mut late = pin!(self.moment(deadline));
         loop {
-            // Before the look, so that no signal is missed.
+            // Listens before the look, so that no signal is missed.
             let told = self.idle.listen();
             if self.look().is_idle() {
                 return true;
@@ -125,7 +128,7 @@ impl Inner {
     }
 }
 
-/// Ends disk tiers, one after the other.
+/// Closes tiers, one after the other.
 fn close_all(closings: Vec<Closing>) {
     closings.into_iter().for_each(|close| close());
 }

@@ -13,16 +13,15 @@ use kvstrata_core::hash::{Salt, SaltParts};
 use tracing::Instrument;
 
 impl Tiers {
-    /// The same tiers, asked by a tenant: what is asked for by them is the tenant's, who is known by this
-    /// name from now on. At its quota of the device a tenant gives up its own blocks that are least worth,
-    /// and waits for its own only.
+    /// Returns the same tiers, called for a tenant: their calls are this tenant's, which is known by
+    /// this name from now on. At its quota of the device a tenant gives up its own least valuable
+    /// blocks, and waits only for its own blocks.
     ///
-    /// At most `quota.tenants` are known at once: when there are so many, those are forgotten of whom nothing
-    /// is left, no handle, no block in any tier and no transfer. Tenants that the settings name are never
-    /// forgotten.
+    /// At most `quota.tenants` are known at once. Beyond that, tenants with nothing left are forgotten:
+    /// no handle, no block in any tier, no transfer. Tenants that the settings name are never forgotten.
     ///
     /// # Errors
-    /// [`TenantError`].
+    /// [`TenantError`], for example if the name is empty, or `quota.tenants` are in use.
     pub fn tenant(&self, name: &str) -> Result<Tiers, TenantError> {
         if self.inner().is_inherited() {
             return Err(TenantError::Inherited);
@@ -32,38 +31,39 @@ impl Tiers {
         Ok(self.asked_by(tenant, name))
     }
 
-    /// The name of the tenant that asks; none: the calls are no tenant's.
+    /// Returns the name of the tenant that calls. None: the calls are no tenant's.
     #[must_use]
     pub fn tenant_name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The tenant's number here, while it has a handle or anything else here; then another tenant may get it.
+    /// Returns the tenant's number here. It stays the tenant's while it has a handle or anything else
+    /// here; then another tenant may get it.
     #[must_use]
     pub fn tenant_id(&self) -> TenantId {
         self.handle().tenant.id()
     }
 
-    /// The salt of sequences: those that share it share blocks. A tenant's no other tenant has. With the
-    /// default hash function (`hash.function = "keyed"`) this holds against tenants that choose tokens and
-    /// `extra` as they like.
+    /// Returns the salt of sequences: sequences with the same salt share blocks. No other tenant has a
+    /// tenant's salt. With the default hash function (`hash.function = "keyed"`) this holds against
+    /// tenants that choose tokens and `extra` as they like.
     #[must_use]
     pub fn salt(&self, model: &str, lora: &str, extra: &[&[u8]]) -> Salt {
         SaltParts { tenant: self.name.as_deref().unwrap_or_default(), model, lora, extra }.salt(self.hasher())
     }
 
-    /// What the tenant has of a tier, over all groups.
+    /// Returns the tenant's use of a tier, over all groups.
     #[must_use]
     pub fn usage(&self, tier: Tier) -> TenantUse {
         self.inner().usage(self.handle().tenant.id(), tier)
     }
 
     /// Purges all of the tenant's blocks from all tiers. It begins at once, and goes on if the answer is
-    /// dropped, or has come at its deadline. Until it is over the tenant gets no blocks, and none of its own
-    /// is found.
+    /// dropped, or comes at its deadline. Until it is over the tenant gets no blocks, and none of its
+    /// blocks is found.
     ///
     /// # Errors
-    /// [`PurgeError`].
+    /// [`PurgeError`], if no purge begins.
     pub fn purge(&self, options: Purge) -> Answer<Result<Purged, PurgeError>> {
         let Some(name) = self.tenant_name() else { return Answer::now(Err(PurgeError::NoTenant)) };
         let span = request_span::purge(name, options.zero);

@@ -1,4 +1,4 @@
-//! The tiers: the calls that concern all groups of layers.
+//! The tiers: the calls for all groups of layers.
 
 use crate::calls::answer::Answer;
 use crate::calls::census::Census;
@@ -20,23 +20,25 @@ use tracing::{Instrument, info_span};
 
 /// KV blocks over the tiers of a machine, for one tenant or for none. Clones are the same tiers.
 ///
-/// Its own calls concern all groups of layers. Blocks are looked up, allocated and copied by a [`Group`]: the
-/// [default group](Tiers::default_group) is a model's only one, or the first of a hybrid model.
+/// Its own calls are for all groups of layers. Look-ups, allocations and copies of blocks are
+/// calls of a [`Group`]: the [default group](Tiers::default_group) is a model's only one, or the
+/// first of a hybrid model.
 ///
 /// # Calls, futures and drops
 ///
-/// A call begins when it is made: its place in the queue is taken, its look-up is held, its transfers are
-/// queued. The future that it gives only waits for the answer. A call that is built
+/// A call begins when it is made: it takes its place in the queue, holds the blocks that it found, and
+/// queues its transfers. Its future only waits for the answer. A call with options
 /// ([`allocate`](Group::allocate), [`acquire`](Group::acquire), [`allocate_groups`](Tiers::allocate_groups))
 /// is made by `.await`, or by [`into_future`](std::future::IntoFuture::into_future).
 ///
-/// Dropping the future, polled or not, withdraws a request for blocks or for a prefix in the device. Its
-/// place is left, and the blocks that it has gathered go back. A transfer that is under way goes on, and owns
-/// its memory until it has ended.
+/// Dropping the future, polled or not, withdraws a request for blocks or for a prefix in the device. The
+/// request leaves its place, and the blocks that it has gathered go back. A transfer under way goes on,
+/// and owns its memory until it has ended.
 ///
-/// Requests that gather nothing for the caller go on without their future: an [`offload`](Group::offload),
-/// the copies that a [`persist`](Group::persist) has queued, a [purge](Tiers::purge), a
-/// [shutdown](Tiers::shutdown)'s refusals. [`Onboard::layer_ready`](crate::Onboard::layer_ready) and
+/// Requests that gather no blocks for the caller go on without their future: an
+/// [`offload`](Group::offload), the copies that a [`persist`](Group::persist) has queued, a
+/// [purge](Tiers::purge), a [shutdown](Tiers::shutdown)'s refusals.
+/// [`Onboard::layer_ready`](crate::Onboard::layer_ready) and
 /// [`Preempted::settled`](crate::Preempted::settled) begin nothing: they only wait.
 #[derive(Clone)]
 pub struct Tiers {
@@ -49,7 +51,7 @@ impl Tiers {
         Tiers { default_group: Group::new(Handle::over(inner), GroupId::FIRST), name: None }
     }
 
-    /// The same tiers, called for a tenant of this name.
+    /// Returns the same tiers, called for a tenant of this name.
     pub(crate) fn asked_by(&self, tenant: TenantHandle, name: Arc<str>) -> Tiers {
         let handle = self.handle().of_tenant(tenant);
         Tiers { default_group: Group::new(handle, GroupId::FIRST), name: Some(name) }
@@ -63,46 +65,47 @@ impl Tiers {
         &self.handle().inner
     }
 
-    /// The first group of layers: the only one, unless the model is hybrid.
+    /// Returns the first group of layers: the only one, unless the model is hybrid.
     #[must_use]
     pub fn default_group(&self) -> &Group {
         &self.default_group
     }
 
-    /// A group of layers, by its number in the configuration; none if there are not so many.
-    /// [`groups`](Tiers::groups) says how many there are.
+    /// Returns a group of layers, by its number in the configuration. None if there are not so
+    /// many ([`groups`](Tiers::groups)).
     #[must_use]
     pub fn group(&self, group: usize) -> Option<Group> {
         let number = Some(group).filter(|group| *group < self.groups()).map(GroupId::new)?;
         Some(Group::new(self.handle().clone(), number))
     }
 
-    /// The time, by the runtime's clock.
+    /// Returns the time, by the runtime's clock.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.inner().elapsed()
     }
 
-    /// Whether calls are refused: a shutdown has begun.
+    /// Returns whether calls are refused: a shutdown has begun.
     #[must_use]
     pub fn is_refusing(&self) -> bool {
         self.inner().refusing.load(Relaxed)
     }
 
-    /// Whether this process was forked from the one that made the tiers: then no call does anything.
+    /// Returns whether this process was forked from the one that made the tiers. In such a process no
+    /// call does anything.
     #[must_use]
     pub fn is_inherited(&self) -> bool {
         self.inner().is_inherited()
     }
 
-    /// The deployment's hash function, with its secret: for salts and sequences that are made outside of the
-    /// manager.
+    /// Returns the deployment's hash function, with its secret: for salts and sequences that are made
+    /// outside of the manager.
     #[must_use]
     pub fn hasher(&self) -> &Hasher {
         &self.inner().hasher
     }
 
-    /// Tiers, sizes and the ways that bytes take, for people.
+    /// Describes tiers, sizes and the ways that bytes take, for people.
     #[must_use]
     pub fn describe(&self) -> String {
         if self.inner().is_inherited() {
@@ -112,45 +115,45 @@ impl Tiers {
         }
     }
 
-    /// What it has done.
+    /// Returns the manager's counters.
     #[must_use]
     pub fn stats(&self) -> ManagerStats {
         self.inner().counts.snapshot(self.inner().elapsed())
     }
 
-    /// The figures that an operator watches, all of them. Sums are a moment old while others go on. In a
-    /// forked child: what had been counted at the fork, without the disk's figures, tenants and what waits.
+    /// Returns all figures that an operator watches. While others go on, sums are a moment old. In a
+    /// forked child: the counts at the fork, without disk figures, tenants, and waiting work.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         metrics::metrics(self.inner())
     }
 
-    /// Tells of the engine's requests what a router asks of a worker
-    /// ([`WorkerMetrics`](crate::metrics::WorkerMetrics)): the manager knows blocks, not slots, nor who waits
-    /// before it is asked.
+    /// Reports the engine's requests, for the figures that a router asks of a worker
+    /// ([`WorkerMetrics`](crate::metrics::WorkerMetrics)). The manager knows blocks, but neither request
+    /// slots nor requests that wait outside of it.
     pub fn tell_requests(&self, requests: Requests) {
         self.inner().watch.tell(requests);
     }
 
-    /// Where every block is. Exact at rest only; for tests and diagnosis.
+    /// Returns where every block is. Exact at rest only; for tests and diagnosis.
     #[must_use]
     pub fn census(&self) -> Census {
-        // In a forked child nobody knows.
+        // A forked child cannot know.
         if self.inner().is_inherited() { Census::default() } else { census::census(self.inner()) }
     }
 
-    /// Ends what is under way: no more transfers begin; those that have are waited for, and so is what a
-    /// caller waits for. What is not over by the deadline (`deadline.shutdown`) goes on without anybody, and
-    /// owns its memory until the hardware has answered. Returns whether all was over. Then the disk tier is
-    /// closed too, with the mark of a clean end, whoever still has a handle, and figures are not served any
-    /// more: the next manager of the same settings may be made at once. Without a shutdown that is done when
-    /// the last handle is dropped, whose thread waits for it as long.
+    /// Shuts down: no call begins anything new, and transfers and callers' requests under way are waited
+    /// for. Work that is not over by the deadline (`deadline.shutdown`) goes on alone, and owns its
+    /// memory until the hardware has answered. Returns whether all work was over. If so, the disk tier
+    /// is closed with the mark of a clean end, even if handles remain, and figures are no longer served:
+    /// the next manager with these settings may be made at once. Without a shutdown, dropping the last
+    /// handle does this, and its thread waits for it as long.
     ///
-    /// Blocks of device and host are not written to the disk for that, but for deferred copies by
-    /// `offload.mode = "through"` and finds room: what is to outlive the process is
-    /// [persisted](Group::persist) before.
+    /// Blocks of device and host are not written to the disk, except deferred copies of
+    /// `offload.mode = "through"` that find room. [Persist](Group::persist) blocks that are to outlive the
+    /// process before.
     ///
-    /// It begins at once: from the call on nothing more is given. Dropped, the answer ends nothing: what is
+    /// It begins at once: from the call on no blocks are given. Dropping the answer ends nothing: work
     /// under way ends with the last handle.
     pub fn shutdown(&self) -> Answer<bool> {
         let handle = self.handle().clone();

@@ -1,4 +1,4 @@
-//! Whoever watches the figures of an engine, and keeps none.
+//! An observer of an engine's figures that does not keep the engine alive.
 
 use crate::calls::metrics::metrics;
 use crate::calls::tiers::Tiers;
@@ -7,12 +7,12 @@ use crate::metrics::Metrics;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
-/// Watches tiers, and keeps none.
+/// Observes tiers without keeping them alive.
 #[derive(Debug, Clone)]
 pub struct Watcher(Weak<Inner>);
 
 impl Watcher {
-    /// All figures, while the tiers are there.
+    /// Returns all figures, while the tiers exist.
     #[must_use]
     pub fn metrics(&self) -> Option<Metrics> {
         let inner = self.0.upgrade()?;
@@ -21,7 +21,7 @@ impl Watcher {
         Some(figures)
     }
 
-    /// Whether the tiers are there, and give blocks.
+    /// Returns whether the tiers exist and give blocks.
     #[must_use]
     pub fn gives(&self) -> bool {
         let Some(inner) = self.0.upgrade() else { return false };
@@ -32,7 +32,7 @@ impl Watcher {
 }
 
 impl Tiers {
-    /// For whoever shows figures beside the tiers.
+    /// Returns an observer, for a program that shows figures beside the tiers.
     #[must_use]
     pub fn watcher(&self) -> Watcher {
         Watcher(Arc::downgrade(self.inner()))

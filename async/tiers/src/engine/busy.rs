@@ -1,19 +1,19 @@
-//! How long a path has been busy, as one word: who reads needs no lock, and never sees a part of a change.
+//! How long a path has been busy, as one atomic word: readers need no lock, and see whole changes.
 //!
 //! ```text
 //!   63                               1   0
-//!   ┌────────────────────────────────┬───┐   idle:  all spells, in nanoseconds                        0
-//!   │ nanoseconds, modulo 2⁶³        │ b │   busy:  those that are over, less when this one began     1
-//!   └────────────────────────────────┴───┘           so with the clock added it is all of them, until now
+//!   ┌────────────────────────────────┬───┐   idle:  the sum of all spells, in nanoseconds               0
+//!   │ nanoseconds, modulo 2⁶³        │ b │   busy:  the sum of ended spells, less this one's start      1
+//!   └────────────────────────────────┴───┘          (plus the clock: the sum of all spells until now)
 //! ```
 //!
 //! Invariants
-//! - I1: one at a time sets it: who has the manager's lock.
-//! - I2: what is read never goes back. A clock that was read before the word makes too little of it if the
-//!   spell began since, never too much; and what was shown once is shown again.
+//! - I1: only the holder of the manager's lock sets the word.
+//! - I2: a reading never goes back. If the clock was read before the word, and a spell began in between,
+//!   the sum is too small, never too large. A sum that was shown once is the least that is shown later.
 //!
 //! # Orderings
-//! Relaxed: a figure publishes nothing, and `shown` is changed by `fetch_max` alone.
+//! Relaxed: a figure publishes nothing, and `shown` is changed only by `fetch_max`.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,17 +24,17 @@ const BUSY: u64 = 1;
 #[derive(Debug, Default)]
 pub(crate) struct Busy {
     word: AtomicU64,
-    /// The most that was read: nanoseconds.
+    /// The largest sum that was read, in nanoseconds.
     shown: AtomicU64,
 }
 
-/// In the word's upper bits.
+/// A duration in nanoseconds, shifted to the word's upper bits.
 fn nanoseconds(of: Duration) -> u64 {
     (of.as_nanos() as u64) << 1
 }
 
 impl Busy {
-    /// It is busy from now on, or idle; the clock is read where that is news.
+    /// Sets whether the path is busy. Reads the clock only on a change.
     pub(crate) fn set(&self, busy: bool, now: impl FnOnce() -> Duration) {
         let word = self.word.load(Relaxed);
         let next = match (word & BUSY != 0, busy) {
@@ -45,11 +45,11 @@ impl Busy {
         self.word.store(next, Relaxed);
     }
 
-    /// Until now, which is the clock's.
+    /// Returns the busy time until `now`, by the same clock.
     pub(crate) fn until(&self, now: Duration) -> Duration {
         let word = self.word.load(Relaxed);
         let spells = if word & BUSY == 0 { word } else { (word ^ BUSY).wrapping_add(nanoseconds(now)) };
-        // Less than nothing, where the first spell began behind `now`.
+        // Negative if the first spell began after `now` was read.
         let spells = (spells as i64 >> 1).max(0) as u64;
         Duration::from_nanos(self.shown.fetch_max(spells, Relaxed).max(spells))
     }
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!((seconds(&busy, 100), seconds(&busy, 101)), (10, 11));
     }
 
-    /// I2, beside who sets it.
+    /// I2, beside a concurrent writer.
     #[test]
     fn it_never_goes_back() {
         let (busy, over, began) = (Busy::default(), AtomicBool::new(false), Instant::now());

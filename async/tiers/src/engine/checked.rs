@@ -1,16 +1,16 @@
-//! A write to the tier whose bytes are compared with their sums first.
+//! Writes to a lower tier, whose bytes are first compared with their sums.
 //!
-//! The tier seals what it is given: bytes that have rotted in host memory would come back as good ones. So
-//! they are looked at on their way down, too; by a task, since neither an engine's thread nor a mover's has
-//! the time.
+//! The tier seals the bytes that it is given: bytes that have rotted in host memory would come back as
+//! good ones. So they are compared on their way down, too. A task does this, since neither an engine's
+//! thread nor a mover's has the time.
 //!
-//! Writes keep their order, by which blocks are old or new below.
+//! Writes keep their order, which decides which blocks are old or new below.
 //!
 //! Invariants
-//! - I1: the write is answered, also if the task never runs, or the port panics: then the task goes on with
-//!   the next.
-//! - I2: one task at a time checks. It ends when no write waits; what waits is bounded by the bytes in flight
-//!   of the path.
+//! - I1: each write is answered, even if the task never runs, or the port panics. After a panic the task
+//!   goes on with the next write.
+//! - I2: at most one task checks at a time. It ends when no write waits. The bytes in flight of the path
+//!   bound the number of writes that wait.
 
 use crate::contained::contained;
 use crate::runtime::Runtime;
@@ -25,11 +25,11 @@ pub(crate) struct Checks(Arc<Mutex<Queue>>);
 #[derive(Default)]
 struct Queue {
     writes: VecDeque<Checked>,
-    /// A task takes them.
+    /// A task takes the writes.
     is_running: bool,
 }
 
-/// The task's: dropped with it, whatever waits is answered.
+/// Held by the task. If it is dropped, all waiting writes are answered.
 struct Running(Arc<Mutex<Queue>>);
 
 fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
@@ -48,7 +48,7 @@ impl Checks {
         runtime.spawn(Box::pin(async move {
             while let Some(checked) = running.next() {
                 contained(|| checked.go());
-                // A block takes a while: others of the runtime's tasks have their turn after each.
+                // A block takes a while: other tasks of the runtime have their turn after each.
                 let Some(turn) = turns.upgrade().map(|runtime| runtime.yield_now()) else { return };
                 turn.await;
             }
@@ -78,7 +78,7 @@ impl Drop for Running {
     }
 }
 
-/// A write that is to be checked. Dropped, it is answered.
+/// A write to be checked. Dropping it answers it.
 pub(crate) struct Checked {
     tier: Arc<dyn TierPort>,
     memory: Arc<HostMemory>,
@@ -90,7 +90,7 @@ impl Checked {
         Checked { tier, memory, write: Some(write) }
     }
 
-    /// Compares, and writes or answers.
+    /// Compares the bytes with their sums, then writes or refuses them.
     pub(crate) fn go(mut self) {
         let Some(write) = self.write.take() else { return };
         match self.memory.is_sealed(&write.bytes) {

@@ -1,4 +1,5 @@
-//! What has happened, counted; each thread for itself ([`Stripes`]), and who reads adds up, without the lock.
+//! Counters of events. Each thread counts for itself ([`Stripes`]); a reader adds them up without
+//! the lock.
 //!
 //! # Orderings
 //! Relaxed throughout: a count publishes nothing. How long paths were busy is in [`Busy`].
@@ -16,7 +17,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 struct OfPath {
     transfers: AtomicU64,
-    /// Of those that have ended well.
+    /// Of transfers that succeeded.
     sizes: Sizes,
     failed: [AtomicU64; Cause::ALL.len()],
 }
@@ -26,7 +27,7 @@ struct OfPath {
 struct Stripe {
     /// By [`Path::index`].
     paths: Box<[OfPath]>,
-    /// Of the device, of the host.
+    /// From the device, from the host.
     dropped: [AtomicU64; 2],
     /// From the host, from each tier below it.
     onboarded: Box<[AtomicU64]>,
@@ -48,7 +49,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// With so many tiers below host memory.
+    /// Makes counters for so many tiers below host memory.
     pub(crate) fn new(notices: Notices, below: usize) -> Counts {
         let stripe = move || Stripe {
             paths: Path::all(below).map(|_| OfPath::default()).collect(),
@@ -76,7 +77,8 @@ impl Counts {
         });
     }
 
-    /// Something of a path is under way now, or nothing is. Under the manager's lock (`busy.rs` I1).
+    /// Sets whether transfers of a path are under way. Must be called under the manager's lock
+    /// (`busy.rs` I1).
     pub(crate) fn busy(&self, path: Path, busy: bool, now: impl FnOnce() -> Duration) {
         if counting() {
             self.busy[path.index()].set(busy, now);
@@ -123,19 +125,19 @@ impl Counts {
         self.stripes.add(|mine| &mine.dropped[from.index()], 1);
     }
 
-    /// A block goes no further: a victim is lost, anything else stays where it is.
+    /// Counts a block that goes no further: a victim is lost, any other block stays where it is.
     pub(crate) fn goes_no_further(&self, source: Have, from: Tier) {
         if matches!(source, Have::Owned(_)) {
             self.dropped(from);
         }
     }
 
-    /// Those are dropped since the tier below has no room.
+    /// Raises the notice that blocks are dropped since the tier below has no room.
     pub(crate) fn no_room(&self, from: Tier, whose: About) {
         self.notices.raise(Notice::Dropped(from), whose);
     }
 
-    /// A block has come up from a tier.
+    /// Counts a block that has come up from a tier.
     pub(crate) fn onboarded(&self, from: Tier) {
         self.stripes.add(|mine| &mine.onboarded[from.index() - Tier::Host.index()], 1);
     }
@@ -146,7 +148,7 @@ impl Counts {
         }
     }
 
-    /// All of them, now by the clock of [`busy`](Counts::busy).
+    /// Returns all counters; `now` is by the clock of [`busy`](Counts::busy).
     pub(crate) fn snapshot(&self, now: Duration) -> ManagerStats {
         ManagerStats {
             paths: (0..self.busy.len())

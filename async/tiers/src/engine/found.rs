@@ -5,7 +5,7 @@ use crate::tier::Tier;
 use kvstrata_core::{BlockRef, SequenceHash};
 use kvstrata_ffi::disk::Name;
 
-/// A block of a run, behind the first that the device lacks.
+/// A block of a run, from the first block on that the device lacks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) name: Name,
@@ -32,13 +32,13 @@ impl Found {
 }
 
 impl GroupTiers {
-    /// Where a block is below the device, at rest, held.
+    /// Finds a block that is at rest below the device, and holds it.
     pub(crate) fn find_below(&self, hash: SequenceHash) -> Option<Place> {
         let host = self.host.as_ref().and_then(|host| host.pool().lookup_ref(hash)).map(Place::Host);
         host.or_else(|| self.find_lower(0, hash).map(|(number, block)| Place::Below(number, block)))
     }
 
-    /// The first of the tiers below host memory, from this one down, that has a block; held.
+    /// Finds a block in the first tier below host memory that has it, from this tier down, and holds it.
     pub(crate) fn find_lower(&self, from: u8, hash: SequenceHash) -> Option<(u8, BlockRef)> {
         self.lower_from(from)
             .find_map(|(number, lower)| Some((number, lower.port.find(hash, true)?.into_ref())))

@@ -1,16 +1,16 @@
-//! A group: the tiers of one group of layers, books and bytes.
+//! The tiers of one group of layers: their pools' metadata and their bytes.
 //!
 //! ```text
 //!   device   pool ── parents          blocks of the device, which the mover reaches
 //!   host     pool ── parents          blocks 0 … h-1 of the host memory     ┐ one arena
-//!   staging  a list of free ones      blocks h … h+s-1 of it                ┘
+//!   staging  a list of free blocks    blocks h … h+s-1 of it                ┘
 //!   lower    a list of ports, each with its own pool
 //! ```
 //!
 //! Invariants
 //! - I1: block `b` of a pool is block `b` of its memory.
-//! - I2: what a pool has registered has its bytes: of the device they have arrived, of the host they are
-//!   sealed too.
+//! - I2: a registered block has its bytes. In the device they have arrived; in the host they are
+//!   also sealed.
 
 use crate::engine::lower::LowerTier;
 use crate::engine::needs::Needs;
@@ -27,17 +27,17 @@ use kvstrata_ffi::disk::{Name, OwnerId};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// When a transfer's source was last used.
+/// Returns when the source of a transfer was last used.
 pub(crate) fn last_used(tier_pool: &TierPool, source: Have, now: u64) -> u64 {
     match source {
         Have::Owned(block) => tier_pool.ages.used(block, now),
-        // By whoever holds it.
+        // Its holder uses it now.
         Have::Held(_) => now,
         Have::Leased(block) => now.saturating_sub(tier_pool.ages.idle(block, now)),
     }
 }
 
-/// Lets go of what was held or leased.
+/// Gives back the source of a transfer: ends a reference or a lease, or frees an owned block.
 pub(crate) fn let_go(tier_pool: &TierPool, have: Have, now: u64) {
     match have {
         Have::Held(block) => tier_pool.release(block, now),
@@ -46,7 +46,7 @@ pub(crate) fn let_go(tier_pool: &TierPool, have: Have, now: u64) {
     }
 }
 
-/// A tier's books.
+/// Returns the pool metadata of the host, or of the device.
 pub(crate) fn pool_of(group: &GroupTiers, tier: Tier) -> &TierPool {
     match (tier, &group.host) {
         (Tier::Host, Some(host)) => host,
@@ -54,7 +54,7 @@ pub(crate) fn pool_of(group: &GroupTiers, tier: Tier) -> &TierPool {
     }
 }
 
-/// Whether the tier below has a block.
+/// Whether the tier below has a block; below the host, whether all lower tiers have it.
 pub(crate) fn is_below(group: &GroupTiers, tier: Tier, hash: SequenceHash) -> bool {
     match tier {
         Tier::Device => group.is_below(hash),
@@ -62,7 +62,7 @@ pub(crate) fn is_below(group: &GroupTiers, tier: Tier, hash: SequenceHash) -> bo
     }
 }
 
-/// A tier's books.
+/// The pool of the device or of the host, with metadata of its blocks.
 pub(crate) struct TierPool {
     pool: BlockPool,
     ages: Ages,
@@ -70,14 +70,14 @@ pub(crate) struct TierPool {
     parents: Parents,
     classes: Classes,
     linked: bool,
-    /// Whether what was copied ahead leaves first (`ready.rs`).
+    /// Whether victims that were copied ahead leave first (`ready.rs`).
     ahead_first: bool,
 }
 
 impl TierPool {
-    /// `linked`: whether blocks are registered with their parents, so that no policy evicts a parent before
-    /// its children. Where nothing else is to be had, and somebody waits, parents of held blocks leave all
-    /// the same ([`Traffic::evict`](crate::state::Traffic::evict)).
+    /// `linked`: whether blocks are registered with their parents, so that no policy evicts a parent
+    /// before its children. If a request waits and nothing else can be evicted, parents of held blocks
+    /// are ([`Traffic::evict`](crate::state::Traffic::evict)).
     pub(crate) fn new(pool: BlockPool, owners: Arc<Owners>, linked: bool, ahead_first: bool) -> TierPool {
         let blocks = pool.capacity();
         let (ages, parents, classes) = (Ages::new(blocks as u32), Parents::new(blocks), Classes::new(blocks));
@@ -88,40 +88,41 @@ impl TierPool {
         &self.pool
     }
 
-    /// How long blocks have been idle.
+    /// Idle times of blocks.
     pub(crate) fn ages(&self) -> &Ages {
         &self.ages
     }
 
-    /// Whose blocks are, and credits.
+    /// Owners of blocks, and their credits.
     pub(crate) fn owners(&self) -> &Owners {
         &self.owners
     }
 
-    /// The name of a block that was just evicted, or is held; whose it is, is added when it is written to a
-    /// tier below.
+    /// Returns the name of a block that was just evicted, or is held. The owner is added when the block
+    /// is written to a lower tier.
     pub(crate) fn name(&self, block: BlockId, hash: SequenceHash) -> Name {
         Name { hash, parent: self.parents.get(block), owner: OwnerId::NOBODY }
     }
 
-    /// Notes the parent and the owner of a block that is about to be registered, of no class.
+    /// Notes the parent and the owner of a block that is about to be registered, and gives it the
+    /// normal class.
     pub(crate) fn note(&self, block: BlockId, parent: Option<SequenceHash>, tenant: TenantId) {
         self.parents.set(block, parent);
         self.owners.note(block, tenant);
         self.classes.set(block, Priority::Normal);
     }
 
-    /// The class for eviction of a block that was just evicted, or is held.
+    /// Returns the eviction class of a block that was just evicted, or is held.
     pub(crate) fn class(&self, block: BlockId) -> Priority {
         self.classes.get(block)
     }
 
-    /// Whether no block has been given a class.
+    /// Whether all blocks have had the normal class only.
     pub(crate) fn are_of_one_class(&self) -> bool {
         self.classes.are_normal()
     }
 
-    /// Gives a block a class for eviction.
+    /// Sets the eviction class of a block.
     pub(crate) fn classify(&self, held: &ImmutableBlock<'_>, class: Priority) {
         if held.priority() != class {
             held.set_priority(class);
@@ -134,14 +135,14 @@ impl TierPool {
         self.ahead_first
     }
 
-    /// Whether parents are to be looked up at registration.
+    /// Whether parents are looked up at registration.
     pub(crate) fn links(&self) -> bool {
         self.linked
     }
 
-    /// Registers an owned block whose bytes are there (I2), with its tenant's credit and its class, and gives
-    /// a reference: to it, or to the one of its hash that was there, and then the block is free. None if the
-    /// pool say that it is not owned: a bug, which must not spread.
+    /// Registers an owned block whose bytes are there (I2), with its tenant's credit and its class.
+    /// Returns a reference to it; if the hash is registered already, to that block, and this one becomes
+    /// free. None if the pool says that the block is not owned: a bug, which must not spread.
     pub(crate) fn register(
         &self,
         block: BlockId,
@@ -156,8 +157,8 @@ impl TierPool {
         registered
     }
 
-    /// As [`register`](TierPool::register), and the block stays whatever is there: for one that somebody
-    /// reads.
+    /// Registers a block as [`register`](TierPool::register) does, but it stays even if its hash is
+    /// registered already: for a block that a caller reads.
     pub(crate) fn register_beside(
         &self,
         block: BlockId,
@@ -194,15 +195,16 @@ impl TierPool {
         Some(registered.into_ref())
     }
 
-    /// Takes a tenant's registered block that the caller alone holds, to be filled on: its credit stays, and
-    /// the reference is gone. None: it is another's, or others have it too; then nobody finds it any more.
+    /// Takes back a tenant's registered block that only the caller holds, so that it can be filled
+    /// further. The credit stays, the reference ends. None if the block is another tenant's, or has other
+    /// holders; lookups do not find it any more then.
     pub(crate) fn take_back(&self, block: BlockRef, tenant: TenantId) -> Option<BlockId> {
-        // Nobody registers a block that is held: the tag is this registration's, and the caller's to write
-        // until the reference is gone.
+        // A held block is not registered anew. So the tag belongs to this registration, and the caller
+        // may write it until its reference ends.
         if !self.pool.withdraw_held(block) || self.owners.owner(block.id) != tenant {
             return None;
         }
-        // Nobody's registration ends, so that no credit does.
+        // Unowned, so that the end of this registration gives back no credit.
         self.owners.note(block.id, TenantId::NOBODY);
         let taken = self.pool.take_withdrawn(block).map(|taken| taken.into_mutable().into_id());
         if taken.is_none() {
@@ -211,7 +213,7 @@ impl TierPool {
         taken
     }
 
-    /// One reference less.
+    /// Ends one reference.
     pub(crate) fn release(&self, block: BlockRef, now: u64) {
         self.ages.released(block, now);
         self.pool.release_refs([block]);
@@ -223,7 +225,7 @@ impl TierPool {
         self.owners.state_of(tenant, self.linked)
     }
 
-    /// A lease is over.
+    /// Ends a lease.
     pub(crate) fn end_lease(&self, block: BlockRef) {
         self.pool.end_lease(block);
         self.owners.stir(block.id);
@@ -232,25 +234,25 @@ impl TierPool {
 
 /// The tiers of a group.
 pub(crate) struct GroupTiers {
-    /// Its place among the manager's.
+    /// Its place among the manager's groups.
     pub(crate) number: GroupId,
     pub(crate) name: String,
     pub(crate) device: TierPool,
     pub(crate) port: Option<Arc<dyn DevicePort>>,
     pub(crate) mover: Arc<dyn DeviceMover>,
     pub(crate) host: Option<TierPool>,
-    /// Of the host tier and of what is staged; none if there is neither a host tier nor one below.
+    /// Memory of the host tier and of staging; none if there is neither a host tier nor one below.
     pub(crate) memory: Option<Arc<HostMemory>>,
-    /// Blocks of staging.
+    /// Number of staging blocks.
     pub(crate) staging: usize,
     /// The tiers below host memory, in order.
     pub(crate) lower: Box<[LowerTier]>,
     pub(crate) needs: Needs,
-    /// How often blocks have been used of late; none where nobody asks.
+    /// How often blocks were used lately; none if no setting needs it.
     pub(crate) heat: Option<Sketch>,
     pub(crate) block_bytes: u64,
     pub(crate) layers: u32,
-    /// What there is to say of the device.
+    /// A note on the device, for people.
     pub(crate) note: Option<String>,
 }
 
@@ -264,7 +266,7 @@ impl GroupTiers {
         }
     }
 
-    /// Takes note of uses.
+    /// Notes uses of blocks.
     pub(crate) fn used(&self, hashes: &[SequenceHash]) {
         for lower in &self.lower {
             hashes.iter().for_each(|hash| lower.port.used(*hash));
@@ -274,13 +276,13 @@ impl GroupTiers {
         }
     }
 
-    /// Whether a block has been used so often of late.
+    /// Whether a block was used at least `from` times lately.
     pub(crate) fn is_hot(&self, hash: SequenceHash, from: Option<u64>) -> bool {
         let count = || self.heat.as_ref().map_or(0, |heat| heat.count(heat.key(hash)));
         from.is_some_and(|from| count() >= from)
     }
 
-    /// Whose blocks a tier has.
+    /// The owners of a tier's blocks.
     pub(crate) fn owners(&self, tier: Tier) -> Option<&Owners> {
         match tier {
             Tier::Device => Some(&self.device.owners),
@@ -299,7 +301,7 @@ impl GroupTiers {
         (0..).zip(&self.lower).skip(usize::from(number))
     }
 
-    /// Whether the tier below the device has a block: for this moment, and no use of it.
+    /// Whether the tier below the device has a block now, without a use of it.
     pub(crate) fn is_below(&self, hash: SequenceHash) -> bool {
         match &self.host {
             Some(host) => host.pool.contains(hash),
@@ -307,27 +309,29 @@ impl GroupTiers {
         }
     }
 
-    /// Whether all tiers below host memory have a block, which has this class from now on.
+    /// Whether all tiers below host memory have a block. In those that have it, its class follows `class`
+    /// from now on.
     pub(crate) fn in_lower(&self, hash: SequenceHash, class: Priority) -> bool {
         let mut all = true;
         for lower in &self.lower {
-            // Each of them, also behind one that lacks it.
+            // No short circuit: the class is set also in tiers behind one that lacks the block.
             all &= lower.has(hash, class);
         }
         all
     }
 
-    /// Whether they all have a block: for this moment, and no use of it.
+    /// Whether all of them have a block now, without a use of it.
     pub(crate) fn all_lower_contain(&self, hash: SequenceHash) -> bool {
         self.lower.iter().all(|lower| lower.contains(hash))
     }
 
-    /// Whether one of them has a block: for this moment, and no use of it.
+    /// Whether any of them has a block now, without a use of it.
     pub(crate) fn any_lower_contains(&self, hash: SequenceHash) -> bool {
         self.lower.iter().any(|lower| lower.contains(hash))
     }
 
-    /// Whether a block may leave a tier, and be found below it: for this moment, and no use of it. Where nothing is below it may.
+    /// Whether a block that leaves a tier is found below it, now and without a use. True if there is no
+    /// tier below.
     pub(crate) fn is_kept_below(&self, tier: Tier, hash: SequenceHash) -> bool {
         match &self.host {
             Some(host) if tier == Tier::Device => host.pool.contains(hash),
@@ -335,7 +339,7 @@ impl GroupTiers {
         }
     }
 
-    /// The same of the host.
+    /// Whether the host has a block, whose class there follows `class` from now on.
     pub(crate) fn in_host(&self, hash: SequenceHash, class: Priority) -> bool {
         let host = self.host.as_ref();
         host.and_then(|host| Some((host, host.pool.find(hash)?))).is_some_and(|(host, there)| {
@@ -353,7 +357,7 @@ impl GroupTiers {
     }
 }
 
-/// A slot of a tier below that was not written, or is to be forgotten.
+/// Gives up a slot of a lower tier that was not written, or is to be forgotten.
 pub(crate) fn give_up_slot(effects: &mut Effects, of: &GroupTiers, slot: Option<(u8, BlockId)>) {
     if let Some((number, slot)) = slot
         && let Some(lower) = of.lower(number)
@@ -363,7 +367,7 @@ pub(crate) fn give_up_slot(effects: &mut Effects, of: &GroupTiers, slot: Option<
     }
 }
 
-/// A credit of the host tier that was not used.
+/// Gives back a credit of the host tier that was not used.
 pub(crate) fn give_credit(of: &GroupTiers, tenant: TenantId, credit: bool) {
     if let Some(host) = of.host.as_ref().filter(|_| credit) {
         host.owners.give(tenant, 1);
@@ -384,7 +388,7 @@ mod tests {
         (TierPool::new(pool.expect("a pool"), owners, false, false), TenantId(1))
     }
 
-    /// The block of the pool, registered with a tenant's credit, and held.
+    /// Registers the pool's only block with a tenant's credit, and holds it.
     fn register(tier_pool: &TierPool, tenant: TenantId) -> BlockRef {
         let mut ids = Vec::new();
         tier_pool.pool.allocate_free_ids(1, &mut ids).expect("it is free");
@@ -409,7 +413,7 @@ mod tests {
         let (tier_pool, tenant) = tier_pool();
         let released = register(&tier_pool, tenant);
         tier_pool.release(released, 0);
-        // Evicted this moment, it may be about to be registered by its next owner, who has written its tag.
+        // It may have been evicted this moment, and its next owner may have written its tag already.
         assert_eq!(tier_pool.take_back(released, tenant), None, "nobody holds it");
         let mut victims = Vec::new();
         assert_eq!(tier_pool.pool.evict_ids(1, &mut victims), 1);

@@ -1,4 +1,4 @@
 //! The answer of every call in a forked process.
 
-/// What a call comes to in a process that was forked from the manager's.
+/// The error of each call in a process that was forked from the manager's.
 pub(crate) const INHERITED: &str = "the manager was made by the process from which this one was forked; make one in this process, after the fork";

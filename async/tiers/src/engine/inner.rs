@@ -1,20 +1,21 @@
-//! What all handles of a manager share, and how changes are made.
+//! The state that all handles of a manager share, and how it is changed.
 //!
 //! ```text
 //!   call ─────► with: lock, change, advance, unlock ─► perform
-//!   landing ──► inbox ─► settle: one thread at a time takes what has landed, and does the same
+//!   landing ──► inbox ─► settle: one thread at a time takes the landings, and does the same
 //! ```
 //!
-//! Movers land by whatever thread they have, also from inside `start`. So a landing is only put into the
-//! inbox, and whoever is settling takes it: nothing recurses, and no mover waits for another's landing.
+//! Movers land on any thread of theirs, also from inside `start`. So a landing is only put into the
+//! inbox, and the thread that is settling takes it: nothing recurses, and no mover waits for
+//! another's landing.
 //!
 //! Invariants
-//! - I1: what is in the inbox is taken: who puts it there settles, or somebody does who finds it empty before
-//!   it stops. Both are said under the inbox's lock.
+//! - I1: each landing in the inbox is taken. The thread that puts it there settles, or another thread is
+//!   settling, and stops only once it finds the inbox empty. Both are decided under the inbox's lock.
 //!
 //! # Orderings
-//! `pending`, `iteration` and `refusing` are Relaxed: hints, which publish nothing. So is `aheads`, which is
-//! good only where it says so, or under `without`.
+//! `pending`, `iteration` and `refusing` are Relaxed: hints, which publish nothing. So is `aheads`: it is
+//! reliable only if it is true, or is read under `without`.
 
 use crate::contained::contained;
 use crate::engine::checked::Checks;
@@ -42,7 +43,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tracing::trace;
 
-/// Who settles. Gives the role back where a waker panics, so that others can take it.
+/// The thread that settles. Gives the role back if a waker panics, so that other threads can take it.
 struct Settler<'i>(&'i Inner);
 
 impl Drop for Settler<'_> {
@@ -51,12 +52,12 @@ impl Drop for Settler<'_> {
     }
 }
 
-/// What has landed, and whether somebody is taking it.
+/// Landings that have not been taken, and whether a thread takes them.
 #[derive(Default)]
 struct Inbox {
     landed: Vec<Landed>,
     settling: bool,
-    /// Memory for the next ones.
+    /// Memory for the next landings.
     spare: Vec<Landed>,
 }
 
@@ -65,33 +66,35 @@ pub(crate) struct Inner {
     pub(crate) rules: Rules,
     pub(crate) counts: Counts,
     pub(crate) watch: Watch,
-    /// Who waits for blocks of a device.
+    /// Callers that wait for blocks of a device.
     pub(crate) waiting: Waiting,
     pub(crate) runtime: Arc<dyn Runtime>,
-    /// Writes to be compared with their sums, in their order.
+    /// Writes whose bytes are to be compared with their sums, in order.
     pub(crate) checks: Checks,
     traffic: Mutex<Traffic>,
     inbox: Mutex<Inbox>,
-    /// Transfers: a match looks for its hashes among them only if there are any.
+    /// Number of transfers: a match looks for its hashes among them only if there are any.
     pending: AtomicUsize,
     pub(crate) iteration: AtomicU64,
-    /// No more is given: said before the lock says so, for those who do not take it.
+    /// Calls begin nothing any more. Set before the state under the lock says so, for
+    /// callers that do not take the lock.
     pub(crate) refusing: AtomicBool,
-    /// Something has ever been registered ahead of being written: said before the lock is taken for that.
+    /// Whether any block was ever registered ahead of being written. Set before the lock is taken for the
+    /// first one.
     aheads: AtomicBool,
-    /// Shared by who registers without the lock, until then.
+    /// Read-locked by registrations without the lock, as long as `aheads` is false.
     without: RwLock<()>,
-    /// Told when nothing is under way, while that is waited for.
+    /// Told when nothing is under way, once calls are refused.
     pub(crate) idle: Signal,
     pub(crate) tenants: Tenants,
     pub(crate) naming: Naming,
     pub(crate) hasher: Hasher,
     /// Where the hasher's secret is kept, for people.
     pub(crate) hash_origin: String,
-    /// Told at each change while there are purges.
+    /// Told at each change while purges run.
     pub(crate) purge_told: Signal,
     pub(crate) tier_names: TierNames,
-    /// The process that it was made in.
+    /// The process that made the manager.
     origin: Origin,
     this: Weak<Inner>,
 }
@@ -138,24 +141,24 @@ impl Inner {
         })
     }
 
-    /// Without keeping it.
+    /// A reference that does not keep the manager alive.
     pub(crate) fn weak(&self) -> Weak<Inner> {
         self.this.clone()
     }
 
-    /// When so long will be over; none if that is beyond all clocks.
+    /// The time at which `wait` is over; none if no clock has it.
     pub(crate) fn due_in(&self, wait: Duration) -> Option<Duration> {
         self.elapsed().checked_add(wait)
     }
 
     /// Whether this process was forked from the manager's. It has none of the manager's threads, and its
-    /// locks may be held by some of them: it leaves all of it alone.
+    /// locks may be held by some of them, so it leaves the manager alone.
     pub(crate) fn is_inherited(&self) -> bool {
         !self.origin.is_here()
     }
 
-    /// For who lets go of the manager in such a process: it is never freed there, since that would wait for
-    /// its threads.
+    /// Keeps the manager from ever being freed. Called where a handle is dropped in such a process:
+    /// freeing the manager would wait for its threads.
     pub(crate) fn keep(&self) {
         std::mem::forget(self.this.upgrade());
     }
@@ -174,7 +177,7 @@ impl Inner {
         self.runtime.now()
     }
 
-    /// Where movers answer.
+    /// The handle by which movers answer.
     pub(crate) fn landing(self: &Arc<Inner>) -> Landing {
         Landing::new(Arc::<Inner>::clone(self))
     }
@@ -191,23 +194,24 @@ impl Inner {
         self.pending.load(Relaxed) > 0
     }
 
-    /// What is under way, without a change that anything follows from.
+    /// Locks the state, for reading or for a change that has no consequences.
     pub(crate) fn look(&self) -> MutexGuard<'_, Traffic> {
-        // No caller's code runs under the lock, but event sinks, which are to be trusted; so what panicked
-        // was ours, between two whole states or not: going on is the better of two.
+        // Of code from outside, only the clock, event sinks and metadata methods of ports run under this
+        // lock, and they are trusted. A poisoned lock is therefore a bug of ours, perhaps amid a change.
+        // We continue: refusing every later call would be worse.
         let mut traffic = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
         (traffic.when, traffic.moment) = (None, None);
         traffic
     }
 
-    /// Makes a change, and all that follows from it.
+    /// Makes a change and all that follows from it, then logs the conditions raised.
     pub(crate) fn with<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
         let result = self.with_unsaid(change);
         self.say();
         result
     }
 
-    /// The same, and what there is to say is left to the caller.
+    /// The same without logging, which is left to the caller.
     fn with_unsaid<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
         let mut traffic = self.look();
         let result = change(&mut traffic);
@@ -219,7 +223,7 @@ impl Inner {
         result
     }
 
-    /// The same for a purge, which need not be told of what it does itself.
+    /// The same for a purge, which need not be told of its own change.
     pub(crate) fn change<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
         let mut traffic = self.look();
         let result = change(&mut traffic);
@@ -228,8 +232,8 @@ impl Inner {
         result
     }
 
-    /// The same for who takes blocks: where none was to be copied, and nobody waits, nothing follows from
-    /// that.
+    /// The same for a caller that takes blocks. If this started no transfer, and no caller waits,
+    /// nothing follows.
     pub(crate) fn take<R>(self: &Arc<Inner>, take: impl FnOnce(&mut Traffic) -> R) -> R {
         let mut traffic = self.look();
         let before = traffic.begun();
@@ -252,8 +256,8 @@ impl Inner {
         result
     }
 
-    /// As [`with`](Inner::with), for blocks that are registered ahead of being written. The first time it
-    /// waits for whoever registers without the lock.
+    /// As [`with`](Inner::with), for blocks that are registered ahead of being written. The first call
+    /// waits until no thread registers without the lock.
     pub(crate) fn with_ahead<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
         if !self.aheads.load(Relaxed) {
             let _nobody = self.without.write().unwrap_or_else(PoisonError::into_inner);
@@ -262,8 +266,8 @@ impl Inner {
         self.with(change)
     }
 
-    /// Registers blocks without the lock, if there are none that are registered and not written, nor come to
-    /// be meanwhile.
+    /// Registers blocks without the lock. None, without registering, once any blocks have been registered
+    /// ahead of being written.
     pub(crate) fn without_ahead<R>(&self, register: impl FnOnce() -> R) -> Option<R> {
         if self.aheads.load(Relaxed) {
             return None;
@@ -272,12 +276,12 @@ impl Inner {
         (!self.aheads.load(Relaxed)).then(register)
     }
 
-    /// Says what has been met that an operator can act on. Not under the lock.
+    /// Logs the conditions that were raised. Must not be called under the lock.
     pub(crate) fn say(&self) {
         self.counts.notices.say(|whose| self.names_of(whose));
     }
 
-    /// Names of the group and the tenant that a notice is of.
+    /// Names of the group and the tenant that a condition concerns.
     fn names_of(&self, whose: About) -> [Option<String>; 2] {
         let known = || self.tenants.names.known();
         let name = |of: TenantId| known().into_iter().find(|(_, number)| *number == of);
@@ -285,7 +289,7 @@ impl Inner {
         [whose.group().map(|group| self.group(group).name.clone()), tenant.map(|(name, _)| name.to_string())]
     }
 
-    /// All that follows from a change.
+    /// Makes all that follows from a change, and releases the lock.
     fn follow(self: &Arc<Inner>, mut traffic: MutexGuard<'_, Traffic>) {
         traffic.advance(self);
         if traffic.refuses() && traffic.is_idle() {
@@ -298,11 +302,11 @@ impl Inner {
         let mut effects = std::mem::replace(&mut traffic.effects, next);
         drop(traffic);
         effects.perform(self);
-        // For its memory: as many as there are threads that perform at once.
+        // Kept for its memory: as many as threads perform effects at once.
         self.look().scratch.return_effects(effects);
     }
 
-    /// Takes what has landed, unless somebody is at it (I1).
+    /// Takes the landings, unless another thread does (I1).
     fn settle(self: &Arc<Inner>) {
         let mut landed = {
             let mut inbox = self.inbox();
@@ -325,7 +329,7 @@ impl Inner {
             }
             self.with_unsaid(|traffic| landed.drain(..).for_each(|landed| traffic.land(self, landed)));
         }
-        // A subscriber is a caller's code, and may wait for long: others settle meanwhile.
+        // A subscriber is a caller's code, and may wait for long: other threads settle meanwhile.
         self.say();
     }
 
@@ -333,12 +337,13 @@ impl Inner {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks of a device have been released: who waits for some is served.
+    /// Serves waiting callers after blocks of a device were released.
     pub(crate) fn released(&self) {
         self.released_of(None);
     }
 
-    /// The same, and whose they were is noted: before the lock, under which it is asked for.
+    /// The same. Also notes the release for the blocks' owners, before it takes the lock under which that
+    /// is read.
     pub(crate) fn released_of(&self, blocks: Option<(&TierPool, &[BlockRef])>) {
         if self.waiting.anyone()
             && let Some(this) = self.this.upgrade()
@@ -352,7 +357,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// Blocks of a device were registered by their engine.
+    /// Writes blocks through that their engine has registered, if the settings say so.
     pub(crate) fn registered(self: &Arc<Inner>, group: GroupId, blocks: &[BlockRef]) {
         if self.rules.mode == WriteMode::Through {
             self.with(|traffic| blocks.iter().for_each(|block| traffic.write_through(self, group, *block)));
@@ -368,7 +373,7 @@ impl fmt::Debug for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Whoever looks after deadlines finds that the engine is gone.
+        // The attendant, which looks after deadlines, then finds that the engine is gone.
         self.runtime.wake_at(Duration::ZERO);
         self.close_lower();
     }
@@ -393,12 +398,12 @@ impl Lands for Inner {
 }
 
 impl Inner {
-    /// All tiers.
+    /// All tiers, from the device down.
     pub(crate) fn tiers(&self) -> impl DoubleEndedIterator<Item = Tier> + Clone + use<> {
         Tier::all(self.tier_names.below())
     }
 
-    /// What a tenant has of a tier, over all groups.
+    /// A tenant's blocks and quota in a tier, over all groups.
     pub(crate) fn usage(&self, tenant: TenantId, tier: Tier) -> TenantUse {
         let owners = self.groups.iter().filter_map(|group| group.owners(tier));
         owners.fold(TenantUse::default(), |so_far, owners| TenantUse {

@@ -1,4 +1,4 @@
-//! A tier below host memory: its port, its name, and whose blocks it has.
+//! A tier below host memory: its port, its name, and the owners of its blocks.
 
 use crate::transfer::TierPort;
 use kvstrata_core::classes::below;
@@ -11,17 +11,17 @@ pub(crate) struct LowerTier {
     /// For figures, messages and calls.
     pub(crate) name: String,
     pub(crate) port: Arc<dyn TierPort>,
-    /// By slot, of what this process has written there or found there.
+    /// Owners by slot, of blocks that this process has written there or found there.
     pub(crate) owners: Arc<Owners>,
 }
 
 impl LowerTier {
-    /// Whether it has a block: for this moment, and no use of it.
+    /// Whether the tier has a block now, without a use of it.
     pub(crate) fn contains(&self, hash: SequenceHash) -> bool {
         self.port.pool().contains(hash)
     }
 
-    /// Whether it has a block, which has this class of the tier above from now on.
+    /// Whether the tier has a block, whose class follows `class`, of the tier above, from now on.
     pub(crate) fn has(&self, hash: SequenceHash, class: Priority) -> bool {
         self.port.find(hash, false).is_some_and(|there| {
             if there.priority() != below(class) {
@@ -31,18 +31,19 @@ impl LowerTier {
         })
     }
 
-    /// One reference less to a block.
+    /// Ends one reference to a block.
     pub(crate) fn release(&self, block: BlockRef) {
         self.port.pool().release_refs([block]);
         self.owners.stir(block.id);
     }
 
-    /// The class for eviction of a block that is held. It is the pool's, and so lasts as long as the process.
+    /// Returns the eviction class of a held block. The pool keeps it in memory: it lasts as long as
+    /// the process.
     pub(crate) fn class(&self, block: BlockRef) -> Priority {
         self.port.pool().upgrade(block).map_or(Priority::Normal, |held| held.priority())
     }
 
-    /// A block that was written to a slot has a class of the tier above.
+    /// Sets the class of a block that was written to a slot, from its class in the tier above.
     pub(crate) fn classify(&self, slot: BlockId, hash: SequenceHash, class: Priority) {
         if class == Priority::Normal {
             return;
@@ -53,8 +54,8 @@ impl LowerTier {
         }
     }
 
-    /// A slot that was not written, or is to be forgotten, has no owner. It is free when what it held has been
-    /// forgotten, after the lock is given back.
+    /// Takes the owner from a slot that was not written, or is to be forgotten. The slot is free once its
+    /// content has been forgotten, after the lock is released.
     pub(crate) fn give_up(&self, slot: BlockId) {
         self.owners.hand_over(slot, TenantId::NOBODY);
         self.port.release(slot);

@@ -1,17 +1,18 @@
 //! The ground that calls and operations share: settings, the tiers of each group, counters, names, and
 //! [`Inner`](inner::Inner), which has the lock.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `inner.rs` | the lock, and how changes are made |
-//! | `group_tiers.rs`, `lower.rs` | the tiers of a group of layers; one of those below host memory |
-//! | `needs.rs`, `found.rs` | the blocks that a group needs; a block that was found |
+//! | `group_tiers.rs`, `lower.rs` | the tiers of a group of layers; one tier below host memory |
+//! | `needs.rs`, `found.rs` | the blocks that a group needs; a block that a lookup found |
 //! | `rules.rs` | settings |
 //! | `tenants.rs`, `names.rs` | tenants and quotas; their names and numbers |
-//! | `naming.rs`, `tier_names.rs` | names of blocks that are not full; of tiers and paths |
+//! | `naming.rs`, `tier_names.rs` | names of blocks that are not full; names of tiers and paths |
 //! | `counts.rs`, `busy.rs`, `watch.rs` | counters; how long paths were busy; lookups and latencies |
-//! | `notices.rs`, `request_span.rs` | what an operator can act on, said once; spans of calls |
-//! | `checked.rs` | writes to the disk, compared with their sums |
+//! | `notices.rs`, `request_span.rs` | diagnostics for an operator, each logged once; spans of calls |
+//! | `checked.rs` | writes to a lower tier, compared with their sums |
+//! | `inherited.rs` | the error of calls in a forked process |
 
 pub(crate) mod busy;
 pub(crate) mod checked;

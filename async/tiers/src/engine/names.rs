@@ -1,36 +1,37 @@
-//! Who has which number: names, and the numbers that they have in this manager and on the disk.
+//! Tenants' names and the numbers that stand for them, in this manager and on the disk.
 //!
 //! ```text
 //!   name "acme" ──SHA-256──► owner id, 64 bits          the same in each process: in the records of volumes
 //!                               │ in order of arrival
 //!                               ▼
-//!                            number, 1 to 4095          of this manager: tags, quotas, purges; the greatest is quota.tenants
+//!                            number, 1 to 4095          of this manager, for tags, quotas and purges;
+//!                                                       at most quota.tenants
 //! ```
 //!
-//! A restart finds owner ids before anybody asks for their names. They get numbers all the same, and the name
-//! finds its number by its id, with all that counts for it. But old disks never use up the numbers of those
-//! who come: at most half of them go to what is found, the newest blocks' owners first, of each group in
-//! turn: the ages of several groups' blocks cannot be compared. The blocks of the others are nobody's, and
-//! counted.
+//! A restart finds owner ids before it knows their names. They get numbers all the same; later the name
+//! finds its number by its id, with all that counts for it. Old disks must not use up the numbers of new
+//! tenants: at most half of the numbers go to ids that are found. The owners of the newest blocks get
+//! theirs first, of each group in turn, because ages of blocks of several groups cannot be compared.
+//! Blocks of the other owners are unowned, and counted.
 //!
-//! A cryptographic hash, since names may be chosen by those whom they name: another tenant's id is not to be
-//! had by choosing.
+//! The hash is cryptographic, since tenants may choose their names: no choice may give another
+//! tenant's id.
 //!
-//! When all numbers are given out, those come back that nothing has any more: no handle of the manager's or
-//! of a match that was found for it, no credit in any tier, no tag on a disk, no transfer, place in line,
-//! hint or purge, and no block that a failed device keeps (`unused.rs`). Tenants that the settings name keep
-//! theirs: their limits are by number.
+//! When all numbers are given out, the unused ones come back. A number is unused if nothing has it: no
+//! handle of the manager's or of a match that was found for the tenant, no credit in any tier, no tag on
+//! a disk, no transfer, place in a queue, hint or purge, and no block that a failed device keeps
+//! (`unused.rs`). Tenants that the settings name keep their numbers: their limits are by number.
 //!
 //! Invariants
-//! - I1: at each time an id has one number, and a number one id; but of names in the settings that have one
-//!   id the first has it.
-//! - I2: a number means the same tenant as long as anything has it. A number without a handle gets one by
-//!   this lock only, so what is found unused under it, and under the manager's, is unused until it is given
-//!   out again.
+//! - I1: at each time an id has one number, and a number one id. Exception: of names in the settings that
+//!   share an id, the first one's number is the id's.
+//! - I2: a number means the same tenant as long as anything has it. A number without a handle gets one
+//!   only under this lock. So a number that is found unused under this lock and the manager's stays
+//!   unused until it is given out again.
 //!
 //! # Orderings
-//! Relaxed: an id is written before its number is given out, by the lock; whoever has the number has it from
-//! there.
+//! Relaxed: an id is written before its number is given out under the lock, from which each user of the
+//! number has it.
 
 use crate::engine::inherited::INHERITED;
 use kvstrata_core::{BlockId, TenantId};
@@ -41,22 +42,22 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Why there is no such tenant.
+/// Why a tenant is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TenantError {
-    /// A name is needed.
+    /// The name is empty.
     #[error("a tenant's name is empty; the manager's own calls are nobody's")]
     Empty,
-    /// Each has a number.
+    /// No number is left.
     #[error(
         "tenant {name:?} would be one more than quota.tenants = {most}, and each of those has a handle, blocks or transfers; purge one \
          and drop its handles, or raise quota.tenants"
     )]
     TooMany {
-        /// Asked for.
+        /// The name that was asked for.
         name: String,
-        /// The setting.
+        /// The setting `quota.tenants`.
         most: usize,
     },
     /// This process was forked from the manager's.
@@ -64,10 +65,10 @@ pub enum TenantError {
     Inherited,
 }
 
-/// What is hashed before the name, so that the id is that of nothing else with these bytes.
+/// Hashed before the name, so that these bytes give this id for no other purpose.
 const PURPOSE: &[u8] = b"kvstrata owner 1: ";
 
-/// The id of a tenant's blocks on disks; never nobody's.
+/// Returns the id of a tenant's blocks on disks; never the id of unowned blocks.
 fn owner_id(name: &str) -> OwnerId {
     let mut hash = Context::new(&SHA256);
     hash.update(PURPOSE);
@@ -76,8 +77,8 @@ fn owner_id(name: &str) -> OwnerId {
     OwnerId(first.max(1))
 }
 
-/// A tenant's number, which no other name gets while this or a clone lives. Without a tenant there is no
-/// number to keep.
+/// A tenant's number, which no other name gets while this handle or a clone of it lives. Without a tenant
+/// there is no number to keep.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TenantHandle(Option<Arc<TenantId>>);
 
@@ -93,7 +94,7 @@ pub(crate) struct Names {
     known: Mutex<Known>,
     /// By number.
     ids: Box<[AtomicU64]>,
-    /// Blocks that were found, and that no number is left for.
+    /// Blocks that were found and have no number left for their owners.
     beyond: AtomicUsize,
 }
 
@@ -101,9 +102,9 @@ pub(crate) struct Names {
 struct Known {
     by_name: HashMap<Arc<str>, TenantId>,
     by_id: HashMap<OwnerId, TenantId>,
-    /// By number, the greatest that was given out is the last: its handles.
+    /// Handles by number, up to the greatest number that was given out.
     handles: Vec<Weak<TenantId>>,
-    /// How many of them the settings name.
+    /// Number of tenants that the settings name.
     named: usize,
     /// Numbers that have come back.
     free: Vec<TenantId>,
@@ -117,11 +118,11 @@ impl Known {
         TenantHandle(Some(handle))
     }
 
-    /// Forgets those to whom no handle is left, of whom `unused` finds nothing either.
+    /// Forgets the tenants that have no handle, and for which `unused` finds nothing else either.
     fn take_back(&mut self, unused: impl FnOnce(Vec<TenantId>) -> Vec<TenantId>) {
         let handles = (1..).zip(&self.handles).skip(self.named);
         let without = handles.filter(|(_, handles)| handles.strong_count() == 0);
-        // Until this lock is let go of, no handle of theirs is made.
+        // Until this lock is released, they get no handle.
         self.free = unused(without.map(|(number, _)| TenantId(number)).collect());
         let gone: HashSet<TenantId> = self.free.iter().copied().collect();
         self.by_name.retain(|_, number| !gone.contains(number));
@@ -130,13 +131,14 @@ impl Known {
 }
 
 impl Names {
-    /// So many at once; those that the settings name, in their order.
+    /// Makes room for `most` tenants at once. Those that the settings name get the first numbers,
+    /// in order.
     pub(crate) fn new<'n>(most: usize, named: impl Iterator<Item = &'n str>) -> Names {
         let ids = (0..=most).map(|_| AtomicU64::new(0)).collect();
         let names = Names { known: Mutex::default(), ids, beyond: AtomicUsize::new(0) };
         let mut known = names.known.lock().unwrap_or_else(PoisonError::into_inner);
         for name in named {
-            // Each has its own, whatever its id: limits are by number.
+            // Each has its own number, even if ids are equal: limits are by number.
             let Some(number) = names.number(&mut known, owner_id(name)) else { break };
             known.by_name.insert(Arc::from(name), number);
             known.named += 1;
@@ -145,16 +147,16 @@ impl Names {
         names
     }
 
-    /// How many there may be at once.
+    /// Maximum number of tenants at once.
     pub(crate) fn most(&self) -> usize {
         self.ids.len() - 1
     }
 
-    /// A number that no tenant has.
+    /// Takes a number that no tenant has.
     fn number(&self, known: &mut Known, id: OwnerId) -> Option<TenantId> {
         let number = known.free.pop().or_else(|| {
             let next = known.handles.len() + 1;
-            // None behind the last.
+            // None once all numbers are given out.
             (next < self.ids.len()).then(|| known.handles.push(Weak::new()))?;
             Some(TenantId(next as u16))
         })?;
@@ -163,8 +165,8 @@ impl Names {
         Some(number)
     }
 
-    /// The number of a name, which is known from now on. Where there are too many, `unused` says of whom
-    /// nothing is left, of those without a handle.
+    /// Returns the number of a name, which is known from now on. If all numbers are given out, `unused`
+    /// is asked which tenants, of those without a handle, have nothing left.
     pub(crate) fn intern(
         &self,
         name: &str,
@@ -191,8 +193,8 @@ impl Names {
         Ok((known.handle(number), name))
     }
 
-    /// Tells whose the blocks are that were found on disks, each one's oldest first: on which disk, and
-    /// where.
+    /// Gives the owners of blocks that were found on disks, each disk's oldest first. `tell` gets the
+    /// place of the disk in `tiers`, the block, and its owner.
     pub(crate) fn recovered(
         &self,
         tiers: &[Vec<(BlockId, OwnerId)>],
@@ -221,12 +223,12 @@ impl Names {
         }
     }
 
-    /// What the disk is told of a tenant's block.
+    /// The owner id of a tenant's blocks on the disk.
     pub(crate) fn id(&self, tenant: TenantId) -> OwnerId {
         self.ids.get(usize::from(tenant.0)).map_or(OwnerId::NOBODY, |id| OwnerId(id.load(Relaxed)))
     }
 
-    /// Names that are known here, in their order, and their numbers.
+    /// The known names, sorted, with their numbers.
     pub(crate) fn known(&self) -> Vec<(Arc<str>, TenantId)> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> =
@@ -236,7 +238,7 @@ impl Names {
         all
     }
 
-    /// Blocks that were found, and are nobody's because no number is left for their owners.
+    /// Number of found blocks that are unowned, since no number is left for their owners.
     pub(crate) fn beyond(&self) -> usize {
         self.beyond.load(Relaxed)
     }
@@ -248,7 +250,7 @@ mod tests {
 
     const MOST: usize = 4095;
 
-    /// Something is left of each.
+    /// Finds none of the tenants unused.
     fn keep(_: Vec<TenantId>) -> Vec<TenantId> {
         Vec::new()
     }
@@ -281,7 +283,7 @@ mod tests {
         assert_eq!(names.intern("c", keep).map(|(handle, _)| handle.id()), Ok(TenantId(3)));
     }
 
-    /// What volumes have must mean the same for ever. Of Python's `hashlib`.
+    /// Volumes have these ids: they must never change. Computed with Python's `hashlib`.
     #[test]
     fn an_owner_id_is_what_it_was() {
         assert_eq!(owner_id("acme"), OwnerId(0x7dd7_d457_aee1_5470));
@@ -312,14 +314,14 @@ mod tests {
         let mut told = Vec::new();
         let all = std::slice::from_ref(&found);
         names.recovered(all, |_, block, number| told.push((block.0, u32::from(number.0))));
-        // One is named already.
+        // One id has a number already, by its name.
         let newest = (2..=most).map(|number| (last + 3 - number, number));
         assert_eq!(told, newest.collect::<Vec<_>>());
         assert_eq!(names.beyond(), found.len() - told.len());
         assert_eq!(names.intern("new", keep).map(|(handle, _)| u32::from(handle.id().0)), Ok(most + 1));
         assert_eq!(names.intern("x", keep).map(|(handle, _)| handle.id().0), Ok(1));
     }
-    /// Groups take turns: the newest owner of one has a number, whatever there is of another.
+    /// Groups take turns: the newest owner of each group gets a number, however many another has.
     #[test]
     fn the_newest_owners_of_each_group_have_numbers() {
         let names = Names::new(MOST, std::iter::empty());

@@ -1,7 +1,7 @@
 //! The blocks of a sequence that a group of layers needs.
 
 impl Needs {
-    /// Which blocks a prefix of so many tokens needs.
+    /// Returns the blocks that a prefix of so many tokens needs.
     pub(crate) fn blocks(self, tokens: u64) -> std::ops::Range<usize> {
         let index = |tokens: u64| usize::try_from(tokens).unwrap_or(usize::MAX);
         match self {
@@ -11,7 +11,7 @@ impl Needs {
         }
     }
 
-    /// For people.
+    /// Describes the needs, for people.
     #[must_use]
     pub fn words(self) -> String {
         match self {
@@ -21,7 +21,7 @@ impl Needs {
         }
     }
 
-    /// Tokens a block; of a state, from one that is kept to the next.
+    /// Returns the tokens a block; for a state, the tokens from one kept state to the next.
     #[must_use]
     pub fn page(self) -> u64 {
         match self {
@@ -30,7 +30,7 @@ impl Needs {
     }
 }
 
-/// What of a sequence a group needs, for a prefix to be usable.
+/// The part of a sequence that a group needs, so that a prefix is usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     /// All blocks.
@@ -38,16 +38,16 @@ pub enum Needs {
         /// Tokens a block.
         page: u64,
     },
-    /// Those that a window reaches back to.
+    /// The blocks that a window reaches back to.
     Last {
         /// Tokens a block.
         page: u64,
-        /// Tokens that it reaches back.
+        /// Tokens that the window reaches back.
         window: u64,
     },
     /// The state that was kept at the end of the prefix.
     State {
-        /// Tokens from one that is kept to the next.
+        /// Tokens from one kept state to the next.
         page: u64,
     },
 }

@@ -1,18 +1,19 @@
-//! What an operator can act on, said once: a condition is raised where it is counted, under the lock or not,
-//! and logged when that has been given back. How often it has happened is in the figures.
+//! Diagnostics for an operator, each logged once. A condition is raised where it is counted, with or
+//! without the lock, and logged after the lock is released. The figures say how often it has happened.
 //!
-//! Volumes speak for themselves, by their files (`disk/said.rs`): what a disk answers is said here only of a
-//! port that does not ([`TierFacts::says_what_fails`](crate::transfer::TierFacts::says_what_fails)).
+//! Volumes log their failures themselves, by file (`disk/said.rs`). A disk's failure is logged here only
+//! if its port does not log it
+//! ([`TierFacts::says_what_fails`](crate::transfer::TierFacts::says_what_fails)).
 //!
 //! Invariants
-//! - I1: no subscriber, which is a caller's code, runs under the lock, or while its thread settles: landings
-//!   go on, however long it takes.
-//! - I2: of each condition there is one line in the life of a manager; of a path that does not keep up one
-//!   each time that it begins, and one when it is over, half a minute later at least.
+//! - I1: a subscriber is a caller's code. It never runs under the lock, nor while its thread settles
+//!   landings: landings go on, however long it takes.
+//! - I2: each condition is logged once in the life of a manager. A path that does not keep up is logged
+//!   each time that this begins, and once when it is over, at least half a minute later.
 //!
 //! # Orderings
-//! `raised` is set by Release and taken by Acquire, so that whose it was is known to who says it. All else is
-//! Relaxed: who sees a bit late says it late.
+//! `raised` is set with Release and taken with Acquire, so that the thread that logs a condition knows
+//! its group and tenant. All else is Relaxed: a thread that sees a bit late logs it late.
 
 use crate::contained::contained;
 use crate::engine::tier_names::TierNames;
@@ -25,30 +26,30 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use tracing::{error, info, warn};
 
-/// A condition.
+/// A condition that is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// A transfer failed.
     Failed(Path, Cause),
     /// A failed device keeps blocks.
     Parked(Path),
-    /// Copies on request are refused for want of room in the queue.
+    /// Copies on request are refused because a queue is full.
     QueueFull,
-    /// The same, of room behind gates.
+    /// Copies on request are refused because too many wait for gates.
     GatesFull,
     /// An allocation was late.
     Late,
     /// A run was cut off at its tenant's quota.
     Quota,
-    /// A victim of the device, or of the host, is lost, since the tier below has no room.
+    /// A victim of the device or of the host is lost, since the tier below has no room.
     Dropped(Tier),
-    /// Blocks are dropped since a path to a slower tier does not keep up; and that is over. Said each time.
+    /// Blocks are dropped since a path to a slower tier does not keep up; `Recovered`: that is over. Both
+    /// are logged each time.
     Slow(Path),
     Recovered(Path),
 }
 
-/// Of which group, and which tenant, it was when a condition was met for the first time, as far as that is
-/// known.
+/// The group and the tenant for which a condition was met first, as far as they are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct About {
     group: Option<GroupId>,
@@ -64,7 +65,7 @@ impl About {
         About::of(group, TenantId::NOBODY)
     }
 
-    /// In one word: a group's number is one more there, so that 0 is none.
+    /// Packs both into one word: the group's number plus one, so that 0 means none.
     fn packed(self) -> u32 {
         self.group.map_or(0, |group| group.index() as u32 + 1) << 16 | u32::from(self.tenant.0)
     }
@@ -74,18 +75,17 @@ impl About {
         About { group, tenant: TenantId(word as u16) }
     }
 
-    /// The group.
     pub(crate) fn group(self) -> Option<GroupId> {
         self.group
     }
 
-    /// The tenant; none: it is no tenant's, or not known.
+    /// Returns the tenant; none if the condition concerns no tenant, or an unknown one.
     pub(crate) fn tenant(self) -> Option<TenantId> {
         Some(self.tenant).filter(|tenant| *tenant != TenantId::NOBODY)
     }
 }
 
-/// How grave it is.
+/// The severity of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Grade {
     /// Something is broken.
@@ -96,11 +96,11 @@ enum Grade {
     Info,
 }
 
-/// What is said of a condition.
+/// The text that is logged for a condition.
 struct Words {
     grade: Grade,
     tier: Tier,
-    /// Of what moves, or would have.
+    /// The path of the transfers that it concerns.
     path: Option<Path>,
     what: &'static str,
     remedy: &'static str,
@@ -111,7 +111,7 @@ const PATHS: usize = Path::count(MOST_BELOW);
 
 const FAILURES: u32 = (PATHS * Cause::ALL.len()) as u32;
 
-/// Of the paths to tiers below: whether they keep up.
+/// Notices on whether the paths to lower tiers keep up: two a path.
 const PACES: u32 = 2 * MOST_BELOW as u32;
 
 const OTHERS: [Notice; 8] = [
@@ -127,7 +127,7 @@ const OTHERS: [Notice; 8] = [
 
 const ALL: u32 = FAILURES + PACES + OTHERS.len() as u32;
 
-/// Words with a bit for each.
+/// Words of bits, one bit for each condition.
 const WORDS: usize = ALL.div_ceil(u64::BITS) as usize;
 
 impl Notice {
@@ -136,8 +136,8 @@ impl Notice {
             Notice::Failed(path, cause) => path.index() as u32 * Cause::ALL.len() as u32 + cause as u32,
             Notice::Slow(path) => FAILURES + 2 * u32::from(path.below().unwrap_or_default()),
             Notice::Recovered(path) => FAILURES + 2 * u32::from(path.below().unwrap_or_default()) + 1,
-            // All of them are there; of paths, those that a device moves bytes on; of tiers, those that
-            // something is below.
+            // `OTHERS` has all that remain: of paths, those on which a device moves bytes; of tiers,
+            // those that have a tier below.
             other => FAILURES + PACES + OTHERS.iter().position(|of| *of == other).unwrap_or_default() as u32,
         }
     }
@@ -154,7 +154,7 @@ impl Notice {
         }
     }
 
-    /// None: it is no news to an operator, or others say it.
+    /// Returns the text to log; none if it does not help an operator, or is logged elsewhere.
     fn words(self) -> Option<Words> {
         let of = |grade, tier, path, what, remedy| Some(Words { grade, tier, path, what, remedy });
         let down = Some(Path::DeviceToHost);
@@ -227,7 +227,7 @@ impl Notice {
     }
 }
 
-/// Whether a failure is of a tier below host memory, whatever moved the bytes.
+/// Whether a failure lies with a tier below host memory, whichever mover reports it.
 fn is_of_lower(cause: Cause) -> bool {
     matches!(cause, Cause::Rejected | Cause::Tier | Cause::Lost)
 }
@@ -279,25 +279,25 @@ fn of_failure(cause: Cause) -> Option<(Grade, &'static str, &'static str)> {
             "a disk, or a part of it, is out of service: its blocks are misses, and the tier is smaller",
             "see the log of what the tier is on; start again with one that works, or without it",
         ),
-        // Nobody is to act on these, or it is said otherwise.
+        // An operator cannot act on these, or another notice covers them.
         Cause::Cancelled | Cause::Quota | Cause::Slow => return None,
     };
     Some((grade, what, remedy))
 }
 
-/// The word of a condition's bit, and the bit in it.
+/// Returns the index of the word that has a condition's bit, and the bit in that word.
 fn place(bit: u32) -> (usize, u64) {
     ((bit / u64::BITS) as usize, 1 << (bit % u64::BITS))
 }
 
-/// What has been raised, and what of it said.
+/// Conditions that were raised, and those that were logged.
 #[derive(Debug)]
 pub(crate) struct Notices {
     raised: [AtomicU64; WORDS],
     said: [AtomicU64; WORDS],
-    /// By condition: whose it was.
+    /// Group and tenant, by condition.
     whose: [AtomicU32; ALL as usize],
-    /// By group, and tier below host memory: it says by itself what fails.
+    /// By group and tier below host memory: whether the tier logs its failures itself.
     tells: Box<[Vec<bool>]>,
     names: TierNames,
 }
@@ -309,14 +309,14 @@ impl Default for Notices {
 }
 
 impl Notices {
-    /// Of groups, whose tiers below host memory say by themselves what fails, or do not.
+    /// `tells`: by group and tier below host memory, whether the tier logs its failures itself.
     pub(crate) fn new(tells: Box<[Vec<bool>]>, names: TierNames) -> Notices {
         let whose = std::array::from_fn(|_| AtomicU32::new(0));
         let (raised, said) = Default::default();
         Notices { raised, said, whose, tells, names }
     }
 
-    /// A condition is met, perhaps not for the first time.
+    /// Raises a condition that was met, perhaps not for the first time.
     pub(crate) fn raise(&self, notice: Notice, whose: About) {
         if let Notice::Failed(path, cause) = notice
             && is_of_lower(cause)
@@ -328,40 +328,40 @@ impl Notices {
         let (word, mask) = place(bit);
         let both = self.said[word].load(Relaxed) | self.raised[word].load(Relaxed);
         if both & mask == 0 {
-            // Two at once may both be the first: either is one that has met it.
+            // Two threads may both see that it is new: each of them has met the condition.
             self.whose[bit as usize].store(whose.packed(), Relaxed);
             self.raised[word].fetch_or(mask, Release);
         }
     }
 
-    /// Whether the tier at the lower end of a path says by itself what fails.
+    /// Whether the tier at the lower end of a path logs its failures itself.
     fn tells_itself(&self, group: Option<GroupId>, path: Path) -> bool {
         let tiers = group.and_then(|group| self.tells.get(group.index()));
         let number = usize::from(path.below().unwrap_or_default());
         tiers.and_then(|tiers| tiers.get(number)) == Some(&true)
     }
 
-    /// One that comes and goes is met again: it is said once more.
+    /// Raises a condition that comes and goes: it is logged once more.
     pub(crate) fn raise_anew(&self, notice: Notice, whose: About) {
         let (word, mask) = place(notice.bit());
         self.said[word].fetch_and(!mask, Relaxed);
         self.raise(notice, whose);
     }
 
-    /// A tenant's number may be another's from now on: what is not said yet is said without it.
+    /// Removes a tenant from conditions that are not logged yet: its number may become another tenant's.
     pub(crate) fn forget(&self, tenant: TenantId) {
         for whose in &self.whose {
             let without = |word| {
                 let about = About::unpacked(word);
                 (about.tenant == tenant).then(|| About { tenant: TenantId::NOBODY, ..about }.packed())
             };
-            // Relaxed, as all of these words: another notice's words may have come meanwhile.
+            // Relaxed, as for all of these words: another group and tenant may be stored meanwhile.
             let _ = whose.fetch_update(Relaxed, Relaxed, without);
         }
     }
 
-    /// Says what has been raised and was not said before (I2), of those whose names are asked for. To be
-    /// called without the lock (I1).
+    /// Logs the conditions that were raised and not logged before (I2). `names` returns the names of a
+    /// group and a tenant. Must be called without the lock (I1).
     #[inline]
     pub(crate) fn say(&self, names: impl Fn(About) -> [Option<String>; 2]) {
         if self.raised.iter().any(|word| word.load(Relaxed) != 0) {
@@ -384,7 +384,7 @@ impl Notices {
             let [group, tenant] = names(About::unpacked(self.whose[bit as usize].load(Relaxed)))
                 .map(|name| name.map(|name| shown(name).to_string()));
             let (tier, path) = (self.names.tier(tier), path.map(|path| self.names.path(path)));
-            // Each by itself: one that panics keeps no other from being said.
+            // Each in isolation: if the subscriber panics for one, the others are logged all the same.
             contained(|| match grade {
                 Grade::Error => error!(tier, path, group, tenant, remedy, "{what}"),
                 Grade::Warning => warn!(tier, path, group, tenant, remedy, "{what}"),

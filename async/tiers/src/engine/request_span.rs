@@ -1,13 +1,13 @@
-//! A call of an engine's that is answered later: when it came, and its span. Both end when the engine takes
+//! A call of an engine that is answered later: when it came, and its span. Both end when the engine takes
 //! the answer, or drops the handle before.
 //!
-//! Spans, one a call, with the number of its request, counts, and the device's blocks by their numbers, the
-//! first [`MOST_IDS`] of them: at debug what requests do (`allocate`, `onboard`, `offload`, `persist`,
-//! `preempt`, `resume`), since a line for each is a tenth of a request's time and more where blocks are
-//! small; at info what an operator asks for (`purge`). `persist` knows no request, and names its blocks by
-//! their hashes: not all are in the device. A look-up has none: it is what an engine does most, waits for
-//! nobody, and knows no request; nor has `try_allocate`. Transfers of single blocks are for `trace` and
-//! `debug`, too.
+//! Each call has one span: the number of its request, counts, and the numbers of device blocks, the first
+//! [`MOST_IDS`] of them. Calls of requests (`allocate`, `onboard`, `offload`, `persist`, `preempt`,
+//! `resume`) are at debug: where blocks are small, a line for each costs a tenth of a request's time or
+//! more. Calls of operators (`purge`) are at info. `persist` knows no request, and names its blocks by
+//! their hashes: not all are in the device. Lookups have no span: they are the most frequent call, never
+//! wait, and know no request. `try_allocate` has none either. Transfers of single blocks are at `trace`
+//! and `debug`, too.
 
 use crate::engine::found::Found;
 use crate::engine::inner::Inner;
@@ -20,10 +20,10 @@ use std::fmt::{self, Display, Formatter};
 use tracing::field::{Empty, display};
 use tracing::{Span, debug_span, info_span};
 
-/// Blocks that a span names: more are counted.
+/// Maximum number of blocks that a span names; the rest are counted.
 const MOST_IDS: usize = 64;
 
-/// Numbers of blocks, or hashes, as a span has them.
+/// Numbers of blocks, or hashes, as a span shows them.
 struct Ids<I>(I);
 
 impl<I: Iterator<Item: Display> + Clone> Display for Ids<I> {
@@ -40,14 +40,14 @@ impl<I: Iterator<Item: Display> + Clone> Display for Ids<I> {
     }
 }
 
-/// Which blocks: nothing where the span is not wanted.
+/// Records the block ids, unless the span is disabled.
 fn names(span: &Span, ids: impl Iterator<Item = BlockId> + Clone) {
     if !span.is_disabled() {
         span.record("block_ids", display(Ids(ids.map(|id| id.0))));
     }
 }
 
-/// Blocks on their way down.
+/// Span of a call that sends blocks down.
 macro_rules! down {
     ($name:literal, $inner:expr, $group:expr, $blocks:expr, $($more:tt)*) => {
         debug_span!(
@@ -63,7 +63,7 @@ macro_rules! down {
     };
 }
 
-/// A call. Nothing of it, where it is the manager's own.
+/// A call's start and span; empty for the manager's own calls.
 #[derive(Debug)]
 pub(crate) struct RequestSpan {
     since: Since,
@@ -71,19 +71,19 @@ pub(crate) struct RequestSpan {
 }
 
 impl RequestSpan {
-    /// By nobody.
+    /// A call of the manager's own.
     pub(crate) fn none() -> RequestSpan {
         RequestSpan { since: Since::default(), span: Span::none() }
     }
 
-    /// For a run to come up. For one that is all there nobody waits: it is not timed.
+    /// A call for a run to come up; not timed if the device has all of it.
     pub(crate) fn onboard(
         inner: &Inner,
         group: GroupId,
         (in_device, beyond): (usize, &[Found]),
         options: OnboardOptions,
     ) -> RequestSpan {
-        // Counted where the span is wanted.
+        // Evaluated only if the span is enabled.
         let found_in = |tier| beyond.iter().filter(|found| found.tier() == tier).count();
         let span = debug_span!(
             "onboard",
@@ -100,12 +100,12 @@ impl RequestSpan {
         RequestSpan { since: if beyond.is_empty() { Since::default() } else { inner.watch.now() }, span }
     }
 
-    /// The same for one of several groups: the request is timed once.
+    /// The same call for another group: the request is timed once.
     pub(crate) fn untimed(self) -> RequestSpan {
         RequestSpan { since: Since::default(), ..self }
     }
 
-    /// What came of it.
+    /// Records the outcome.
     pub(crate) fn onboarded(&self, inner: &Inner, came: &[BlockRef], missed: Option<Cause>) {
         inner.watch.answered(Call::Onboard, self.since);
         self.span.record("came", came.len());
@@ -115,21 +115,21 @@ impl RequestSpan {
         names(&self.span, came.iter().map(|block| block.id));
     }
 
-    /// For blocks to be copied down.
+    /// A call for blocks to be copied down.
     pub(crate) fn offload(inner: &Inner, group: GroupId, blocks: &[BlockRef], request: u64) -> RequestSpan {
         let span = down!("offload", inner, group, blocks.len(), request, block_ids = Empty,);
         names(&span, blocks.iter().map(|block| block.id));
         RequestSpan { since: inner.watch.now(), span }
     }
 
-    /// For blocks to be brought down to the disk.
+    /// A call for blocks to be brought down to the disk.
     pub(crate) fn persist(inner: &Inner, group: GroupId, hashes: &[SequenceHash]) -> RequestSpan {
         let named = || hashes.iter().map(|hash| format!("{:032x}", hash.to_u128()));
         let span = down!("persist", inner, group, hashes.len(), hashes = display(Ids(named())),);
         RequestSpan { since: inner.watch.now(), span }
     }
 
-    /// What came of either.
+    /// Records the outcome of either.
     pub(crate) fn offloaded(&self, inner: &Inner, answer: Offloaded) {
         inner.watch.answered(Call::Offload, self.since);
         let Offloaded { copied, there, refused, failed, .. } = answer;
@@ -141,17 +141,17 @@ impl RequestSpan {
     }
 }
 
-/// Of an allocation.
+/// Span of an allocation.
 pub(crate) fn allocate(request: u64, blocks: usize, tenant: TenantId) -> Span {
     debug_span!("allocate", request, blocks, tenant = tenant.0, block_ids = Empty)
 }
 
-/// What it has got, of all groups that it is for.
+/// Records the blocks that it got, of all its groups.
 pub(crate) fn served(span: &Span, blocks: impl Iterator<Item = BlockId> + Clone) {
     names(span, blocks);
 }
 
-/// Of a request that gives up its blocks.
+/// Span of a request that gives up its blocks.
 pub(crate) fn preempt(request: u64, blocks: &[BlockRef], partial: &[BlockId]) -> Span {
     let span =
         debug_span!("preempt", request, blocks = blocks.len(), partial = partial.len(), block_ids = Empty);
@@ -159,12 +159,12 @@ pub(crate) fn preempt(request: u64, blocks: &[BlockRef], partial: &[BlockId]) ->
     span
 }
 
-/// Of one that is to have them back.
+/// Span of a request that gets its blocks back.
 pub(crate) fn resume(request: u64, blocks: usize, partial: usize) -> Span {
     debug_span!("resume", request, blocks, partial, came = Empty, missed = Empty, block_ids = Empty)
 }
 
-/// What came of it.
+/// Records the outcome.
 pub(crate) fn resumed(span: &Span, blocks: &[BlockRef], partial: &[BlockId], missed: Option<Cause>) {
     span.record("came", blocks.len() + partial.len());
     names(span, blocks.iter().map(|block| block.id).chain(partial.iter().copied()));
@@ -173,12 +173,12 @@ pub(crate) fn resumed(span: &Span, blocks: &[BlockRef], partial: &[BlockId], mis
     }
 }
 
-/// Of a purge that somebody waits for.
+/// Span of a purge that a caller waits for.
 pub(crate) fn purge(tenant: &str, zero: bool) -> Span {
     info_span!("purge", tenant, zero, purged = Empty, busy = Empty, failed = Empty, complete = Empty)
 }
 
-/// What came of it by then.
+/// Records the outcome so far.
 pub(crate) fn purged(span: &Span, answer: &Purged) {
     let tiers = answer.tiers();
     span.record("purged", tiers.iter().map(|of| of.purged).sum::<usize>());

@@ -1,4 +1,4 @@
-//! The settings that an engine goes by, as plain values.
+//! The settings of an engine, as plain values.
 
 use crate::transfer::{Breaker, Limits, Path};
 use std::fmt;
@@ -7,19 +7,19 @@ use std::time::Duration;
 /// When a block is written to the tier below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WriteMode {
-    /// As soon as it is registered.
+    /// As soon as the block is registered.
     Through,
-    /// When its tier needs room, is above its watermark, or the block is idle.
+    /// When its tier needs room or is above its watermark, or when the block is idle.
     Back,
-    /// At the second request that has it, otherwise as `Back`.
+    /// At the second request that uses the block, otherwise as `Back`.
     SecondUse,
 }
 
 impl WriteMode {
-    /// Each of them.
+    /// All modes.
     pub const ALL: [WriteMode; 3] = [WriteMode::Through, WriteMode::Back, WriteMode::SecondUse];
 
-    /// Its name, as the setting `offload.mode` has it.
+    /// Returns the name that the setting `offload.mode` uses.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,80 +36,83 @@ impl fmt::Display for WriteMode {
     }
 }
 
-/// A tier's watermarks, as parts of its capacity, and idleness.
+/// A tier's watermarks, as fractions of its capacity, and the time until a block is idle.
 #[derive(Debug, Clone, Copy)]
 pub struct Watermarks {
-    /// Above it, blocks are copied down ahead of need.
+    /// Above this fill level, victims are copied down ahead of need.
     pub high: f64,
-    /// Down to it.
+    /// Victims are copied until their eviction would bring the fill level down to this.
     pub low: f64,
-    /// Iterations without a use, after which a block is copied; none: never.
+    /// Iterations without a use after which a block is copied; none: never.
     pub idle_after: Option<u64>,
 }
 
-/// What tenants may have.
+/// Quotas of tenants.
 #[derive(Debug, Clone)]
 pub struct Quotas {
-    /// Tenants that are known at once, at most: up to 4095.
+    /// Maximum number of tenants known at once; at most 4095.
     pub tenants: usize,
-    /// Of the device, of the host, and of each tier below: the part that a tenant may have which has none of its own.
+    /// Default part of the device, of the host, and of each tier below, for a tenant without a part of
+    /// its own.
     pub parts: [f64; 3],
-    /// Tenants with names, and parts of their own.
+    /// Tenants named by the settings, and their own parts.
     pub named: Vec<(String, [Option<f64>; 3])>,
 }
 
-/// Of an engine. The settings of a manager say what each is for: [docs/settings.md].
+/// Settings of an engine. The settings of a manager explain each of them: [docs/settings.md].
 ///
 /// [docs/settings.md]: https://github.com/kvstrata/kvstrata/blob/main/docs/settings.md
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// Whether bytes of the host are compared with their sums on their way to the device.
+    /// Whether bytes of the host are compared with their sums when they are copied to the device.
     pub verify_host: bool,
     /// When blocks are written to the tier below.
     pub mode: WriteMode,
-    /// Blocks of the host that are kept free for victims of the device.
+    /// Free blocks of the host that only victims of the device may take.
     pub host_headroom: u32,
-    /// Of the device.
+    /// Watermarks of the device.
     pub device_ahead: Watermarks,
-    /// Of the host.
+    /// Watermarks of the host.
     pub host_ahead: Watermarks,
-    /// Prefetches under way at a time; 0: none are made.
+    /// Maximum number of prefetches under way; 0: none are made.
     pub prefetch_blocks: u32,
-    /// Hints that are kept.
+    /// Maximum number of hints that are kept.
     pub prefetch_hints: u32,
-    /// Uses from which on a victim is hot; none: never.
+    /// Number of uses from which on a victim is hot; none: never.
     pub hot_from: Option<u64>,
-    /// An engine that has begun no iteration for so long is idle; none: it never is.
+    /// After so long without a new iteration an engine is idle; none: never.
     pub idle_engine_after: Option<Duration>,
-    /// Bytes that transfers which nobody waits for may move in an iteration; none: all.
+    /// Bytes that transfers without a waiter may move in an iteration; none: no limit.
     pub iteration_bytes: Option<u64>,
-    /// Tenants that have figures.
+    /// Number of tenants that have figures.
     pub tenants_shown: u32,
-    /// Attempts after the first.
+    /// Retries after the first attempt.
     pub retries: u32,
-    /// The pause before each.
+    /// Pause before each retry.
     pub retry_after: Duration,
-    /// So many times as long for a byte as copies to host memory, and a tier below keeps up.
+    /// A tier below keeps up if a byte takes it at most so many times as long as a copy to host memory.
     pub keeps_up: u32,
-    /// Transfers of a path that may wait in its queue.
+    /// Maximum number of transfers of a class, and of more urgent ones, that wait in a path's queue.
     pub queue: u32,
-    /// By kind of path ([`Path::kind`]): what may be in flight on each.
+    /// Limits of the transfers in flight on a path, by kind of path ([`Path::kind`]).
     pub in_flight: [Limits; Path::OF_SETTINGS.len()],
-    /// How long a request may wait for writes to the tier below; none: by what copies take.
+    /// How long a request may wait for writes to the tier below; none: derived from the time that
+    /// copies take.
     pub patience: Option<Duration>,
-    /// When a path takes one transfer at a time.
+    /// Decides when a path takes one transfer at a time.
     pub breaker: Breaker,
-    /// How long an allocation waits, unless its call says.
+    /// How long an allocation waits, unless its call says otherwise.
     pub allocate_deadline: Duration,
-    /// The same of an onboarding.
+    /// How long an onboarding waits, unless its call says otherwise.
     pub onboard_deadline: Duration,
-    /// The same of an offload; and how long blocks are held for an engine that does not go on.
+    /// How long an offload waits, unless its call says otherwise; also how long blocks are held for an
+    /// engine that makes no progress.
     pub offload_deadline: Duration,
-    /// How long a shutdown takes at most.
+    /// Maximum duration of a shutdown.
     pub shutdown_deadline: Duration,
     /// Whether latencies are counted.
     pub histograms: bool,
-    /// What tenants may have.
+    /// Quotas of tenants.
     pub quotas: Quotas,
 }
 

@@ -1,35 +1,38 @@
-//! Tenants: who shares a manager with others, and neither their blocks nor more than a part of each tier.
+//! Tenants: users that share a manager. None finds the others' blocks, or has more than its part of
+//! a tier.
 //!
 //! ```text
-//!   tenant "acme" = 3 ── salt ──► hashes that no other tenant has                     (sharing: the hashes')
-//!                     ── calls ─► handles, entries of the line and transfers carry 3
-//!                     ── tags ──► of each block in each tier: whose it is             (quota and purge: by tag)
+//!   tenant "acme" = 3 ── salt ──► hashes that no other tenant has                 (sharing: by hash)
+//!                     ── calls ─► handles, entries of wait queues and transfers carry 3
+//!                     ── tags ──► each block of each tier has its owner's number   (quota and purge: by tag)
 //! ```
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `names.rs` | names and numbers, in this process and over restarts |
-//! | `operations/unused.rs` | of which tenants nothing is left |
-//! | `operations/quota.rs` | at its quota a tenant gives up its own blocks first, and waits for its own only |
-//! | `operations/waiting_for_quota.rs` | who waits for that, and is in no line; why nobody waits in a circle |
-//! | `state/shares.rs` | what of a run each tenant has |
-//! | `operations/purge.rs`, `operations/sweep.rs`, `calls/purge.rs`, `calls/erase.rs` | all of a tenant's blocks leave, with proof; their bytes overwritten |
+//! | `operations/unused.rs` | finds tenants that have nothing left |
+//! | `operations/quota.rs` | at its quota a tenant gives up its own blocks first, and waits only for these |
+//! | `operations/waiting_for_quota.rs` | requests that wait for credits; why no circle of waits arises |
+//! | `state/shares.rs` | how many blocks of a run each tenant has |
+//! | `operations/purge.rs`, `operations/sweep.rs` | all of a tenant's blocks leave |
+//! | `calls/purge.rs`, `calls/erase.rs` | the task of a purge, and its proof; bytes overwritten |
 //!
 //! Tags and credits of a tier are the core's [`Owners`].
 //!
-//! A tenant's [`Tiers`](crate::Tiers) are asked for that tenant; so no call needs to be told whose it is.
-//! Calls without a tenant have the number [`TenantId::NOBODY`](crate::TenantId::NOBODY), which has no quota
-//! and is not purged. Where hashes are equal, blocks are shared, whoever asks: a tenant's hashes begin with
+//! Calls on a tenant's [`Tiers`](crate::Tiers) are for that tenant, so no call names it. Calls without a
+//! tenant have the number [`TenantId::NOBODY`](crate::TenantId::NOBODY), which has no quota and is not
+//! purged. Blocks with equal hashes are shared, whichever tenant asks: so a tenant's hashes begin with
 //! its [`salt`](crate::Tiers::salt).
 //!
 //! Invariants
-//! - I1: a number is one name's as long as anything of its tenant is left: a handle, a block in any tier, a
-//!   transfer. Then it may become another's (`names.rs`).
-//! - I2: a block is of who registered it first, in each tier; a copy of it is of the same tenant. What a
-//!   restart has found on the disk is of whom it was written for: it counts for its quota, and is purged,
-//!   whether anybody has used it since or not; but for owners that no number is left for (`names.rs`).
-//! - I3: a block of nobody's that a tenant uses is the tenant's, in this process. Its record says what it was
-//!   written as, and so does a restart.
+//! - I1: a number stands for one name as long as anything of its tenant is left: a handle, a block in any
+//!   tier, a transfer. Then it may become another name's (`names.rs`).
+//! - I2: in each tier, a block belongs to the tenant that registered it first; a copy of it belongs to
+//!   the same tenant. A block that a restart has found on the disk belongs to the tenant that it was
+//!   written for: it counts for that tenant's quota, and is purged, whether it has been used since or
+//!   not. Exception: blocks of owners for which no number is left (`names.rs`).
+//! - I3: an unowned block that a tenant uses becomes the tenant's, in this process. Its record keeps the
+//!   owner that it was written with, and a restart finds that one.
 
 use crate::engine::names::Names;
 use crate::engine::rules::Quotas;
@@ -38,30 +41,30 @@ use kvstrata_core::owners::Owners;
 use kvstrata_core::waiting::Waiting;
 use std::sync::Arc;
 
-/// Who they are, and who is being purged.
+/// Tenants by name and number, and those that are being purged.
 #[derive(Debug)]
 pub(crate) struct Tenants {
     pub(crate) names: Names,
-    /// Purges under way, which wait for what is registered or given back: who must know asks under the lock
-    /// only if there are any.
+    /// Purges under way, which wait for blocks to be registered or given back. A thread takes the lock to
+    /// learn of them only if there are any.
     pub(crate) purges: Waiting,
 }
 
 impl Tenants {
-    /// Those that the rules name, in their order: limits are by that.
+    /// Gives the tenants that the rules name the first numbers, in order: limits are by number.
     pub(crate) fn of(quotas: &Quotas) -> Tenants {
         let named = quotas.named.iter().map(|(name, _)| name.as_str());
         Tenants { names: Names::new(quotas.tenants, named), purges: Waiting::new() }
     }
 
-    /// Whether anyone is being purged. Asked after a registration it misses none that has not seen the blocks
-    /// (`Waiting`, I1).
+    /// Whether any tenant is being purged. Asked after a registration, it misses no purge that has not
+    /// seen the blocks (`Waiting`, I1).
     pub(crate) fn purging(&self) -> bool {
         self.purges.anyone()
     }
 }
 
-/// The owners of a tier, by its quotas.
+/// Makes the owners of a tier, by its quotas.
 pub(crate) fn owners(quotas: &Quotas, tier: Tier, blocks: usize) -> Arc<Owners> {
     let of = tier.index().min(Tier::Below(0).index());
     let part = quotas.parts[of];
@@ -69,10 +72,10 @@ pub(crate) fn owners(quotas: &Quotas, tier: Tier, blocks: usize) -> Arc<Owners> 
     Owners::new(blocks, quotas.tenants + 1, named, part)
 }
 
-/// What to do about a quota of so many blocks of the device.
+/// Remedy at a quota of so many blocks of the device.
 pub(crate) fn more_room(quota: usize) -> &'static str {
     match quota {
-        // Nobody can ask for fewer than one.
+        // A request asks for at least one block.
         0 => {
             "give it a part that makes at least one block: the device of its [[tenant]], or quota.device where it has none of its own"
         }
@@ -82,10 +85,10 @@ pub(crate) fn more_room(quota: usize) -> &'static str {
     }
 }
 
-/// What a tenant has of a tier, and may have.
+/// The blocks that a tenant has of a tier, and its quota there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TenantUse {
-    /// Blocks that it has, or is about to.
+    /// Blocks that it has, or is about to have.
     pub blocks: usize,
     /// Its quota in blocks; none: no limit but the tier's.
     pub quota: Option<usize>,

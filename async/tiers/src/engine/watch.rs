@@ -1,5 +1,5 @@
-//! What is counted each thread for itself ([`Stripes`]), and read without the lock: look-ups, and how long
-//! calls and transfers take.
+//! Counts of lookups, and latencies of calls and transfers. Each thread counts for itself ([`Stripes`]);
+//! reading takes no lock.
 //!
 //! # Orderings
 //! Relaxed throughout: a count publishes nothing.
@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Look-ups of a group's blocks.
+/// Lookups of a group's blocks.
 #[derive(Debug)]
 struct Asked {
     blocks: AtomicU64,
-    /// Allocations that did not wait for anything.
+    /// Allocations that did not wait.
     at_once: AtomicU64,
     /// By [`Found::index`].
     found: Box<[AtomicU64]>,
@@ -34,14 +34,14 @@ struct Stripe {
     transfers: Box<[Latencies]>,
 }
 
-/// What an engine has told of its requests: with each, while others read what is beside it. So alone on its
-/// cache lines, as a stripe is.
+/// The last report of an engine on its requests. The engine writes it with each request, while other
+/// threads read the fields beside it: so it is alone on its cache lines, as a stripe is.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Told {
     active_slots: AtomicU64,
     total_slots: AtomicU64,
-    /// One more, so that 0 is: it has not told.
+    /// The number plus one, so that 0 means that there was no report.
     waiting: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Of so many groups, with so many tiers below host memory.
+    /// Counts for so many groups, with so many tiers below host memory.
     pub(crate) fn new(groups: usize, below: usize, timed: bool, runtime: Arc<dyn Runtime>) -> Watch {
         let asked = move |_| Asked {
             blocks: AtomicU64::new(0),
@@ -71,13 +71,13 @@ impl Watch {
         Watch { stripes: Stripes::new(stripe), timed, told: Told::default(), runtime }
     }
 
-    /// Something begins, or ends.
+    /// The time; empty unless latencies are counted.
     #[inline]
     pub(crate) fn now(&self) -> Since {
         Since(self.timed.then(|| self.runtime.now()))
     }
 
-    /// A call that has begun is answered.
+    /// Counts a call that was answered, by when it began.
     #[inline]
     pub(crate) fn answered(&self, call: Call, since: Since) {
         if let Some(since) = since.0 {
@@ -86,21 +86,21 @@ impl Watch {
         }
     }
 
-    /// A transfer that was wanted then starts.
+    /// Counts the wait of a transfer that starts, by when it was wanted.
     pub(crate) fn started(&self, path: Path, wanted: Since, now: Since) {
         if let Some(time) = now.after(wanted) {
             self.stripes.count(|mine| mine.waits[path.index()].record(time));
         }
     }
 
-    /// One that has started then has ended.
+    /// Counts the duration of a transfer that has ended, by when it started.
     pub(crate) fn ended(&self, path: Path, started: Since, now: Since) {
         if let Some(time) = now.after(started) {
             self.stripes.count(|mine| mine.transfers[path.index()].record(time));
         }
     }
 
-    /// A request has looked so many blocks of a group up, and found these, by place.
+    /// Counts a request's lookup of so many blocks of a group, and the blocks found, by place.
     pub(crate) fn looked_up(&self, group: GroupId, blocks: usize, found: &[u64]) {
         self.stripes.count(|mine| {
             let asked = &mine.asked[group.index()];
@@ -111,19 +111,19 @@ impl Watch {
         });
     }
 
-    /// The same of a look-up in the device alone.
+    /// Counts a lookup in the device alone.
     pub(crate) fn looked_up_in_device(&self, group: GroupId, blocks: usize, found: usize) {
         // The device is the first place.
         self.looked_up(group, blocks, &[found as u64]);
     }
 
-    /// Blocks of a group were allocated without waiting.
+    /// Counts an allocation of a group that did not wait.
     #[inline]
     pub(crate) fn allocated_at_once(&self, group: GroupId) {
         self.stripes.count(|mine| add(&mine.asked[group.index()].at_once, 1));
     }
 
-    /// How often that was so.
+    /// Number of such allocations.
     pub(crate) fn at_once(&self, group: GroupId) -> u64 {
         self.stripes.sum(|stripe| &stripe.asked[group.index()].at_once)
     }
@@ -135,19 +135,19 @@ impl Watch {
         self.told.waiting.store(waiting.saturating_add(1), Relaxed);
     }
 
-    /// What the engine has told last; nothing if it has not.
+    /// The last report of the engine, if any.
     pub(crate) fn told(&self) -> Option<Requests> {
         let waiting = self.told.waiting.load(Relaxed).checked_sub(1)?;
         let (active, total) = (&self.told.active_slots, &self.told.total_slots);
         Some(Requests { active_slots: active.load(Relaxed), total_slots: total.load(Relaxed), waiting })
     }
 
-    /// Of a group.
+    /// Lookups of a group.
     pub(crate) fn lookups(&self, group: usize) -> Lookups {
         let asked = || self.stripes.all().map(|stripe| &stripe.asked[group]);
-        // Found before asked for, as they are counted the other way round. Where that order is not seen, what
-        // was found was asked for all the same: no ratio is larger than 1, and none of the counts goes
-        // backwards.
+        // `found` is read before `blocks`, as they are counted the other way round. If a thread sees them
+        // in another order, each block that was found was asked for all the same: no ratio is larger than
+        // 1, and no count goes backwards.
         let found = |place: usize| asked().map(|of| of.found[place].load(Relaxed)).sum();
         let places = self.stripes.all().next().map_or(0, |stripe| stripe.asked[group].found.len());
         let found: Vec<u64> = (0..places).map(found).collect();
@@ -179,7 +179,7 @@ mod tests {
     use crate::virtual_runtime::VirtualRuntime;
     use kvstrata_testing::virtual_time;
 
-    /// As a thread sees it that sees what was found before what was asked for.
+    /// As seen by a thread for which `found` arrives before `blocks`.
     #[test]
     fn no_more_is_found_than_asked_for() {
         let runtime = virtual_time::run(async { VirtualRuntime::new() });

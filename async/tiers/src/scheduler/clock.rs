@@ -1,5 +1,6 @@
-//! The model's iterations, as the engine tells of them, and the gates that they open: what touches a block in use waits until the layer or
-//! the iteration that uses it is done. Pure: no time, no lock; iterations are counted from 1.
+//! The model's iterations, as the engine tells of them, and the gates that they open. A transfer that
+//! touches a block in use waits at a gate until the layer or the iteration that uses the block is done.
+//! Pure: no time, no lock. Iterations are counted from 1.
 //!
 //! ```text
 //!             begin              layer_done(l)                end              step
@@ -10,45 +11,46 @@
 //!
 //! Invariants
 //! - I1: a gate that is open stays open: iterations and layers only go forwards.
-//! - I2: no call opens a gate before what it waits for is done, as far as the engine has said. So a call that makes no sense changes
-//!   nothing: it is an error that names the call, never a guess.
-//! - I3: nothing waits for ever for a call that an engine does not make: `end` opens whatever its iteration's layers would have, and
-//!   `step` is a whole iteration. A gate of an iteration to come opens when that is over.
+//! - I2: no call opens a gate before its layer or iteration is done, as far as the engine has told. So a
+//!   call out of order changes nothing: it is an error that names the call, never a guess.
+//! - I3: no waiter depends on a call that an engine may not make: `end` opens the gates of all
+//!   layers of its iteration, and `step` is a whole iteration. A gate of an iteration to come opens when
+//!   that is over.
 //!
-//! | the engine | what happens |
+//! | the engine | effect |
 //! |---|---|
 //! | never calls `layer_done` | gates of layers open at `end` |
-//! | calls `layer_done` for some layers | a layer is done with all before it, since a model runs them in order |
+//! | calls `layer_done` for some layers | a layer is done with all before it: a model runs them in order |
 //! | calls it twice, backwards, beyond the last, or between iterations | refused |
-//! | calls `begin` while one runs | refused: its blocks may still be in use; after an iteration that came to nothing, `end` is due too |
+//! | calls `begin` while one runs | refused: its blocks may be in use; a failed one needs an `end` too |
 //! | calls `end` without `begin` | refused |
 //! | calls `step` alone | each is an iteration |
 //! | calls `step` while one runs | refused, as `begin` is |
-//! | calls `begin` and `end`, and `step` between iterations | each step is one more iteration: blocks become idle sooner |
+//! | calls `step` between other iterations | each step is one more iteration: blocks become idle sooner |
 
 use std::cmp::Ordering;
 
 #[cfg(test)]
 mod tests;
 
-/// What something waits for.
+/// The event that a waiter waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Gate {
-    /// Nothing.
+    /// None: the gate is open.
     Open,
-    /// That a layer of an iteration is done.
+    /// A layer of an iteration is done.
     Layer {
-        /// Which iteration.
+        /// The iteration.
         iteration: u64,
-        /// Which of its layers, from 0. One beyond the last is done when the iteration is.
+        /// The layer of that iteration, from 0. One beyond the last is done when the iteration is.
         layer: u32,
     },
-    /// That an iteration is over.
+    /// An iteration is over.
     Iteration(u64),
 }
 
 impl Gate {
-    /// The one of two that opens last.
+    /// Returns the gate of the two that opens last.
     #[must_use]
     pub fn later(self, other: Gate) -> Gate {
         if Due::of(other) > Due::of(self) { other } else { self }
@@ -79,18 +81,18 @@ impl std::fmt::Display for Call {
     }
 }
 
-/// A call that makes no sense now. It has changed nothing.
+/// A call out of order. It has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {reason}")]
 #[non_exhaustive]
 pub struct Misuse {
-    /// Which call.
+    /// The call.
     pub call: Call,
-    /// What is wrong with it.
+    /// Why it is refused.
     pub reason: Reason,
 }
 
-/// Why a call makes no sense.
+/// Why a call is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
@@ -102,43 +104,43 @@ pub enum Reason {
         "the manager was made by the process from which this one was forked; make one in this process, after the fork"
     )]
     Inherited,
-    /// None is.
+    /// No iteration is running.
     #[error("no iteration is running, the last one was {0}; call begin_iteration first")]
     NotRunning(u64),
     /// The layer is done already.
     #[error("{done} layers of iteration {iteration} are done already; call it once a layer, in order")]
     DoneAlready {
-        /// Which iteration.
+        /// The iteration.
         iteration: u64,
-        /// Its layers from 0 to this one, without it.
+        /// The number of its layers that are done.
         done: u32,
     },
     /// There is no such layer.
     #[error("the model has {layers} layers, counted from 0")]
     NoSuchLayer {
-        /// How many there are.
+        /// Layers of the model.
         layers: u32,
     },
 }
 
-/// How far the model is.
+/// The progress of the model.
 #[derive(Debug, Clone)]
 pub struct Clock {
     layers: u32,
     /// The iteration that is running, or the last one; 0 before the first.
     iteration: u64,
-    /// Of the one that is running: how many layers are done.
+    /// Layers of the running iteration that are done; none: no iteration is running.
     running: Option<u32>,
 }
 
 impl Clock {
-    /// Before the first iteration of a model of so many layers.
+    /// Returns a clock before the first iteration of a model of so many layers.
     #[must_use]
     pub const fn new(layers: u32) -> Clock {
         Clock { layers, iteration: 0, running: None }
     }
 
-    /// An iteration begins. Its number.
+    /// Begins an iteration. Returns its number.
     pub fn begin(&mut self) -> Result<u64, Misuse> {
         self.between(Call::Begin)?;
         self.iteration += 1;
@@ -146,7 +148,8 @@ impl Clock {
         Ok(self.iteration)
     }
 
-    /// A layer of the running iteration, and all before it, no longer use their parts of blocks. How many are done now.
+    /// Records that a layer of the running iteration, and all before it, no longer use their parts of
+    /// blocks. Returns how many layers are done now.
     pub fn layer_done(&mut self, layer: u32) -> Result<u32, Misuse> {
         let call = Call::LayerDone(layer);
         let misuse = |reason| Err(Misuse { call, reason });
@@ -162,7 +165,7 @@ impl Clock {
         }
     }
 
-    /// The running iteration is over, with all of its layers. Its number.
+    /// Ends the running iteration, with all of its layers. Returns its number.
     pub fn end(&mut self) -> Result<u64, Misuse> {
         match self.running.take() {
             Some(_) => Ok(self.iteration),
@@ -170,26 +173,28 @@ impl Clock {
         }
     }
 
-    /// A whole iteration, of an engine that does not tell when its iterations begin and end. Its number.
+    /// Counts a whole iteration, for an engine that does not tell when its iterations begin and end.
+    /// Returns its number.
     pub fn step(&mut self) -> Result<u64, Misuse> {
         self.between(Call::Step)?;
         self.iteration += 1;
         Ok(self.iteration)
     }
 
-    /// The iteration that is running, or the last one: the logical time by which blocks age.
+    /// Returns the running iteration, or the last one: the logical time by which blocks age.
     #[must_use]
     pub const fn iteration(&self) -> u64 {
         self.iteration
     }
 
-    /// Whether one is running.
+    /// Returns whether an iteration is running.
     #[must_use]
     pub const fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// What waits for the running iteration, if there is one: for one of its layers, or for the whole.
+    /// Returns the gate of the running iteration: of one of its layers, or of the whole. Open if
+    /// none is running.
     #[must_use]
     pub const fn gate(&self, layer: Option<u32>) -> Gate {
         match (self.running, layer) {
@@ -199,7 +204,7 @@ impl Clock {
         }
     }
 
-    /// The gate of something that takes all layers of what a gate is for: no layer of it alone is enough.
+    /// Returns the gate of work that needs all layers: a layer's gate becomes that of the last layer.
     #[must_use]
     pub const fn of_all_layers(&self, gate: Gate) -> Gate {
         match gate {
@@ -208,13 +213,14 @@ impl Clock {
         }
     }
 
-    /// The layers of the model.
+    /// Returns the number of the model's layers.
     #[must_use]
     pub const fn layers(&self) -> u32 {
         self.layers
     }
 
-    /// How many layers of an iteration are done: none of one to come, and all of one that is over, however many the engine has told of.
+    /// Returns how many layers of an iteration are done: none of a future one, and all of one that is
+    /// over, however many the engine has told of.
     #[must_use]
     pub fn layers_done(&self, iteration: u64) -> u32 {
         let due = self.due();
@@ -225,16 +231,16 @@ impl Clock {
         }
     }
 
-    /// Whether a gate is open.
+    /// Returns whether a gate is open.
     #[must_use]
     pub fn passed(&self, gate: Gate) -> bool {
         Due::of(gate) <= self.due()
     }
 
-    /// What is open: all that is due by then.
+    /// Returns the current time: gates due up to it are open.
     pub(super) fn due(&self) -> Due {
         match self.running {
-            // A layer's gate is due at its number and one: so many are done.
+            // A layer's gate is due at its number plus one: so many layers are done then.
             Some(done) => Due { iteration: self.iteration, layers: done },
             None => Due { iteration: self.iteration, layers: u32::MAX },
         }
@@ -248,11 +254,11 @@ impl Clock {
     }
 }
 
-/// When a gate opens, in the order in which the clock goes.
+/// The time at which a gate opens, in the order of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Due {
     iteration: u64,
-    /// Of that iteration: how many layers are done; `u32::MAX` when it is over.
+    /// How many layers of that iteration are done; `u32::MAX` when it is over.
     layers: u32,
 }
 

@@ -1,33 +1,36 @@
-//! What waits for a gate: bounded but for what has begun, let through in the order of the gates, and in that of arrival at the same gate.
+//! Items that wait for gates. Their number is bounded, except for work that has begun. Items go in the
+//! order of their gates; at one gate, in the order of arrival.
 //!
 //! ```text
-//!   heap    [ the first due │ … │ … ]        by (due, number), in an array: of i, 2i + 1 and 2i + 2 come later
+//!   heap    [ the first due │ … │ … ]        by (due, number), in an array: 2i + 1 and 2i + 2 come after i
 //!               │ ▲
 //!   waiting [ item, due, number, place in the heap ]        a slab: keys stay while the heap moves
 //! ```
 //!
 //! Invariants
-//! - I1: each entry of the slab is in the heap once, and knows its place there: to remove one is a walk up or down, not a search.
-//! - I2: an item leaves once: released when the clock has passed its gate, or removed before, by its key or as one that is late.
+//! - I1: each entry of the slab is in the heap once, and knows its place there: its removal is a walk up
+//!   or down, not a search.
+//! - I2: an item leaves once: released when the clock has passed its gate, or removed before, by its key
+//!   or because it is late.
 //! - I3: a key is good while its item waits, however often its place is used again: it has the item's number.
-//! - I4: no allocation once it has held as many as it does.
+//! - I4: no allocation until more items wait than ever before.
 
 use super::clock::{Clock, Due, Gate};
 use slab::Slab;
 
-/// Refused: as many wait as may. The item is given back.
+/// Refused, since as many items wait as may. The item is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{waiting} wait, of {limit} that may; wait for one to leave")]
 pub struct Full<T> {
-    /// How many wait.
+    /// Items that wait.
     pub waiting: u32,
-    /// How many may.
+    /// Items that may wait.
     pub limit: u32,
-    /// What was to wait.
+    /// The refused item.
     pub item: T,
 }
 
-/// Something that waits for a gate.
+/// The key of an item that waits for a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     slot: u32,
@@ -40,7 +43,7 @@ struct Waiting<T> {
     due: Due,
     number: u64,
     place: usize,
-    /// Of those that may not be more than the limit.
+    /// Whether it counts towards the limit.
     counted: bool,
 }
 
@@ -51,23 +54,23 @@ pub struct Gated<T> {
     waiting: Slab<Waiting<T>>,
     heap: Vec<u32>,
     counted: u32,
-    /// Of the next item.
+    /// The number of the next item.
     number: u64,
 }
 
 impl<T> Gated<T> {
-    /// Nothing; at most `limit` may wait.
+    /// Returns an empty set of items, in which at most `limit` may wait.
     #[must_use]
     pub fn new(limit: u32) -> Gated<T> {
         Gated { limit, waiting: Slab::new(), heap: Vec::new(), counted: 0, number: 0 }
     }
 
-    /// Lets one wait, whatever the limit: for what has begun already, so that refusing it makes no room.
+    /// Adds an item beyond the limit: for work that has begun, since refusing it would make no room.
     pub fn hold_beyond(&mut self, gate: Gate, item: T) -> Key {
         self.insert(Due::of(gate), item, false)
     }
 
-    /// Lets one wait. If its gate is open already, the next [`released`](Gated::released) lets it through.
+    /// Adds an item. If its gate is open already, the next [`released`](Gated::released) hands it out.
     pub fn hold(&mut self, gate: Gate, item: T) -> Result<Key, Full<T>> {
         if self.counted >= self.limit {
             return Err(Full { waiting: self.counted, limit: self.limit, item });
@@ -76,7 +79,7 @@ impl<T> Gated<T> {
         Ok(self.insert(Due::of(gate), item, true))
     }
 
-    /// Hands out all whose gates the clock has passed. How many.
+    /// Hands out all items whose gates the clock has passed. Returns how many.
     pub fn released(&mut self, clock: &Clock, mut release: impl FnMut(T)) -> u32 {
         let mut count = 0;
         while let Some(&first) = self.heap.first() {
@@ -89,7 +92,7 @@ impl<T> Gated<T> {
         count
     }
 
-    /// Takes out those that `is_late` says are, in no order, and looks at all to find them. How many.
+    /// Takes out the items that `is_late` selects, in no order; it looks at all items. Returns how many.
     pub fn give_up(&mut self, is_late: impl Fn(&T) -> bool, mut late: impl FnMut(T)) -> u32 {
         let late_ones = self.waiting.iter().filter(|(_, waiting)| is_late(&waiting.item));
         let slots: Vec<u32> = late_ones.map(|(slot, _)| slot as u32).collect();
@@ -99,30 +102,30 @@ impl<T> Gated<T> {
         slots.len() as u32
     }
 
-    /// All that wait, in no order.
+    /// Returns all waiting items, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &T> + '_ {
         self.waiting.iter().map(|(_, waiting)| &waiting.item)
     }
 
-    /// Takes out one that waits; none if it has left.
+    /// Takes out a waiting item. None if it has left.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let waiting = self.waiting.get(key.slot as usize)?;
         (waiting.number == key.number).then(|| self.take(key.slot))
     }
 
-    /// One that waits; none if it has left.
+    /// Returns a waiting item. None if it has left.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let waiting = self.waiting.get_mut(key.slot as usize)?;
         (waiting.number == key.number).then_some(&mut waiting.item)
     }
 
-    /// Takes out the first, whether its gate is open or not.
+    /// Takes out the first item, whether its gate is open or not.
     pub fn pop(&mut self) -> Option<T> {
         let first = *self.heap.first()?;
         Some(self.take(first))
     }
 
-    /// How many wait.
+    /// Returns how many items wait.
     #[must_use]
     pub fn waiting(&self) -> u32 {
         self.heap.len() as u32
@@ -144,7 +147,7 @@ impl<T> Gated<T> {
         self.heap.swap_remove(place);
         if let Some(&moved) = self.heap.get(place) {
             self.waiting[moved as usize].place = place;
-            // The last one comes from another branch: it may be due before what is above.
+            // The moved entry comes from another branch, so it may be due before its new parent.
             let place = self.up(place);
             self.down(place);
         }

@@ -1,10 +1,10 @@
-//! When transfers may touch the blocks that the model uses, and which blocks are worth one.
+//! When transfers may touch blocks that the model uses, and which blocks are worth a transfer.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `clock.rs` | the model's iterations and layers, as the engine tells of them; gates |
-//! | `gated.rs` | what waits for a gate |
-//! | [`Ages`], [`Search`] | how long blocks have been idle, and which have no copy below: of the core |
+//! | `gated.rs` | items that wait for a gate |
+//! | [`Ages`], [`Search`] | from the core: how long blocks have been idle, and which have no copy below |
 
 mod clock;
 mod gated;

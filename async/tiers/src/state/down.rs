@@ -1,6 +1,7 @@
 //! A transfer to a lower tier.
 //!
-//! What it has, and where it is, change together by the methods below (`operations/down.rs` I2).
+//! Its position and the blocks that it has change together, by the methods below
+//! (`operations/down.rs` I2).
 
 use crate::scheduler::Key;
 use crate::state::{At, BlockName, DownId, ForBlock, GroupId, HostSlot, OffloadingId, Since, Steps};
@@ -13,7 +14,7 @@ use std::ops::Range;
 /// How a transfer has its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Have {
-    /// A victim.
+    /// Owned: a victim.
     Owned(BlockId),
     /// Registered, with a reference.
     Held(BlockRef),
@@ -30,19 +31,19 @@ impl Have {
     }
 }
 
-/// What is to go down: which bytes, how they are had, and who goes first.
+/// A source that is to go down, and the order in which it goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cargo {
     pub(crate) source: Have,
     pub(crate) name: Name,
     pub(crate) class: Class,
     pub(crate) request: u64,
-    /// By layers, as the engine is done with them; none: whole.
+    /// Layers by which it goes, as the engine is done with them; none: whole.
     pub(crate) steps: Option<Steps>,
 }
 
 impl Cargo {
-    /// Nobody's request.
+    /// Makes a copy without a request.
     pub(crate) fn new(source: Have, name: Name, class: Class) -> Cargo {
         Cargo { source, name, class, request: 0, steps: None }
     }
@@ -60,38 +61,38 @@ pub(crate) struct Down {
     credit: bool,
     /// The tier below host memory that it is written to.
     below: u8,
-    /// The slot that it is written to there, which is the tenant's.
+    /// The tenant's slot there, which it is written to.
     slot: Option<BlockId>,
-    /// Whose block is in the slot, until it is written.
+    /// The owner of the block in the slot, until the slot is written.
     slot_was: TenantId,
     /// The same slot, until the write starts.
     unwritten: Option<BlockId>,
-    /// It has been written to a tier below, and may go on to the next one.
+    /// It has been written to a lower tier, and may go on to the next one.
     written: bool,
-    /// The host block that it goes to: of the host tier, or staged where there is none.
+    /// The host block that it is copied to: of the host tier, or of staging if there is none.
     host: Option<HostSlot>,
     at: At,
     class: Class,
     request: u64,
     steps: Option<Steps>,
-    /// Of its copy to the host, or of its next one: those before have landed.
+    /// The layers of its next copy to the host, or of the current one; earlier layers have landed.
     layers: Range<u32>,
     attempts: u32,
     /// A failed device keeps its blocks.
     quarantined: bool,
     /// Its block will not be written: when it lands it ends, and nothing is registered.
     withdrawn: bool,
-    /// It was used often: when it is down it may come up again.
+    /// Its block was used often, and may come up again once it is down.
     hot: bool,
     serial: u64,
     /// Offloads that wait for it.
     asked: Vec<OffloadingId>,
-    /// Since when it waits for its turn, or when that has come.
+    /// Since when it waits for its turn, or when its turn came.
     since: Since,
 }
 
 impl Down {
-    /// One that has nothing yet.
+    /// Makes a transfer that has nothing but its source yet.
     pub(crate) fn new(group: GroupId, from: Tier, cargo: Cargo, tenant: TenantId, serial: u64) -> Down {
         let Cargo { source, name, class, request, steps } = cargo;
         Down {
@@ -142,32 +143,30 @@ impl Down {
         self.tenant
     }
 
-    /// Whether it has a credit of the tenant's in the host tier.
     pub(crate) fn has_credit(&self) -> bool {
         self.credit
     }
 
-    /// The tier below host memory that it is written to.
     pub(crate) fn below(&self) -> u8 {
         self.below
     }
 
-    /// The slot that it is written to, and of which tier below host memory it is.
+    /// Returns the slot that it is written to, with its tier below host memory.
     pub(crate) fn slot(&self) -> Option<(u8, BlockId)> {
         Some((self.below, self.slot?))
     }
 
-    /// Whose block is in the slot, until it is written.
+    /// Returns the owner of the block in the slot, until the slot is written.
     pub(crate) fn slot_was(&self) -> TenantId {
         self.slot_was
     }
 
-    /// The slot that it is written to, if the write has not started.
+    /// Returns the slot that it is written to, if the write has not started.
     pub(crate) fn unwritten(&self) -> Option<(u8, BlockId)> {
         Some((self.below, self.unwritten?))
     }
 
-    /// The host block that it goes to.
+    /// Returns the host block that it is copied to.
     pub(crate) fn host(&self) -> Option<HostSlot> {
         self.host
     }
@@ -188,7 +187,7 @@ impl Down {
         self.steps
     }
 
-    /// The layers of its copy to the host, or of its next one.
+    /// Returns the layers of its next copy to the host, or of the current one.
     pub(crate) fn layers(&self) -> Range<u32> {
         self.layers.clone()
     }
@@ -197,7 +196,6 @@ impl Down {
         self.serial
     }
 
-    /// Offloads that wait for it.
     pub(crate) fn asked(&self) -> &[OffloadingId] {
         &self.asked
     }
@@ -224,16 +222,15 @@ impl Down {
         matches!(self.at, At::Gated(_))
     }
 
-    /// Since when it waits for its turn, or when that has come.
     pub(crate) fn since_mut(&mut self) -> &mut Since {
         &mut self.since
     }
 
-    /// The path that it is on, or takes next.
+    /// Returns the path that it is on, or takes next.
     pub(crate) fn path(&self) -> Path {
         match self.at {
             At::Queued(path, _) => path,
-            // Its slot has gone with the write.
+            // The write has taken its slot.
             At::Moving if self.from == Tier::Host || self.slot.is_some() && self.unwritten.is_none() => {
                 Path::ToBelow(self.below)
             }
@@ -241,78 +238,79 @@ impl Down {
         }
     }
 
-    /// It has a credit of the tenant's in the host tier.
+    /// Gives it a credit of the tenant's in the host tier.
     pub(crate) fn gets_credit(&mut self) {
         self.credit = true;
     }
 
-    /// What is registered in the host tier keeps the credit.
+    /// Takes its credit, which the registered block in the host tier keeps.
     pub(crate) fn spends_credit(&mut self) {
         self.credit = false;
     }
 
-    /// It has a slot of a tier below, in which there is a tenant's block still.
+    /// Gives it a slot of a lower tier, which still has a block of tenant `was`.
     pub(crate) fn gets_slot(&mut self, below: u8, slot: BlockId, was: TenantId) {
         (self.below, self.unwritten, self.slot, self.slot_was) = (below, Some(slot), Some(slot), was);
     }
 
-    /// A write to a tier below has ended well.
+    /// Whether a write to a lower tier has succeeded.
     pub(crate) fn is_written(&self) -> bool {
         self.written
     }
 
-    /// A write to a tier below has ended well.
+    /// Notes that a write to a lower tier has succeeded.
     pub(crate) fn note_written(&mut self) {
         self.written = true;
     }
 
-    /// The write has failed, and the slot was the port's. Which slot that was.
+    /// Takes the slot after a failed write: the slot is the port's. Returns the slot.
     pub(crate) fn loses_slot(&mut self) -> Option<(u8, BlockId)> {
         Some((self.below, self.slot.take()?))
     }
 
-    /// A purge takes its slot, if the write has not started.
+    /// Takes its slot for a purge. Returns the slot if the write has not started.
     pub(crate) fn gives_slot_up(&mut self) -> Option<(u8, BlockId)> {
         (self.slot, self.slot_was) = (None, TenantId::NOBODY);
         Some((self.below, self.unwritten.take()?))
     }
 
-    /// The write has failed, and the slot was the port's. Whose block was in it.
+    /// Forgets the owner of the block in the slot, after a failed write: the slot is the port's. Returns
+    /// the owner.
     pub(crate) fn write_failed(&mut self) -> TenantId {
         std::mem::take(&mut self.slot_was)
     }
 
-    /// It has its host block.
+    /// Gives it its host block.
     pub(crate) fn has_host(&mut self, block: HostSlot) {
         self.host = Some(block);
     }
 
-    /// It needs its host block no more.
+    /// Takes its host block.
     pub(crate) fn leaves_host(&mut self) -> Option<HostSlot> {
         self.host.take()
     }
 
-    /// It waits for host memory, again or still.
+    /// Makes it wait for host memory, again or still.
     pub(crate) fn wants_host(&mut self) {
         self.at = At::Wants;
     }
 
-    /// It waits for its turn on a path.
+    /// Puts it into a path's queue.
     pub(crate) fn is_queued(&mut self, path: Path, ticket: Ticket) {
         self.at = At::Queued(path, ticket);
     }
 
-    /// Its turn has come.
+    /// Starts its transfer.
     pub(crate) fn starts(&mut self) {
         self.at = At::Moving;
     }
 
-    /// Its write starts: the slot goes with it.
+    /// Starts its write, which takes the slot.
     pub(crate) fn starts_write(&mut self) -> Option<BlockId> {
         self.unwritten.take()
     }
 
-    /// Its write has not started after all.
+    /// Gives the slot back: the write has not started after all.
     pub(crate) fn keeps_slot(&mut self, slot: Option<BlockId>) {
         self.unwritten = slot;
     }
@@ -322,64 +320,65 @@ impl Down {
         self.attempts < retries
     }
 
-    /// One more attempt.
+    /// Counts another attempt.
     pub(crate) fn tries_again(&mut self) {
         self.attempts += 1;
     }
 
-    /// It pauses before another attempt.
+    /// Makes it pause before another attempt.
     pub(crate) fn pauses(&mut self) {
         self.at = At::Pausing;
     }
 
-    /// It waits for the model: that is no wait for a turn.
+    /// Makes it wait for the model, which does not count as a wait for its turn.
     pub(crate) fn is_held_by_gate(&mut self, key: Key) {
         self.since = Since::default();
         self.at = At::Gated(key);
     }
 
-    /// Its next copy is of the layers up to this one.
+    /// Sets the end of the layers of its next copy.
     pub(crate) fn copies_to(&mut self, end: u32) {
         self.layers.end = end;
     }
 
-    /// Its copy has landed.
+    /// Notes that its copy has landed.
     pub(crate) fn copied(&mut self) {
         self.layers.start = self.layers.end;
     }
 
-    /// It gives its staging up, and goes whole, all layers once more. The staging, and how it went.
+    /// Makes it go whole, with all layers once more, and without staging. Returns its staging and
+    /// its steps.
     pub(crate) fn starts_over(&mut self) -> (Option<HostSlot>, Option<Steps>) {
         self.layers = 0..0;
         (self.host.take(), self.steps.take())
     }
 
-    /// It was a victim, and its block is registered again: it is held from now on.
+    /// Turns a victim back: its block is registered again, and held from now on.
     pub(crate) fn is_turned_back(&mut self, held: BlockRef) {
         self.source = Have::Held(held);
     }
 
-    /// It waits for no iteration's budget any more.
+    /// Makes it urgent: it waits for no iteration's budget.
     pub(crate) fn hurries(&mut self) {
         self.class = Class::Urgent;
     }
 
-    /// A failed device keeps its blocks.
+    /// Notes that a failed device keeps its blocks.
     pub(crate) fn quarantine(&mut self) {
         self.quarantined = true;
     }
 
-    /// Its block will not be written.
+    /// Notes that its block will not be written.
     pub(crate) fn withdraw(&mut self) {
         self.withdrawn = true;
     }
 
-    /// Its block was used often.
+    /// Notes that its block was used often.
     pub(crate) fn note_hot(&mut self) {
         self.hot = true;
     }
 
-    /// An offload waits for it.
+    /// Adds an offload that waits for it.
     pub(crate) fn asked_by(&mut self, offload: OffloadingId) {
         self.asked.push(offload);
     }

@@ -1,5 +1,5 @@
-//! What follows from a change, and is done when the lock has been given back: movers started, waiters woken,
-//! blocks handed over. How: `operations/effects.rs`.
+//! Effects of a change, carried out once the lock is released: movers started, waiters woken, blocks
+//! handed over. `operations/effects.rs` carries them out.
 
 use crate::state::{Grant, GroupId, Late};
 use crate::transfer::{Copy, HostMemory, Path, TierPort, TierRead, TierWrite};
@@ -10,13 +10,13 @@ use std::task::Waker;
 use std::time::Duration;
 use std::vec::Drain;
 
-/// A read, and whose request it is of.
+/// A read, and the number of its request.
 pub(crate) type Reading = (Arc<dyn TierPort>, TierRead, u64);
 /// Copies of a group on a path.
 pub(crate) type Copying = (GroupId, Path, Vec<Copy>);
-/// Who gets which blocks, of which group and tenant.
+/// A caller, and the blocks that it gets, of a group and for a tenant.
 pub(crate) type Granting = (oneshot::Sender<Grant>, GroupId, Vec<BlockId>, TenantId);
-/// A write, the memory with whose sums it is compared, and whose request it is of.
+/// A write, the memory with the sums for its bytes, and the number of its request.
 pub(crate) type Writing = (Arc<dyn TierPort>, TierWrite, Option<Arc<HostMemory>>, u64);
 
 /// Work that must not be done under the lock.
@@ -27,22 +27,22 @@ pub(crate) struct Effects {
     reads: Vec<Reading>,
     writes: Vec<Writing>,
     grants: Vec<Granting>,
-    /// Who gets nothing: told by being dropped.
+    /// Callers that get no blocks: dropping the sender tells them.
     gone: Vec<oneshot::Sender<Grant>>,
-    /// Who gets nothing in time.
+    /// Callers that get no blocks in time.
     late: Vec<(oneshot::Sender<Grant>, Late)>,
-    /// Who waits for a moment that has come.
+    /// Futures that a moment has come for.
     come: Vec<oneshot::Sender<()>>,
-    /// Slots of disks have been given back.
+    /// Slots of lower tiers were given back.
     given_back: bool,
-    /// A deadline comes before all others: when.
+    /// A new earliest deadline.
     wake_at: Option<Duration>,
-    /// Nothing is under way, and somebody waits for that.
+    /// Nothing is under way, and a caller waits for that.
     idle: bool,
 }
 
 impl Effects {
-    /// A copy, in a list of at most so many.
+    /// Adds a copy to a list of its group and path; a list has at most `most` copies.
     pub(crate) fn copy(
         &mut self,
         memory: impl FnOnce() -> Vec<Copy>,
@@ -53,7 +53,7 @@ impl Effects {
         let fits = |(of, by, list): &&mut (GroupId, Path, Vec<Copy>)| {
             (*of, *by) == (group, path) && list.len() < most
         };
-        // The last one of its kind: those before it are full.
+        // The last list of its kind: those before it are full.
         match self.copies.iter_mut().rev().find(fits) {
             Some((_, _, list)) => list.push(copy),
             None => {
@@ -68,7 +68,7 @@ impl Effects {
         self.reads.push((tier, read, request));
     }
 
-    /// With `memory`, the bytes are compared with its sums first.
+    /// Adds a write. With `memory`, the bytes are first compared with its sums.
     pub(crate) fn write(
         &mut self,
         tier: Arc<dyn TierPort>,
@@ -103,43 +103,43 @@ impl Effects {
             && !self.idle
     }
 
-    /// Futures go on.
+    /// Wakes futures.
     pub(crate) fn wake(&mut self, wakers: impl IntoIterator<Item = Waker>) {
         self.wakes.extend(wakers);
     }
 
-    /// A caller gets nothing.
+    /// Tells a caller that it gets no blocks.
     pub(crate) fn dismiss(&mut self, to: oneshot::Sender<Grant>) {
         self.gone.push(to);
     }
 
-    /// A caller gets nothing in time.
+    /// Tells a caller that it gets no blocks in time.
     pub(crate) fn late(&mut self, to: oneshot::Sender<Grant>, late: Late) {
         self.late.push((to, late));
     }
 
-    /// A moment has come that a future waits for.
+    /// Tells a future that its moment has come.
     pub(crate) fn moment_has_come(&mut self, tell: oneshot::Sender<()>) {
         self.come.push(tell);
     }
 
-    /// A slot of a disk has been given back.
+    /// Notes that a slot of a lower tier was given back.
     pub(crate) fn slot_given_back(&mut self) {
         self.given_back = true;
     }
 
-    /// A deadline comes before all others.
+    /// Sets the timer: there is a new earliest deadline.
     pub(crate) fn wake_at(&mut self, at: Duration) {
         self.wake_at = Some(at);
     }
 
-    /// Nothing is under way.
+    /// Notes that nothing is under way.
     pub(crate) fn idle(&mut self) {
         self.idle = true;
     }
 }
 
-/// What is carried out, each kind once.
+/// Takes each kind of effect, to carry it out.
 impl Effects {
     pub(crate) fn take_reads(&mut self) -> Drain<'_, Reading> {
         self.reads.drain(..)

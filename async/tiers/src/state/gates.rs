@@ -16,7 +16,7 @@ pub(crate) struct GatedCopy {
     pub(crate) request: u64,
     pub(crate) steps: Option<Steps>,
     pub(crate) asked: Option<OffloadingId>,
-    /// Since when, as the manager counts time.
+    /// Since when it waits, by the manager's clock.
     pub(crate) since: Duration,
 }
 
@@ -24,22 +24,22 @@ pub(crate) struct GatedCopy {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GatedTransfer {
     pub(crate) key: DownId,
-    /// The transfer's: a key is used again.
+    /// The transfer's number: keys are reused.
     pub(crate) serial: u64,
     pub(crate) since: Duration,
 }
 
-/// What waits for a gate.
+/// Waits for a gate.
 #[derive(Debug)]
 pub(crate) enum Waiter {
     Copy(GatedCopy),
     Transfer(GatedTransfer),
-    /// Blocks that are registered, until they are written.
+    /// Registered blocks that are not written yet.
     Marked(Marked),
 }
 
 impl Waiter {
-    /// Since when it waits; what is to be written, since the engine last went on.
+    /// Returns since when it waits; for unwritten blocks, the engine's progress counts.
     pub(crate) fn since(&self, engine: (u64, Duration)) -> Duration {
         match self {
             Waiter::Copy(copy) => copy.since,
@@ -48,12 +48,12 @@ impl Waiter {
         }
     }
 
-    /// How many blocks wait to be written.
+    /// Returns the number of blocks that wait to be written.
     pub(crate) fn marked(&self) -> usize {
         if let Waiter::Marked(marked) = self { marked.len() } else { 0 }
     }
 
-    /// Whether it is a copy that has not begun, of an offload that somebody has asked for.
+    /// Whether it is a copy that has not begun, of this offload.
     pub(crate) fn is_copy_for(&self, offload: OffloadingId) -> bool {
         matches!(self, Waiter::Copy(copy) if copy.asked == Some(offload))
     }

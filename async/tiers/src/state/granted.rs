@@ -1,6 +1,6 @@
-//! Blocks for a caller that waited in a queue, on their way to it.
+//! Blocks on their way to a caller that waited in a queue.
 //!
-//! The caller may go away before it takes them: dropped, they go back to the tiers that they are of.
+//! The caller may be gone before it takes them. If they are dropped, they go back to their tiers.
 
 use crate::state::GroupId;
 use kvstrata_core::{BlockId, TenantId};
@@ -9,22 +9,22 @@ use std::sync::Arc;
 /// The answer to a caller that waits for blocks.
 pub(crate) type Grant = Result<Granted, Late>;
 
-/// A deadline has passed: how things were then.
+/// A deadline has passed: the state then.
 #[derive(Debug)]
 pub(crate) struct Late {
-    /// Who was before.
+    /// Callers that were ahead.
     pub(crate) ahead: usize,
     /// Blocks that were free, evictable, or gathered.
     pub(crate) available: usize,
 }
 
-/// Takes blocks back that a caller has not taken.
+/// Takes back blocks that their caller has not taken.
 pub(crate) trait Home: Send + Sync {
-    /// They are free again, and so are their tenant's credits.
+    /// Frees the blocks and the tenant's credits.
     fn take_back(self: Arc<Self>, group: GroupId, blocks: Vec<BlockId>, tenant: TenantId);
 }
 
-/// Blocks of a group, with the credits of a tenant.
+/// Blocks of a group, with credits of a tenant.
 pub(crate) struct Granted {
     /// None: the caller has taken them.
     home: Option<Arc<dyn Home>>,
@@ -43,7 +43,7 @@ impl Granted {
         Granted { home: Some(home), group, blocks, tenant }
     }
 
-    /// The caller's from now on.
+    /// Hands the blocks to the caller.
     pub(crate) fn take(mut self) -> Vec<BlockId> {
         self.home = None;
         std::mem::take(&mut self.blocks)

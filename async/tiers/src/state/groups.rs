@@ -1,4 +1,4 @@
-//! The state of each group of layers: its queue for blocks, and the transfers and host memory that it has.
+//! The state of each group of layers: its queue for blocks, its transfers, and its host memory.
 
 use crate::state::{GroupId, OnTheirWay, OwnLooks, Staging, WaitQueue, WaitingForHost, WaitsBelow};
 use crate::tier::Tier;
@@ -6,7 +6,7 @@ use kvstrata_core::TenantId;
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 
-/// That of one.
+/// The state of one group.
 #[derive(Debug)]
 pub(crate) struct GroupState {
     /// Requests that wait for blocks of the device.
@@ -41,17 +41,17 @@ impl GroupState {
 pub(crate) struct TenantLooks(HashMap<(Tier, TenantId), OwnLooks>);
 
 impl TenantLooks {
-    /// Those of a tenant in a tier.
+    /// Returns the looks for a tenant's victims in a tier.
     pub(crate) fn of(&mut self, tier: Tier, tenant: TenantId) -> &mut OwnLooks {
         self.0.entry((tier, tenant)).or_default()
     }
 
-    /// The same, if there was a look.
+    /// Returns the same looks, if there were any.
     pub(crate) fn known(&self, tier: Tier, tenant: TenantId) -> Option<&OwnLooks> {
         self.0.get(&(tier, tenant))
     }
 
-    /// These tenants are gone.
+    /// Forgets tenants that are gone.
     pub(crate) fn forget(&mut self, is_gone: impl Fn(&TenantId) -> bool) {
         self.0.retain(|(_, tenant), _| !is_gone(tenant));
     }
@@ -69,7 +69,7 @@ impl Groups {
         self.0.len()
     }
 
-    /// The numbers of all groups.
+    /// Returns the numbers of all groups.
     pub(crate) fn numbers(&self) -> impl DoubleEndedIterator<Item = GroupId> + Clone + use<> {
         GroupId::all(self.0.len())
     }

@@ -5,7 +5,7 @@ use kvstrata_core::{SequenceHash, TenantId};
 use kvstrata_ffi::disk::{Name, OwnerId};
 use std::collections::{BTreeSet, VecDeque};
 
-/// What is to be brought up, and how far it is.
+/// A hint: blocks to be brought up, and how far that is.
 #[derive(Debug)]
 struct Hint {
     number: u64,
@@ -15,7 +15,7 @@ struct Hint {
     next: usize,
 }
 
-/// A block that a hint wants: of which group, for whom, and by which hint; 0: since it is hot.
+/// A block to be brought up: its group and tenant, and the number of its hint; 0: none, it is hot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guess {
     pub(crate) group: GroupId,
@@ -31,20 +31,20 @@ pub(crate) struct Guesses {
     hints: VecDeque<Hint>,
     /// Victims that were used often.
     hot: VecDeque<(GroupId, Name)>,
-    /// How often something was said to be hot.
+    /// How often a block was noted as hot.
     noted: u64,
-    /// Transfers of this class.
+    /// Transfers of prefetches.
     under_way: BTreeSet<UpId>,
 }
 
 impl Guesses {
-    /// Whose hints there are.
+    /// Returns the tenants that have hints.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = TenantId> {
         self.hints.iter().map(|hint| hint.tenant)
     }
 
-    /// Takes a hint, of which the device has the blocks before `next`; the oldest give way if there are more
-    /// than so many.
+    /// Adds a hint, unless the device has all its blocks; it has those before `next`. The oldest hints
+    /// give way if there are more than `most`.
     pub(crate) fn hint(
         &mut self,
         (number, group, tenant): (u64, GroupId, TenantId),
@@ -60,12 +60,12 @@ impl Guesses {
         }
     }
 
-    /// A hint is withdrawn.
+    /// Removes a hint.
     pub(crate) fn withdraw(&mut self, number: u64) {
         self.hints.retain(|hint| hint.number != number);
     }
 
-    /// The next block that the oldest hint lacks.
+    /// Returns the next block that the oldest hint lacks. Drops hints that lack none.
     pub(crate) fn next_hint(&mut self, there: impl Fn(GroupId, SequenceHash) -> bool) -> Option<Guess> {
         loop {
             let hint = self.hints.front_mut()?;
@@ -81,21 +81,21 @@ impl Guesses {
         }
     }
 
-    /// The oldest hint lacks that one no more.
+    /// Moves the oldest hint past that block.
     pub(crate) fn advance_hint(&mut self) {
         if let Some(hint) = self.hints.front_mut() {
             hint.next += 1;
         }
     }
 
-    /// Nothing of the oldest hint is to be brought up any more, if it is this one.
+    /// Ends the oldest hint, if it has this number.
     pub(crate) fn end_hint(&mut self, number: u64) {
         if let Some(hint) = self.hints.front_mut().filter(|hint| hint.number == number) {
             hint.hashes.clear();
         }
     }
 
-    /// A block was used often, and is below. The oldest of such give way if there are more than so many.
+    /// Notes a block that was used often, and is below. The oldest gives way if there are `most` already.
     pub(crate) fn note_hot(&mut self, group: GroupId, name: Name, most: usize) {
         if self.hot.len() >= most {
             self.hot.pop_front();
@@ -104,32 +104,32 @@ impl Guesses {
         self.noted += 1;
     }
 
-    /// How often that was so.
+    /// Returns how often a block was noted as hot.
     pub(crate) fn noted(&self) -> u64 {
         self.noted
     }
 
-    /// The last one that is hot.
+    /// Returns the hot block that was noted last.
     pub(crate) fn last_hot(&self) -> Option<(GroupId, Name)> {
         self.hot.back().copied()
     }
 
-    /// It is brought up.
+    /// Removes that block.
     pub(crate) fn pop_hot(&mut self) {
         self.hot.pop_back();
     }
 
-    /// A prefetch begins.
+    /// Adds a prefetch that begins.
     pub(crate) fn begin(&mut self, key: UpId) {
         self.under_way.insert(key);
     }
 
-    /// It ends, or becomes a request's.
+    /// Removes a prefetch that has ended, or has become a request's.
     pub(crate) fn end(&mut self, key: UpId) {
         self.under_way.remove(&key);
     }
 
-    /// Prefetches under way.
+    /// Returns the prefetches under way.
     pub(crate) fn under_way(&self) -> impl ExactSizeIterator<Item = UpId> {
         self.under_way.iter().copied()
     }

@@ -1,18 +1,18 @@
-//! Names of transfers, and where they are.
+//! Keys of transfers, and where a transfer is.
 
 use crate::scheduler;
 use crate::transfer::{Path, Ticket, Token};
 use kvstrata_core::BlockId;
 use std::fmt;
 
-/// A wanted block: of which onboarding, and which of it.
+/// A wanted block: its onboarding, and its index there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) onboarding: OnboardingId,
     pub(crate) index: u32,
 }
 
-/// Keys of what is kept in a table, each of its own type. A key is used again when what it named is no more.
+/// Keys of tables, each table with its own type. A key is reused once its entry has ended.
 pub(crate) trait Key: Copy + Eq + fmt::Debug {
     fn new(place: usize) -> Self;
     fn index(self) -> usize;
@@ -56,17 +56,17 @@ impl HostSlot {
         HostSlot(number)
     }
 
-    /// That of a block of the host tier: the tier's blocks come first.
+    /// Returns the slot of a block of the host tier: the tier's blocks come first.
     pub(crate) fn of(block: BlockId) -> HostSlot {
         HostSlot(block.0)
     }
 
-    /// The block of the host tier, if it is one.
+    /// Returns the block of the host tier, if it is one.
     pub(crate) fn block(self) -> BlockId {
         BlockId(self.0)
     }
 
-    /// Its number in host memory.
+    /// Returns its number in host memory.
     pub(crate) fn number(self) -> u32 {
         self.0
     }
@@ -77,30 +77,30 @@ impl HostSlot {
 pub(crate) struct GroupId(u16);
 
 impl GroupId {
-    /// The first one, which all models have.
+    /// The first group, which all models have.
     pub(crate) const FIRST: GroupId = GroupId(0);
 
-    /// By its number, which is below the number of groups.
+    /// Makes the id of a number, which is below the number of groups.
     pub(crate) fn new(number: usize) -> GroupId {
         GroupId(number as u16)
     }
 
-    /// Those of so many groups.
+    /// Returns the ids of so many groups.
     pub(crate) fn all(groups: usize) -> impl DoubleEndedIterator<Item = GroupId> + Clone {
         (0..groups as u16).map(GroupId)
     }
 
-    /// Its place among the groups.
+    /// Returns its place among the groups.
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }
 
-    /// The lane of its reads in their path's queue.
+    /// Returns the lane of its reads in their path's queue.
     pub(crate) fn lane(self) -> u16 {
         self.0
     }
 
-    /// The group that has a lane.
+    /// Returns the group that has a lane.
     pub(crate) fn of_lane(lane: u16) -> GroupId {
         GroupId(lane)
     }
@@ -136,16 +136,17 @@ impl TransferId {
 /// Where a transfer is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum At {
-    /// Up: for a block of the device, or with one for room in its queue. Down: for one of the host.
+    /// Up: waits for a block of the device, or has one and waits for room in its queue. Down: waits for a
+    /// block of the host.
     Wants,
     Queued(Path, Ticket),
     /// With a mover, which will answer.
     Moving,
-    /// Before another attempt.
+    /// Pauses before another attempt.
     Pausing,
-    /// Up: all of it has landed, and its block waits for its parent's.
+    /// Up: all of it has landed, and its block waits for its parent.
     Behind,
-    /// Down: for a layer of the engine's, with its host block, or without, if somebody needed that more. See
-    /// `steps.rs`.
+    /// Down: waits for a layer of the engine, with its host block, or without if another transfer needed
+    /// that more. See `steps.rs`.
     Gated(scheduler::Key),
 }

@@ -1,12 +1,12 @@
 //! The state under the lock, by owner. These types know neither the lock nor each other's operations.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `traffic.rs`, `scratch.rs` | all of it; memory that is used again |
+//! | `traffic.rs`, `scratch.rs` | the whole state; memory that is reused |
 //! | `ids.rs`, `transfers.rs` | keys; transfers by key and by block |
 //! | `up.rs`, `down.rs`, `steps.rs` | a transfer to the device; to a lower tier; by layers |
 //! | `queues.rs`, `pace.rs` | the queues of the paths, and an iteration's bytes; how fast paths are |
-//! | `groups.rs`, `wait_queue.rs` | what each group has; its queue for blocks |
+//! | `groups.rs`, `wait_queue.rs` | the state of each group; its queue for blocks |
 //! | `granted.rs` | blocks on their way to a caller |
 //! | `on_their_way.rs`, `staging.rs` | of a group: blocks that transfers will free; staging |
 //! | `waits_below.rs`, `room.rs` | of a group: waits for writes below; outcomes of a search for room |
@@ -18,12 +18,12 @@
 //! | `ahead.rs`, `ready.rs` | deferred copies, and copies ahead of need; victims that leave first |
 //! | `iterations.rs`, `gates.rs` | how far the model is; copies that wait for it |
 //! | `unwritten.rs` | blocks that are registered before they are written |
-//! | `deadlines.rs`, `since.rs`, `phase.rs` | deadlines; times; whether more begins |
+//! | `deadlines.rs`, `since.rs`, `phase.rs` | deadlines; times; whether calls are refused |
 //! | `purges.rs`, `purged.rs` | purges, and their answers |
 //! | `quarantine.rs`, `own_looks.rs` | blocks that are never used again; looks for a tenant's victims |
-//! | `effects.rs` | effects of a change, carried out when the lock is given back |
+//! | `effects.rs` | effects of a change, carried out when the lock is released |
 //!
-//! A field has few users outside of its file: `testing/tests/house.rs` counts them.
+//! Few files use a field outside its own file: `testing/tests/house.rs` counts them.
 
 mod ahead;
 mod deadlines;

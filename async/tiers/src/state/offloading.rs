@@ -11,31 +11,30 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct OffloadOptions {
-    /// Who goes first.
+    /// The urgency.
     pub class: Class,
-    /// Whose it is: requests of one class take turns. 0: nobody's.
+    /// The number of the request: requests of one class take turns. 0: no request.
     pub request: u64,
-    /// What must be over before: a layer or an iteration that still writes the blocks.
+    /// The layer or the iteration that must be over first, since it still writes the blocks.
     ///
-    /// Behind layer `k` a block goes down in steps of `k + 1` layers, each when its last layer is done, the
-    /// last step being shorter if need be: what is left when the pass ends is one step, and not all of the
-    /// block. What several steps have opened goes in one copy. The tier below has the block when all of its
-    /// layers are there. Where a model has several groups of layers, a group's are not told apart by
-    /// [`layer_done`](crate::Iteration::layer_done): there a block goes whole, when the last layer of the
-    /// model is done.
+    /// Behind layer `k` a block goes down in steps of `k + 1` layers, each when its last layer is done;
+    /// the last step may be shorter. So when the pass ends, one step is left, and not the whole block.
+    /// Several steps that have opened go in one copy. The tier below has the block when all of its layers
+    /// are there. If a model has several groups of layers, [`layer_done`](crate::Iteration::layer_done)
+    /// does not tell them apart: then a block goes whole, when the last layer of the model is done.
     ///
-    /// A block that is [registered ahead](crate::BlocksMut::register_ahead) of the pass that writes it goes
-    /// down when that is over, whatever is said here, or by the layers of that pass: so does the copy that
-    /// anybody else asks for.
+    /// A block that is [registered ahead](crate::BlocksMut::register_ahead) of the pass that writes it
+    /// goes down when that pass is over, or by the layers of that pass, whatever gate is given here. So
+    /// does a copy that another caller asks for.
     ///
-    /// Until all of it is down a block is held, and cannot be evicted, also where its handles and the
-    /// [`Offload`](crate::Offload) have been dropped: what it will hold is not there yet. So an engine that
-    /// awaits blocks in the midst of a pass may wait for those that only its own pass lets go. What has
-    /// waited for a gate, or for the next of its layers, for the manager's `deadline.offload`, whatever
-    /// `deadline` says here, is let go, and fails by [`Cause::Deadline`]: an engine that iterates no more
-    /// keeps no blocks.
+    /// Until all of a block is down, it is held and cannot be evicted, even after its handles and the
+    /// [`Offload`](crate::Offload) have been dropped: its content is not there yet. So an engine that
+    /// awaits blocks amid a pass may wait for blocks that only its own pass releases. A block that has
+    /// waited for its gate, or for the next of its layers, for the manager's `deadline.offload` (not for
+    /// `deadline`) is released, and fails by [`Cause::Deadline`]: an engine that stops iterating keeps
+    /// no blocks.
     pub gate: Gate,
-    /// How long to wait at most; the manager's `deadline.offload` unless told. Copies go on.
+    /// How long to wait at most; none: the manager's `deadline.offload`. Copies go on.
     pub deadline: Option<Duration>,
 }
 
@@ -45,68 +44,69 @@ impl Default for OffloadOptions {
     }
 }
 
-/// What came of an offload.
+/// The outcome of an offload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offloaded {
     /// Blocks that were copied.
     pub copied: usize,
-    /// Blocks that the tier below had, or that were on their way there.
+    /// Blocks that the tier below already had, or that were on their way there.
     pub there: usize,
-    /// Blocks that were not begun: no tier below, none that has room for them or wants them, a full queue, or
-    /// a manager that is shut down ([`ManagerStats::refused`](crate::metrics::ManagerStats::refused) tells
-    /// them apart).
+    /// Blocks that were not begun: there is no tier below, none has room for the block or wants it,
+    /// a queue is full, or the manager is shut down
+    /// ([`ManagerStats::refused`](crate::metrics::ManagerStats::refused) tells these apart).
     pub refused: usize,
-    /// Blocks whose copy failed, or was late.
+    /// Blocks that failed, or were late.
     pub failed: usize,
-    /// Why the last of those did.
+    /// Why the last of these failed.
     pub cause: Option<Cause>,
 }
 
 /// An offload that a caller may wait for.
 #[derive(Debug, Default)]
 struct Offloading {
-    /// Blocks that are not answered.
+    /// Blocks without an answer.
     left: usize,
     so_far: Offloaded,
     waker: Option<Waker>,
     /// The caller waits no more.
     alone: bool,
     due: Option<Duration>,
-    /// That has passed.
+    /// The deadline has passed.
     late: bool,
 }
 
-/// All of them, by key.
+/// All offloads, by key.
 ///
 /// Invariants
-/// - I1: one is kept until its caller has the outcome, or does not want it, and until each of its blocks is
-///   answered.
+/// - I1: an offload is kept until its caller has the outcome, or gives it up, and until each of its
+///   blocks is answered.
 #[derive(Debug, Default)]
 pub(crate) struct Offloadings(Slab<Offloading>);
 
 impl Offloadings {
-    /// A new one, of no blocks yet.
+    /// Begins an offload without blocks.
     pub(crate) fn begin(&mut self) -> OffloadingId {
         OffloadingId::new(self.0.insert(Offloading::default()))
     }
 
-    /// One more of its blocks is to be answered.
+    /// Adds a block that is to be answered.
     pub(crate) fn wait_for_one(&mut self, key: OffloadingId) {
         self.0[key.index()].left += 1;
     }
 
-    /// Notes blocks that need not be waited for.
+    /// Notes blocks that need no wait.
     pub(crate) fn note(&mut self, key: OffloadingId, note: impl FnOnce(&mut Offloaded)) {
         note(&mut self.0[key.index()].so_far);
     }
 
-    /// It is answered by then, if any of its blocks is not. Whether that is so.
+    /// Sets the deadline, if any block is still to be answered. Returns whether that is so.
     pub(crate) fn due(&mut self, key: OffloadingId, due: Option<Duration>) -> bool {
         let of = self.0.get_mut(key.index()).filter(|of| of.left > 0);
         of.map(|of| of.due = due).is_some()
     }
 
-    /// Its deadline has passed. Who is to be told; none: it is no more.
+    /// Notes that the deadline has passed. Returns the waker of its caller; none if the offload
+    /// has ended.
     pub(crate) fn late(&mut self, key: OffloadingId) -> Option<Option<Waker>> {
         let of = self.0.get_mut(key.index())?;
         of.late = true;
@@ -118,7 +118,7 @@ impl Offloadings {
         self.0.get(key.index()).is_some_and(|of| of.late)
     }
 
-    /// One of its blocks is answered. Who is to be told if that was the last, and its deadline.
+    /// Notes the answer for a block. If it was the last, returns the caller's waker and the deadline.
     pub(crate) fn answered(
         &mut self,
         key: OffloadingId,
@@ -137,8 +137,8 @@ impl Offloadings {
         Some((waker, due))
     }
 
-    /// The caller asks for the outcome, and takes it if there is one; otherwise it is woken by the waker.
-    /// With it a waker that is not needed any more: to be dropped outside the lock, as is the caller's own.
+    /// Returns the outcome, if there is one; otherwise the waker is kept for the caller. Also returns a
+    /// waker that is no longer needed: it is to be dropped outside the lock, as is the caller's own.
     pub(crate) fn poll(
         &mut self,
         key: OffloadingId,
@@ -158,8 +158,8 @@ impl Offloadings {
         }
     }
 
-    /// The caller wants the outcome no more. Its deadline, and a waker that is to be dropped outside the
-    /// lock.
+    /// Ends the caller's interest in the outcome. Returns the deadline, and a waker that is to be dropped
+    /// outside the lock.
     pub(crate) fn abandon(&mut self, key: OffloadingId) -> (Option<Duration>, Option<Waker>) {
         match self.0.get_mut(key.index()) {
             Some(of) if of.left > 0 => {

@@ -13,15 +13,16 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct OnboardOptions {
-    /// Who goes first. What somebody waits for is no guess: [`Class::Prefetch`] is taken as
+    /// The urgency. A caller waits for the run, so it is no guess: [`Class::Prefetch`] is treated as
     /// [`Class::Background`].
     pub class: Class,
-    /// Whose it is: requests of one class take turns. 0: nobody's.
+    /// The number of the request: requests of one class take turns. 0: no request.
     pub request: u64,
-    /// Layers a transfer, if the engine begins with the first while others are under way; whole blocks
-    /// otherwise.
+    /// Layers a transfer, for an engine that begins with the first layers while others are in flight;
+    /// none: whole blocks.
     pub layers: Option<u32>,
-    /// How long to wait at most, polled or not; the manager's `deadline.onboard` unless told.
+    /// How long to wait at most, whether the future is polled or not; none: the manager's
+    /// `deadline.onboard`.
     pub deadline: Option<Duration>,
 }
 
@@ -41,7 +42,8 @@ pub(crate) enum Progress {
 #[derive(Debug)]
 struct Wanted {
     progress: Progress,
-    /// Of those that wait for the same transfer: who joined before this one, and after it.
+    /// Neighbours in the list of waiters for the same transfer: the waiter that joined before this one,
+    /// and the waiter that joined after it.
     next: Option<Link>,
     before: Option<Link>,
 }
@@ -52,41 +54,41 @@ impl Wanted {
     }
 }
 
-/// A request's blocks on their way.
+/// The blocks of a request that are on their way.
 #[derive(Debug)]
 pub(crate) struct Onboarding {
     group: GroupId,
     wanted: Vec<Wanted>,
     first_failed: usize,
     coming: usize,
-    /// What has been read, to be released in order (`operations/onboarding.rs` I3).
+    /// Sources that have been read, to be released in order (`operations/onboarding.rs` I3).
     spent: Vec<(u32, Source)>,
-    /// By layer: wanted blocks that lack it. Empty unless layers are asked for.
+    /// By layer: how many wanted blocks lack it. Empty unless layers are asked for.
     layers_left: Vec<u32>,
     wakers: Vec<(u32, Waker)>,
     /// Futures that have waited for layers.
     waiters: u32,
-    /// When what has not come is not waited for any more.
+    /// When to stop waiting for blocks that have not come.
     due: Option<Duration>,
-    /// Whether it is one of several groups'.
+    /// Whether it is one of several groups' onboardings.
     part: bool,
 }
 
-/// What came of an onboarding.
+/// The outcome of an onboarding.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// The run, held.
     pub(crate) run: Vec<BlockRef>,
-    /// Why it is no longer.
+    /// Why the run is not longer.
     pub(crate) failed: Option<Cause>,
 }
 
-/// What an onboarding has when it is no more.
+/// The blocks of an onboarding that has ended.
 pub(crate) struct Remains {
     pub(crate) run: Vec<BlockRef>,
-    /// Blocks that have come behind one that has not.
+    /// Blocks that have come, behind a block that has not.
     pub(crate) beyond: Vec<BlockRef>,
-    /// Sources of its blocks, by place, the last first.
+    /// Sources of its blocks, by index, the last first.
     pub(crate) spent: Vec<(u32, Source)>,
 }
 
@@ -114,12 +116,12 @@ impl Onboarding {
         self.due
     }
 
-    /// It is one of several groups'.
+    /// Makes it one of several groups' onboardings.
     pub(crate) fn becomes_part(&mut self) {
         self.part = true;
     }
 
-    /// Whether it is one of several groups'.
+    /// Whether it is one of several groups' onboardings.
     pub(crate) fn is_part(&self) -> bool {
         self.part
     }
@@ -129,22 +131,22 @@ impl Onboarding {
         self.coming == 0
     }
 
-    /// How many blocks it wants.
+    /// Returns the number of blocks that it wants.
     pub(crate) fn len(&self) -> usize {
         self.wanted.len()
     }
 
-    /// What has come of each block that it wants.
+    /// Returns the progress of each block that it wants.
     pub(crate) fn progress(&self) -> impl DoubleEndedIterator<Item = Progress> + ExactSizeIterator {
         self.wanted.iter().map(|wanted| wanted.progress)
     }
 
-    /// The same of one.
+    /// Returns the progress of one block.
     pub(crate) fn progress_of(&self, index: usize) -> Option<Progress> {
         self.wanted.get(index).map(|wanted| wanted.progress)
     }
 
-    /// Its blocks from the first that has failed on: of no use to the request.
+    /// Returns the range of its blocks from the first that has failed: of no use to the request.
     pub(crate) fn behind_failed(&self) -> Range<usize> {
         self.first_failed.min(self.wanted.len())..self.wanted.len()
     }
@@ -154,27 +156,28 @@ impl Onboarding {
         !self.layers_left.is_empty()
     }
 
-    /// Whether the layers up to this one are there for all blocks; the cause if they will not be.
+    /// Returns `Ok` once all blocks have the layers up to this one, the cause if they never will, and
+    /// none while they are coming.
     pub(crate) fn has_layer(&self, layer: u32) -> Option<Result<(), Cause>> {
         if let Some(Progress::Failed(cause)) = self.progress_of(self.first_failed) {
             return Some(Err(cause));
         }
         if self.layers_left.is_empty() {
-            // Layers are not counted: they are there when the blocks are.
+            // Layers are not counted: they have come when the blocks have.
             return (self.coming == 0).then_some(Ok(()));
         }
         let lacking = self.layers_left.iter().take(layer as usize + 1).any(|left| *left > 0);
         (!lacking || self.coming == 0).then_some(Ok(()))
     }
 
-    /// A number for one more future that waits. 0 is the onboarding's own.
+    /// Returns a number for another future that waits. 0 is the onboarding's own.
     pub(crate) fn new_waiter(&mut self) -> u32 {
         self.waiters += 1;
         self.waiters
     }
 
-    /// Leaves word whom to tell, of a future that waits, of any progress that ends a wait. Gives back the
-    /// waker that is not needed any more: to be dropped outside the lock.
+    /// Notes the waker of a waiting future, to be woken by any progress that ends a wait. Returns the
+    /// future's former waker, to be dropped outside the lock.
     pub(crate) fn tell(&mut self, waiter: u32, waker: Waker) -> Option<Waker> {
         match self.wakers.iter_mut().find(|(of, _)| *of == waiter) {
             Some((_, known)) => Some(std::mem::replace(known, waker)),
@@ -185,37 +188,36 @@ impl Onboarding {
         }
     }
 
-    /// A future waits no more. Its waker is to be dropped outside the lock.
+    /// Removes a future that waits no more. Returns its waker, to be dropped outside the lock.
     pub(crate) fn quit(&mut self, waiter: u32) -> Option<Waker> {
         let at = self.wakers.iter().position(|(of, _)| *of == waiter)?;
         Some(self.wakers.swap_remove(at).1)
     }
 
-    /// All who wait, to be told.
+    /// Takes the wakers of all waiting futures.
     pub(crate) fn take_wakers(&mut self) -> impl Iterator<Item = Waker> {
         self.wakers.drain(..).map(|(_, waker)| waker)
     }
 
-    /// Wants a block that is there.
+    /// Adds a block that is there.
     pub(crate) fn here(&mut self, block: BlockRef) {
         self.wanted.push(Wanted::new(Progress::Here(block), None));
     }
 
-    /// Wants a block that is nowhere any more.
+    /// Adds a block that is in no tier any more.
     pub(crate) fn gone(&mut self) {
         self.wanted.push(Wanted::new(Progress::Failed(Cause::Cancelled), None));
         self.fail(self.wanted.len() - 1, Cause::Cancelled);
     }
 
-    /// Wants a block that comes by a transfer, of which so many layers have landed; the next who waits for
-    /// that.
+    /// Adds a block that comes by a transfer with `landed` layers; `next` is that transfer's next waiter.
     pub(crate) fn comes_by(&mut self, transfer: UpId, landed: usize, next: Option<Link>) {
         self.wanted.push(Wanted::new(Progress::Coming(transfer), next));
         self.coming += 1;
         self.layers_left.iter_mut().skip(landed).for_each(|left| *left += 1);
     }
 
-    /// A block has come, or will not. The next who waits for the same transfer.
+    /// Notes that a block has come, or has failed. Returns the next waiter of the same transfer.
     pub(crate) fn came(&mut self, index: usize, outcome: Result<BlockRef, Cause>) -> Option<Link> {
         let next = self.wanted[index].next.take();
         match outcome {
@@ -228,7 +230,8 @@ impl Onboarding {
         next
     }
 
-    /// Some layers of a block have come. Whether one of them is there for all blocks now.
+    /// Notes that some layers of a block have come. Returns whether all blocks have one of these
+    /// layers now.
     pub(crate) fn layers_came(&mut self, layers: &Range<u32>) -> bool {
         let range = layers.start as usize..(layers.end as usize).min(self.layers_left.len());
         let mut whole = false;
@@ -239,8 +242,8 @@ impl Onboarding {
         whole
     }
 
-    /// A block that was coming is not waited for any more. Its neighbours in the list of those that wait for
-    /// the transfer.
+    /// Stops waiting for a block that was coming. Returns its neighbours in the transfer's list
+    /// of waiters.
     pub(crate) fn unwant(&mut self, index: usize, cause: Cause) -> (Option<Link>, Option<Link>) {
         let wanted = &mut self.wanted[index];
         wanted.progress = Progress::Failed(cause);
@@ -248,7 +251,7 @@ impl Onboarding {
         (wanted.before.take(), wanted.next.take())
     }
 
-    /// A block will not come.
+    /// Notes that a block has failed.
     pub(crate) fn fail(&mut self, index: usize, cause: Cause) {
         self.wanted[index].progress = Progress::Failed(cause);
         if index < self.first_failed {
@@ -263,7 +266,7 @@ impl Onboarding {
         self.spent.push((index, source));
     }
 
-    /// It is no more.
+    /// Ends it.
     pub(crate) fn end(mut self) -> Remains {
         let (mut run, mut beyond, mut whole) = (Vec::with_capacity(self.wanted.len()), Vec::new(), true);
         for wanted in &self.wanted {
@@ -278,10 +281,10 @@ impl Onboarding {
     }
 }
 
-/// All onboardings, and the lists of those that wait for a transfer, which go through them.
+/// All onboardings. The lists of waiters for each transfer go through them.
 ///
 /// Invariants
-/// - I1: the neighbours of each wanted block in such a list are each other's.
+/// - I1: of two neighbours in such a list, each names the other.
 #[derive(Debug, Default)]
 pub(crate) struct Onboardings(Slab<Onboarding>);
 
@@ -310,18 +313,18 @@ impl Onboardings {
         self.0.iter().map(|(_, of)| of)
     }
 
-    /// The next who waits for the same transfer.
+    /// Returns the next waiter of the same transfer.
     pub(crate) fn next(&self, link: Link) -> Option<Link> {
         self.get(link.onboarding)?.wanted.get(link.index as usize)?.next
     }
 
-    /// Whether the block right before a wanted one is wanted too, and comes by this transfer.
+    /// Whether the block right before a wanted one is wanted, too, and comes by this transfer.
     pub(crate) fn waits_before(&self, link: Link, transfer: UpId) -> bool {
         let before = || self.get(link.onboarding)?.progress_of((link.index as usize).checked_sub(1)?);
         matches!(before(), Some(Progress::Coming(of)) if of == transfer)
     }
 
-    /// Makes two neighbours in a list, or one of them its end.
+    /// Makes two waiters neighbours in a list, or one of them its end.
     pub(crate) fn connect(&mut self, before: Option<Link>, next: Option<Link>) {
         if let Some(of) = before.and_then(|link| self.wanted_mut(link)) {
             of.next = next;

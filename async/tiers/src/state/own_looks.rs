@@ -6,26 +6,26 @@ use kvstrata_core::pool::Passed;
 #[derive(Debug, Default)]
 pub(crate) struct OwnLooks {
     passed: Passed,
-    /// How things were when the last look for one found none; none: it found one.
+    /// The state in which the last look found no victim; none: it found one.
     vain: Option<State>,
 }
 
 impl OwnLooks {
-    /// Blocks that looks have passed.
+    /// Returns the blocks that looks have passed.
     pub(crate) fn passed_mut(&mut self) -> &mut Passed {
         &mut self.passed
     }
 
-    /// Whether the last look found none, as things still are.
+    /// Whether the last look found no victim, and the state is the same.
     pub(crate) fn was_vain(&self, state: State) -> bool {
         self.vain == Some(state)
     }
 
-    /// A look has found one, or none as things are.
+    /// Notes whether a look has found a victim, and the state before it.
     pub(crate) fn note(&mut self, found: bool, state: State) {
         self.vain = (!found).then_some(state);
     }
 }
 
-/// What differs from before if a tenant may have other victims in a tier; read before the look.
+/// Changes whenever a tenant may have other victims in a tier; read before the look.
 pub(crate) type State = [u32; 5];

@@ -5,10 +5,10 @@ use crate::transfer::Breaker;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Seconds that a path was busy, by which its rate is known.
+/// Busy seconds of a path that its rate is derived from.
 const WINDOW: f64 = 0.125;
 
-/// How long something has been so, in all.
+/// The total time for which something was on.
 #[derive(Debug, Default)]
 pub(crate) struct Spells {
     since: Option<Duration>,
@@ -36,12 +36,12 @@ impl Spells {
     }
 }
 
-/// What a path moves while it is busy, in its last [`WINDOW`] or two.
+/// The rate of a path while it is busy, over its last [`WINDOW`] or two.
 #[derive(Debug, Default)]
 struct Rate {
     bytes: f64,
     seconds: f64,
-    /// Until when it was busy, in all, at the last look.
+    /// The path's total busy time at the last look.
     seen: Duration,
 }
 
@@ -54,9 +54,9 @@ impl Rate {
         }
     }
 
-    /// Whether a byte takes no more than so many times as long as on another path, as far as is known: both
-    /// have moved some, or this one has been at its first bytes for a [`WINDOW`]. `busy` is this path's by
-    /// now: what it is at counts.
+    /// Whether a byte takes at most `times` as long as on another path, as far as is known: both have
+    /// moved bytes, or this one has been at its first bytes for a [`WINDOW`]. `busy` is this path's total
+    /// busy time by now, so that the current transfer counts.
     fn is_within(&self, times: u32, other: &Rate, busy: Duration) -> bool {
         let seconds = self.seconds + busy.saturating_sub(self.seen).as_secs_f64();
         let known = other.bytes > 0.0 && (self.bytes > 0.0 || seconds > WINDOW);
@@ -67,13 +67,13 @@ impl Rate {
 /// How fast a path is.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// When something of it was under way.
+    /// When transfers of the path were in flight.
     busy: Spells,
     rate: Rate,
     breaker: Breaker,
-    /// What has been started: key, number and when, the oldest first. Some have ended.
+    /// Started transfers: key, number and time, the oldest first. Some have ended.
     started: VecDeque<(DownId, u64, Duration)>,
-    /// When a block was dropped last, while that is a condition that was said.
+    /// When a block was last dropped; none once the path has recovered.
     dropping: Option<Duration>,
 }
 
@@ -83,32 +83,32 @@ impl Pace {
         Pace { busy, rate, breaker, started: VecDeque::new(), dropping: None }
     }
 
-    /// Something of it is under way from now on, or nothing is.
+    /// Sets whether transfers of the path are in flight.
     pub(crate) fn set_busy(&mut self, busy: bool, now: impl FnOnce() -> Duration) {
         self.busy.set(busy, now);
     }
 
-    /// How long it was busy, in all.
+    /// Returns its total busy time.
     pub(crate) fn busy_until(&self, now: Duration) -> Duration {
         self.busy.until(now)
     }
 
-    /// So many bytes have been moved.
+    /// Counts bytes that were moved.
     pub(crate) fn moved(&mut self, bytes: u64, now: Duration) {
         self.rate.add(bytes, self.busy.until(now));
     }
 
-    /// Whether a byte takes no more than so many times as long as on the path above it.
+    /// Whether a byte takes at most `times` as long as on the path above it.
     pub(crate) fn keeps_up_with(&self, above: &Pace, times: u32, now: Duration) -> bool {
         self.rate.is_within(times, &above.rate, self.busy.until(now))
     }
 
-    /// A transfer has started.
+    /// Notes that a transfer has started.
     pub(crate) fn started(&mut self, key: DownId, number: u64, now: Duration) {
         self.started.push_back((key, number, now));
     }
 
-    /// A transfer has ended.
+    /// Notes that a transfer has ended.
     pub(crate) fn ended(&mut self, key: DownId, number: u64, now: Duration) {
         // Mostly the first.
         let at = self.started.iter().position(|(of, other, _)| (*of, *other) == (key, number));
@@ -117,18 +117,18 @@ impl Pace {
         }
     }
 
-    /// Forgets the oldest transfers that run no more. Since when the oldest one runs that is left.
+    /// Forgets the oldest transfers that have ended. Returns when the oldest running one has started.
     pub(crate) fn oldest(&mut self, runs: impl Fn(DownId, u64) -> bool) -> Option<Duration> {
         while self.started.pop_front_if(|(key, number, _)| !runs(*key, *number)).is_some() {}
         self.started.front().map(|(.., since)| *since)
     }
 
-    /// Whether one transfer at a time goes, the oldest having taken so long until now.
+    /// Whether one transfer at a time goes, if the oldest has taken so long by now.
     pub(crate) fn is_open_after(&mut self, taken: Duration) -> bool {
         self.breaker.look(taken)
     }
 
-    /// Whether one transfer at a time goes, as was found last.
+    /// Whether one transfer at a time goes, by the last look.
     pub(crate) fn is_open(&self) -> bool {
         self.breaker.is_open()
     }
@@ -138,28 +138,29 @@ impl Pace {
         self.started.front().is_some_and(|(.., since)| self.breaker.hangs(now.saturating_sub(*since)))
     }
 
-    /// Whether blocks are being dropped, or were a moment ago.
+    /// Whether blocks are being dropped, or were until a moment ago.
     pub(crate) fn is_dropping(&self) -> bool {
         self.dropping.is_some()
     }
 
-    /// A block was dropped. Whether that is the first since the path has recovered.
+    /// Notes that a block was dropped. Returns whether it is the first since the path recovered.
     pub(crate) fn dropped(&mut self, now: Duration) -> bool {
         self.dropping.replace(now).is_none()
     }
 
-    /// When a block was dropped last; none: the path has recovered.
+    /// Returns when a block was last dropped; none: the path has recovered.
     pub(crate) fn last_dropped(&self) -> Option<Duration> {
         self.dropping
     }
 
-    /// None was dropped for a while.
+    /// Notes that no block has been dropped for a while.
     pub(crate) fn recovered(&mut self) {
         self.dropping = None;
     }
 }
 
-/// When a request came: how much had been copied, and how long the wait queue had waited below.
+/// When a request came: the total time of copying, and for how long the wait queue had waited for
+/// writes below.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Came {
     pub(crate) copying: Duration,

@@ -1,13 +1,13 @@
-//! Whether a manager takes more: open, then refusing, then closed. There is no way back.
+//! Whether a manager accepts calls: open, then refusing, then closed. There is no way back.
 
-/// Of a manager, under its lock.
+/// The phase of a manager, under its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Phase {
     #[default]
     Open,
-    /// What is under way goes on, and no call begins anything.
+    /// Transfers go on, but no call begins anything.
     Refusing,
-    /// Nothing begins any more, transfers that the manager itself would begin included.
+    /// Nothing begins any more, not even the manager's own transfers.
     Closed,
 }
 
@@ -20,7 +20,7 @@ impl Phase {
         self == Phase::Closed
     }
 
-    /// Goes on to a later one. Whether that was news.
+    /// Moves to a later phase. Returns whether the phase was earlier.
     pub(crate) fn reach(&mut self, phase: Phase) -> bool {
         let news = *self < phase;
         *self = phase.max(*self);

@@ -7,10 +7,10 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Purge {
-    /// Whether their bytes are overwritten with zeros before anybody else has the blocks; and what earlier
-    /// purges of this process, without that, have left in free slots of the disk.
+    /// Whether the bytes are overwritten with zeros before the blocks have another owner. This includes
+    /// bytes that earlier purges of this process, without `zero`, have left in free slots of the disk.
     pub zero: bool,
-    /// How long to wait at most for what requests hold, or what is in flight.
+    /// How long to wait at most for blocks that requests hold, or that are in flight.
     pub deadline: Duration,
 }
 
@@ -25,42 +25,43 @@ impl Default for Purge {
 pub struct PurgedTier {
     /// Blocks of the tenant that were found in this tier: registered, or withdrawn before and still held.
     pub found: usize,
-    /// Those that are gone; what could not be overwritten, or forgotten for good, too ([`Purged::failed`]).
+    /// Those that are gone, including blocks that could not be overwritten, or forgotten for good
+    /// ([`Purged::failed`]).
     pub purged: usize,
-    /// Those that requests still held at the deadline, or that were still being overwritten: found by nobody
-    /// any more, and gone when that ends.
+    /// Those that requests still held at the deadline, or that were still being overwritten. Lookups do
+    /// not find them any more, and they are gone when that ends.
     pub busy: usize,
 }
 
-/// What a purge has done; the proof of it.
+/// The outcome of a purge, and its proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Purged {
-    /// Of the device.
+    /// Blocks of the device.
     pub device: PurgedTier,
-    /// Of the host.
+    /// Blocks of the host.
     pub host: PurgedTier,
-    /// Of the tiers below host memory, in order.
+    /// Blocks of the tiers below host memory, in order.
     pub below: [PurgedTier; MOST_BELOW],
-    /// Transfers of the tenant's that were called back, or that it has waited for.
+    /// Transfers of the tenant that were called back, or that the purge has waited for.
     pub in_flight: usize,
     /// Bytes that were overwritten, in all tiers.
     pub zeroed_bytes: u64,
-    /// Blocks that may have bytes of the tenant's still: they could not be overwritten, or a device that
-    /// has failed keeps them, and are never used again; a write of them to the disk has failed, and they
-    /// were to be overwritten; or their volume is out of service, or has failed to write down that they are
-    /// forgotten, so that the next opening may find them. One more for a volume that has failed to do that
-    /// for what was given up before, and one more where not all could be overwritten that earlier purges
-    /// have left.
+    /// Blocks that may still have bytes of the tenant. They could not be overwritten, or a failed device
+    /// keeps them: such blocks are never used again. Or a write of them to the disk has failed, and they
+    /// were to be overwritten. Or their volume is out of service, or has failed to record that they are
+    /// forgotten, so that the next opening may find them. One more if a volume has failed to record this
+    /// for blocks that were given up before, and one more if not all bytes could be overwritten that
+    /// earlier purges have left.
     pub failed: usize,
-    /// Blocks that some lookup still finds under the hash of one that was purged: another tenant's, whose
+    /// Blocks that a lookup still finds under the hash of a purged block: blocks of another tenant, whose
     /// hashes are not salted.
     pub still_found: usize,
-    /// Whether it was over at the answer; it goes on otherwise.
+    /// Whether the purge was over at the answer; otherwise it goes on.
     pub complete: bool,
 }
 
 impl Purged {
-    /// Of a tier.
+    /// Returns the blocks of a tier.
     #[must_use]
     pub fn of(&self, tier: Tier) -> PurgedTier {
         match tier {
@@ -70,7 +71,7 @@ impl Purged {
         }
     }
 
-    /// Of all tiers that there may be, from the device down.
+    /// Returns the blocks of all tiers that there may be, from the device down.
     #[must_use]
     pub fn tiers(&self) -> [PurgedTier; 2 + MOST_BELOW] {
         std::array::from_fn(|index| self.of(Tier::at(index)))

@@ -5,18 +5,18 @@ use crate::tier::{MOST_BELOW, Tier};
 use kvstrata_core::{BlockId, BlockRef, SequenceHash, TenantId};
 use std::collections::BTreeMap;
 
-/// A block in a purge's hands: of which group, and where.
+/// A block that a purge has, with its group and its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece {
     Device(GroupId, BlockId),
     Host(GroupId, HostSlot),
-    /// A block of host memory that is for staging.
+    /// A block of host memory for staging.
     Staged(GroupId, HostSlot),
     /// A slot of a tier below host memory.
     Below(GroupId, u8, BlockId),
 }
 
-/// What came of it.
+/// The outcome of erasing blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Erased {
     pub(crate) free: Vec<Piece>,
@@ -37,31 +37,31 @@ impl Erased {
     }
 }
 
-/// A purge under way, under the lock.
+/// A running purge, under the lock.
 #[derive(Debug)]
 struct Purging {
     tenant: TenantId,
     /// Bytes are to be overwritten.
     zero: bool,
-    /// Slots whose write has failed, which the port has freed as they are; not counted yet.
+    /// Slots that the port has freed as they are, after a failed write; not counted yet.
     left: usize,
-    /// What has come into its hands.
+    /// Blocks that it has been given.
     pieces: Vec<Piece>,
-    /// What its task has taken over, to be erased.
+    /// Blocks that its task has taken over, to be erased.
     erasing: Vec<Piece>,
-    /// Tags are to be looked through (`operations/purge.rs` I2).
+    /// Tags are to be searched (`operations/purge.rs` I2).
     again: bool,
     #[cfg(test)]
     scans: usize,
-    /// Looks at blocks that are held.
+    /// Number of looks at held blocks.
     #[cfg(test)]
     looks: usize,
 }
 
-/// Those under way.
+/// The running purges.
 ///
 /// Invariants
-/// - I1: a tenant has one at most.
+/// - I1: a tenant has at most one.
 #[derive(Debug, Default)]
 pub(crate) struct Purges(Vec<Purging>);
 
@@ -74,22 +74,22 @@ impl Purges {
         self.0.len()
     }
 
-    /// Whose they are.
+    /// Returns the tenants that are being purged.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = TenantId> {
         self.0.iter().map(|purging| purging.tenant)
     }
 
-    /// Whether a tenant has one.
+    /// Whether a tenant is being purged.
     pub(crate) fn has(&self, tenant: TenantId) -> bool {
         self.tenants().any(|of| of == tenant)
     }
 
-    /// Blocks that they have.
+    /// Returns the blocks that purges have.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.0.iter().flat_map(|purging| purging.pieces.iter().chain(&purging.erasing))
     }
 
-    /// A tenant's begins.
+    /// Begins the purge of a tenant.
     pub(crate) fn begin(&mut self, tenant: TenantId, zero: bool) {
         self.0.push(Purging {
             tenant,
@@ -105,7 +105,7 @@ impl Purges {
         });
     }
 
-    /// It is over.
+    /// Ends the purge of a tenant.
     pub(crate) fn end(&mut self, tenant: TenantId) {
         self.0.retain(|purging| purging.tenant != tenant);
     }
@@ -119,8 +119,8 @@ impl Purges {
         self.of(tenant).map(|purging| purging.pieces.push(piece)).is_some()
     }
 
-    /// Adds what a tenant's purge has been given to what its task takes over. Slots that were left as they
-    /// are.
+    /// Adds the blocks that a tenant's purge was given to those that its task takes over. Returns the
+    /// number of slots that were left as they are.
     pub(crate) fn hand_over(&mut self, tenant: TenantId, pieces: &mut Vec<Piece>) -> usize {
         let Some(purging) = self.of(tenant) else { return 0 };
         pieces.append(&mut purging.pieces);
@@ -128,7 +128,7 @@ impl Purges {
         std::mem::take(&mut purging.left)
     }
 
-    /// The task that takes these over has not begun.
+    /// Takes these blocks back: the task that was to take them over has not begun.
     pub(crate) fn keep(&mut self, tenant: TenantId, pieces: Vec<Piece>) {
         if let Some(purging) = self.of(tenant) {
             purging.erasing.clear();
@@ -136,21 +136,21 @@ impl Purges {
         }
     }
 
-    /// What the task had has an owner again, or never will.
+    /// Forgets the task's blocks: each has an owner again, or never will.
     pub(crate) fn erased(&mut self, tenant: TenantId) {
         if let Some(purging) = self.of(tenant) {
             purging.erasing.clear();
         }
     }
 
-    /// Tags are to be looked through.
+    /// Asks for a search of the tags.
     pub(crate) fn look_again(&mut self, tenant: TenantId) {
         if let Some(purging) = self.of(tenant) {
             purging.again = true;
         }
     }
 
-    /// Whether they are, from now on no more.
+    /// Returns whether a search of the tags was asked for, and clears that.
     pub(crate) fn takes_look(&mut self, tenant: TenantId) -> bool {
         let Some(purging) = self.of(tenant) else { return false };
         let again = std::mem::take(&mut purging.again);
@@ -161,8 +161,9 @@ impl Purges {
         again
     }
 
-    /// A write to a tier below has failed, of a tenant's block to a slot that has had another's: what of it is in
-    /// the slot is not overwritten; and what of it is found, if the volume is lost, is not forgotten.
+    /// Notes a failed write to a lower tier, of one tenant's block to a slot with another's. Bytes of
+    /// either in the slot are not overwritten: counted by purges that overwrite. If the volume is lost,
+    /// the bytes may be found again: counted by all purges.
     pub(crate) fn note_left(&mut self, tenants: [TenantId; 2], lost: bool) {
         let of = self.0.iter_mut().filter(|purging| tenants.contains(&purging.tenant));
         of.filter(|purging| purging.zero || lost).for_each(|purging| purging.left += 1);
@@ -171,34 +172,34 @@ impl Purges {
 
 #[cfg(test)]
 impl Purges {
-    /// So many held blocks of a tenant are looked at.
+    /// Counts looks at held blocks of a tenant.
     pub(crate) fn count_looks(&mut self, tenant: TenantId, looks: usize) {
         if let Some(purging) = self.of(tenant) {
             purging.looks += looks;
         }
     }
 
-    /// How often tags were looked through, and held blocks looked at, by the first purge.
+    /// Returns how often tags were searched, and held blocks looked at, by the first purge.
     pub(crate) fn looks(&self) -> Option<(usize, usize)> {
         self.0.first().map(|purging| (purging.scans, purging.looks))
     }
 }
 
-/// Held blocks that are looked at in turn, a change.
+/// Maximum number of held blocks that are looked at in turn, for each change.
 pub(crate) const FEW: usize = 64;
 
 /// A block's group, tier and number.
 pub(crate) type Place = (GroupId, Tier, BlockId);
 
-/// What the task has.
+/// The state of a purge's task.
 pub(crate) struct Work {
     pub(crate) tenant: TenantId,
-    /// Blocks of its own references, withdrawn: one reference each.
+    /// Withdrawn blocks, each held by one reference of the task.
     pub(crate) held: BTreeMap<Place, BlockRef>,
-    /// The one that was looked at last, of those that are looked at in turn.
+    /// Of the blocks that are looked at in turn, the one that was looked at last.
     pub(crate) turn: Option<Place>,
-    /// How often blocks of the tenant were let go of, by the last look at all that are held: in each tier of
-    /// each group.
+    /// By tier of each group: how often blocks of the tenant had been released at the last look at all
+    /// held ones.
     pub(crate) heard: Vec<u32>,
     pub(crate) hashes: Vec<(GroupId, SequenceHash)>,
     /// By tier: blocks that were found, and are being erased.

@@ -4,20 +4,20 @@ use crate::state::{GroupId, Piece};
 use kvstrata_core::TenantId;
 use std::collections::HashMap;
 
-/// A block, and whose bytes are in it.
+/// A block, and the tenant that its bytes belong to.
 #[derive(Debug, Clone, Copy)]
 struct Quarantined {
     tenant: TenantId,
     piece: Piece,
-    /// It is registered, and nobody's reference keeps it so.
+    /// It is registered, and a reference without a holder keeps it so.
     registered: bool,
 }
 
-/// All of them.
+/// All quarantined blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
     blocks: Vec<Quarantined>,
-    /// By tenant: slots that a purge has found, of volumes that are out of service.
+    /// By tenant: slots that a purge has found on volumes that are out of service.
     lost: HashMap<TenantId, usize>,
 }
 
@@ -26,7 +26,7 @@ impl Quarantine {
         self.blocks.is_empty()
     }
 
-    /// A block is never used again.
+    /// Adds a block, which is never used again.
     pub(crate) fn keep(&mut self, tenant: TenantId, piece: Piece, registered: bool) {
         self.blocks.push(Quarantined { tenant, piece, registered });
     }
@@ -36,34 +36,34 @@ impl Quarantine {
         self.blocks.iter().any(|of| of.registered && of.piece == piece)
     }
 
-    /// A slot of a volume that is out of service has a tenant's block.
+    /// Counts a slot with a tenant's block, of a volume that is out of service.
     pub(crate) fn note_lost(&mut self, tenant: TenantId) {
         *self.lost.entry(tenant).or_default() += 1;
     }
 
-    /// Those that are not registered.
+    /// Returns the blocks that are not registered.
     pub(crate) fn owned(&self) -> impl Iterator<Item = Piece> {
         self.blocks.iter().filter(|of| !of.registered).map(|of| of.piece)
     }
 
-    /// Whether all of a group's staging is here: then no transfer waits for some.
+    /// Whether all of a group's staging is here: then transfers must not wait for it.
     pub(crate) fn has_all_staging(&self, group: GroupId, staging: usize) -> bool {
         let of_group = |block: &&Quarantined| matches!(block.piece, Piece::Staged(of, _) if of == group);
         !self.is_empty() && self.blocks.iter().filter(of_group).count() >= staging
     }
 
-    /// Whose bytes are here.
+    /// Returns the tenants that the bytes belong to.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = TenantId> {
         self.blocks.iter().map(|of| of.tenant)
     }
 
-    /// Blocks with bytes of a tenant's, and its slots that are lost.
+    /// Counts the blocks with a tenant's bytes, and its lost slots.
     pub(crate) fn of(&self, tenant: TenantId) -> usize {
         let lost = self.lost.get(&tenant).copied().unwrap_or_default();
         lost + self.tenants().filter(|of| *of == tenant).count()
     }
 
-    /// Slots that these tenants have lost are counted no more.
+    /// Forgets the lost slots of these tenants.
     pub(crate) fn forget_lost(&mut self, is_gone: impl Fn(&TenantId) -> bool) {
         self.lost.retain(|tenant, _| !is_gone(tenant));
     }

@@ -1,75 +1,76 @@
-//! The queues of the paths: what waits for its turn, and the bytes that an iteration allows.
+//! The queues of the paths: transfers that wait for their turn, and the bytes that an iteration allows.
 //!
 //! Invariants
-//! - I1: no more of a class wait in a queue than its bound lets begin; what is less urgent takes no room of
-//!   what is more so. A transfer that owns its blocks is queued all the same: to refuse it would not make
-//!   room.
+//! - I1: calls begin a transfer only while its queue has room for its class; less urgent transfers take
+//!   no room of more urgent ones. A transfer that owns its blocks is queued in any case: refusing it
+//!   would make no room.
 
 use crate::state::{GroupId, TransferId};
 use crate::transfer::{Allowance, Class, Limits, Path, Popped, Queue, Ticket};
 use std::ops::Index;
 
-/// A queue a path.
+/// The queues, one a path.
 pub(crate) struct Queues {
     /// By [`Path::index`].
     paths: Box<[Queue<TransferId>]>,
     allowance: Allowance,
-    /// The path that is asked first.
+    /// The path that is served first.
     first: usize,
-    /// Of each path: transfers that may wait (`transfer.queue`).
+    /// Maximum number of transfers that wait, for each path (`transfer.queue`).
     bound: usize,
 }
 
 impl Queues {
-    /// `limits`: a path's, by its place.
+    /// `limits`: by path.
     pub(crate) fn new(limits: Vec<Limits>, bound: u32, budget: Option<u64>) -> Queues {
         let paths = limits.into_iter().map(Queue::new).collect();
         Queues { paths, allowance: Allowance::new(budget), first: 0, bound: bound as usize }
     }
 
-    /// All of them.
+    /// Returns all queues.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Queue<TransferId>> {
         self.paths.iter()
     }
 
-    /// The paths, in the order in which they are asked: each is the first in turn.
+    /// Returns the paths in the order in which they are served: each is first in turn.
     pub(crate) fn in_turn(&self) -> impl Iterator<Item = Path> + Clone + use<> {
         let (first, count) = (self.first, self.paths.len());
         (first..count).chain(0..first).map(Path::at)
     }
 
-    /// The paths of reads: from tiers below host memory.
+    /// Returns the paths of reads from tiers below host memory.
     pub(crate) fn reads(&self) -> impl Iterator<Item = Path> + Clone + use<> {
         (0..self.paths.len()).map(Path::at).filter(|path| matches!(path, Path::FromBelow(_)))
     }
 
-    /// An iteration begins: its bytes are anew, and the next path is asked first.
+    /// Begins an iteration: refills its bytes, and lets the next path be first.
     pub(crate) fn iteration_begins(&mut self) {
         self.allowance.refill();
         self.first = (self.first + 1) % self.paths.len();
     }
 
-    /// Whether an iteration allows so many bytes only.
+    /// Whether the bytes of an iteration are limited now.
     pub(crate) fn is_limited(&self) -> bool {
         self.allowance.is_limited()
     }
 
-    /// Whether something may wait for the bytes of the next iteration.
+    /// Whether transfers may have to wait for the bytes of the next iteration.
     pub(crate) fn has_budget(&self) -> bool {
         self.allowance.left().is_some()
     }
 
-    /// No iteration has come: nothing waits for its bytes.
+    /// Lifts the limit, since no iteration has come.
     pub(crate) fn lift_budget(&mut self) {
         self.allowance.lift();
     }
 
-    /// No iteration will come any more.
+    /// Ends the limit, since no iteration will come.
     pub(crate) fn end_budget(&mut self) {
         self.allowance = Allowance::new(None);
     }
 
-    /// Whether one more of a class may wait in a lane, beside so many of each class that are to come to it.
+    /// Whether one more transfer of a class may wait in a lane. `to_come`: how many of a class are on
+    /// their way to it.
     pub(crate) fn has_room(
         &self,
         path: Path,
@@ -101,7 +102,7 @@ impl Queues {
         self.paths[path.index()].pop(&mut self.allowance)
     }
 
-    /// The same of the groups that are open: a group is a lane.
+    /// The same of the open groups only: each group is a lane.
     pub(crate) fn pop_open(
         &mut self,
         path: Path,
@@ -110,17 +111,17 @@ impl Queues {
         self.paths[path.index()].pop_open(&mut self.allowance, |lane| open(GroupId::of_lane(lane)))
     }
 
-    /// A transfer waits for its turn no more.
+    /// Removes a transfer from its queue.
     pub(crate) fn cancel(&mut self, path: Path, ticket: Ticket) {
         self.paths[path.index()].cancel(ticket);
     }
 
-    /// A transfer becomes more urgent.
+    /// Makes a waiting transfer more urgent.
     pub(crate) fn promote(&mut self, path: Path, ticket: Ticket, class: Class) {
         self.paths[path.index()].promote(ticket, class);
     }
 
-    /// A transfer that was under way has ended.
+    /// Notes the end of a transfer that was in flight.
     pub(crate) fn ended(&mut self, path: Path, bytes: u64) {
         self.paths[path.index()].ended(bytes);
     }

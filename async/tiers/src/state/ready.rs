@@ -3,23 +3,23 @@
 use kvstrata_core::BlockRef;
 use std::collections::VecDeque;
 
-/// Of those that are ready, so many are looked at between two iterations, whether they are still.
+/// Entries that are checked between two iterations.
 const SWEPT: usize = 128;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadyBlock {
     pub(crate) block: BlockRef,
-    /// When it was used last.
+    /// When the block was last used.
     pub(crate) used: u64,
 }
 
-/// Those of a tier.
+/// The ready victims of a tier.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
     queue: VecDeque<ReadyBlock>,
-    /// By block: the generation that is in the queue, and one; 0: none is.
+    /// By block: the generation that is in the queue, plus one; 0: none.
     queued: Vec<u32>,
-    /// Where the next sweep goes on.
+    /// Where the next sweep begins.
     swept: usize,
 }
 
@@ -32,7 +32,7 @@ impl Ready {
         self.queue.is_empty()
     }
 
-    /// The one at a place, from the front.
+    /// Returns the entry at a place, from the front.
     pub(crate) fn get(&self, at: usize) -> Option<ReadyBlock> {
         self.queue.get(at).copied()
     }
@@ -64,7 +64,7 @@ impl Ready {
         }
     }
 
-    /// Keeps of the next few those that are ready still.
+    /// Checks the next few entries, and drops those that are not ready any more.
     pub(crate) fn sweep(&mut self, is_ready: impl Fn(ReadyBlock) -> bool) {
         let from = self.swept.min(self.queue.len());
         let (to, mut kept) = (from.saturating_add(SWEPT).min(self.queue.len()), from);

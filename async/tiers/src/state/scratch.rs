@@ -1,4 +1,4 @@
-//! Memory that is kept, to be used again: under the lock little is allocated.
+//! Memory that is kept for reuse, so that little is allocated under the lock.
 //!
 //! Invariants
 //! - I1: each list is empty between two uses.
@@ -7,7 +7,7 @@ use crate::state::Effects;
 use crate::transfer::Copy;
 use kvstrata_core::{BlockId, BlockPool, BlockRef, SequenceHash};
 
-/// Lists of copies that are kept for their memory.
+/// Maximum number of lists of copies that are kept for their memory.
 const MOST_COPIES: usize = 1024;
 
 /// Victims that were evicted.
@@ -40,20 +40,20 @@ impl Scratch {
         self.one(|slots| _ = pool.allocate_free_ids(1, slots))
     }
 
-    /// A list for one victim, to be given back. Another than [`lend_victims`](Scratch::lend_victims), which
-    /// may be in use.
+    /// Lends a list for one victim, to be given back. It differs from the list of
+    /// [`lend_victims`](Scratch::lend_victims), which may be in use.
     pub(crate) fn lend_one_victim(&mut self) -> Victims {
         std::mem::take(&mut self.one_victim)
     }
 
-    /// Gives the list back. The victim.
+    /// Takes that list back. Returns the victim.
     pub(crate) fn return_one_victim(&mut self, mut victims: Victims) -> Option<(BlockId, SequenceHash)> {
         let victim = victims.pop();
         self.one_victim = victims;
         victim
     }
 
-    /// A list for victims, to be given back.
+    /// Lends a list for victims, to be given back.
     pub(crate) fn lend_victims(&mut self) -> Victims {
         std::mem::take(&mut self.victims)
     }
@@ -63,7 +63,7 @@ impl Scratch {
         self.victims = victims;
     }
 
-    /// A list for the next victims, to be given back.
+    /// Lends a list for the next victims, to be given back.
     pub(crate) fn lend_next_victims(&mut self) -> NextVictims {
         std::mem::take(&mut self.next_victims)
     }
@@ -73,7 +73,7 @@ impl Scratch {
         self.next_victims = victims;
     }
 
-    /// The next victim of a pool.
+    /// Returns the next victim of a pool.
     pub(crate) fn next_victim(&mut self, pool: &BlockPool) -> Option<(BlockRef, SequenceHash)> {
         pool.next_victims(1, &mut self.next_victims);
         let next = self.next_victims.pop();
@@ -81,24 +81,24 @@ impl Scratch {
         next
     }
 
-    /// A list for copies.
+    /// Returns a list for copies.
     pub(crate) fn copies(&mut self) -> Vec<Copy> {
         self.copies.pop().unwrap_or_default()
     }
 
-    /// Copies have landed.
+    /// Takes back a list of copies that have landed.
     pub(crate) fn return_copies(&mut self, list: Vec<Copy>) {
         if self.copies.len() < MOST_COPIES {
             self.copies.push(list);
         }
     }
 
-    /// Memory for effects.
+    /// Returns memory for effects.
     pub(crate) fn effects(&mut self) -> Effects {
         self.effects.pop().unwrap_or_default()
     }
 
-    /// Effects were carried out. As many are kept as threads carry some out at once.
+    /// Takes back effects that were carried out. As many are kept as threads carry out effects at once.
     pub(crate) fn return_effects(&mut self, effects: Effects) {
         self.effects.push(effects);
     }

@@ -1,19 +1,20 @@
-//! How many blocks of a run each tenant has, or is to have, in the device: never more than it may, or the run
-//! would wait for itself (`quota.rs` I2).
+//! How many blocks of a run each tenant has, or is to have, in the device. It is never more than the
+//! tenant's quota, or the run would wait for itself (`quota.rs` I2).
 //!
-//! A block that is there already costs no credit, and counts all the same: the run holds it, so that it makes
-//! no room for one that is to come up. Those that are there are never too many by themselves: in the device
-//! nothing is registered without a credit.
+//! A block that is there already costs no credit, and counts all the same: the run holds it, so it makes
+//! no room for a block that is to come up. Blocks that are there never exceed the quota by themselves: in
+//! the device nothing is registered without a credit.
 
 use kvstrata_core::owners::Owners;
 use kvstrata_core::{BlockRef, TenantId};
 
-/// By tenant: how many.
+/// Numbers of blocks, by tenant.
 #[derive(Default)]
 pub(crate) struct Shares(pub(crate) Vec<(TenantId, usize)>);
 
 impl Shares {
-    /// Counts one more block of a tenant's, behind those that were there. Whether its owner may have it too.
+    /// Counts one more block of a tenant, after the blocks that are there. Whether the tenant may have
+    /// it, too.
     pub(crate) fn has_room(&mut self, owners: &Owners, there: &[BlockRef], tenant: TenantId) -> bool {
         let Some(limit) = owners.limit(tenant) else { return true };
         let known = self.0.iter().position(|(of, _)| *of == tenant);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// When something began; nothing where nobody asks how long it takes.
+/// When something began; none unless its duration is counted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Since(pub(crate) Option<Duration>);
 
@@ -11,7 +11,7 @@ impl Since {
         Some(self.0?.saturating_sub(earlier.0?))
     }
 
-    /// It begins now, unless it has begun.
+    /// Begins now, unless it has begun already.
     pub(crate) fn begin(&mut self, now: Since) {
         self.0 = self.0.or(now.0);
     }

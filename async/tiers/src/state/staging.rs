@@ -1,11 +1,11 @@
-//! Blocks of host memory for staging: what passes through on its way to or from the disk.
+//! Blocks of host memory for staging: bytes pass through them on their way to or from the disk.
 
 use crate::state::{HostSlot, TransferId};
 
-/// Those of a group.
+/// The staging of a group.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
-    /// The last one is taken first.
+    /// The last block is taken first.
     free: Vec<HostSlot>,
     /// By place: a block, and the last transfer that had it.
     holders: Vec<Option<(HostSlot, TransferId)>>,
@@ -16,27 +16,27 @@ impl Staging {
         Staging { free, holders: Vec::new() }
     }
 
-    /// How many are free.
+    /// Returns the number of free blocks.
     pub(crate) fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Takes a free one.
+    /// Takes a free block.
     pub(crate) fn take(&mut self) -> Option<HostSlot> {
         self.free.pop()
     }
 
-    /// One is free.
+    /// Frees a block.
     pub(crate) fn give(&mut self, block: HostSlot) {
         self.free.push(block);
     }
 
-    /// One is free that something else still uses: it is taken last.
+    /// Frees a block that something else still uses: it is taken last.
     pub(crate) fn give_to_end(&mut self, block: HostSlot) {
         self.free.insert(0, block);
     }
 
-    /// A transfer has the block at a place.
+    /// Notes that a transfer has the block at a place.
     pub(crate) fn note_holder(&mut self, place: usize, block: HostSlot, transfer: TransferId) {
         if self.holders.len() <= place {
             self.holders.resize(place + 1, None);
@@ -44,17 +44,17 @@ impl Staging {
         self.holders[place] = Some((block, transfer));
     }
 
-    /// Blocks, and the transfers that had them last.
+    /// Returns blocks, each with the last transfer that had it.
     pub(crate) fn holders(&self) -> impl Iterator<Item = (HostSlot, TransferId)> {
         self.holders.iter().flatten().copied()
     }
 
-    /// Lends the same, to be given back.
+    /// Lends the list of holders, to be given back.
     pub(crate) fn lend_holders(&mut self) -> Vec<Option<(HostSlot, TransferId)>> {
         std::mem::take(&mut self.holders)
     }
 
-    /// See [`lend_holders`](Staging::lend_holders).
+    /// Gives the list of holders back.
     pub(crate) fn return_holders(&mut self, holders: Vec<Option<(HostSlot, TransferId)>>) {
         self.holders = holders;
     }

@@ -5,29 +5,29 @@ use crate::scheduler::Gate;
 /// How a copy goes down by layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Steps {
-    /// Whose layers it waits for.
+    /// The iteration that it goes with.
     iteration: u64,
     /// Layers a step; the last one may have fewer.
     step: u32,
 }
 
 impl Steps {
-    /// So many layers a step, of an iteration.
+    /// So many layers a step, with the layers of an iteration.
     pub(crate) fn new(iteration: u64, step: u32) -> Steps {
         Steps { iteration, step }
     }
 
-    /// Whose layers it waits for.
+    /// Returns the iteration that it goes with.
     pub(crate) fn iteration(self) -> u64 {
         self.iteration
     }
 
-    /// The end of the layers that may be copied, of so many, when so many are done.
+    /// Returns the end of the layers that may be copied, when `done` of `layers` are done.
     pub(crate) fn open(self, done: u32, layers: u32) -> u32 {
         if done >= layers { layers } else { done / self.step * self.step }
     }
 
-    /// The gate of the step that follows these.
+    /// Returns the gate of the step that follows the landed layers.
     pub(crate) fn next(self, landed: u32, layers: u32) -> Gate {
         let end = (landed / self.step * self.step).saturating_add(self.step).min(layers);
         Gate::Layer { iteration: self.iteration, layer: end.saturating_sub(1) }

@@ -1,4 +1,4 @@
-//! Everything under the lock.
+//! The whole state under the lock.
 
 use crate::places::Places;
 use crate::state::{
@@ -11,48 +11,48 @@ use kvstrata_core::SequenceHash;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// Everything under the lock.
+/// The whole state under the lock.
 pub(crate) struct Traffic {
     pub(crate) queues: Queues,
-    /// Transfers up that have their block, and wait beside a full queue.
+    /// Transfers up that have their device block, and wait beside a full queue.
     pub(crate) waiting_for_queue: WaitingForQueue,
     pub(crate) ups: Transfers<Up>,
     pub(crate) downs: Transfers<Down>,
     pub(crate) onboardings: Onboardings,
     pub(crate) offloadings: Offloadings,
-    /// Transfers up that wait behind their parents', a list for each parent's.
+    /// Transfers up that wait for their parents' transfers, in a list for each parent.
     pub(crate) waiting_for_parent: WaitingForParent,
-    /// Names that nobody knows any more, of transfers: what has landed under them goes at once.
+    /// Names that were forgotten while a transfer has them: a block that lands under one leaves at once.
     pub(crate) forgotten: HashSet<(GroupId, SequenceHash), Places>,
     pub(crate) groups: Groups,
-    /// Who waits for credits, and is in no queue yet.
+    /// Requests that wait for credits, and are in no queue yet.
     pub(crate) waiting_for_quota: WaitingForQuota,
     pub(crate) deadlines: Deadlines,
     pub(crate) effects: Effects,
     pub(crate) guesses: Guesses,
     pub(crate) scratch: Scratch,
-    /// How far the model is, and what waits for it.
+    /// How far the model is, and the waiters at its gates.
     pub(crate) iterations: Iterations,
     /// Blocks of devices that are registered and not written yet.
     pub(crate) unwritten: Unwritten,
-    /// Copies ahead of need: how far looks have come, of each group's device and host; and what queues have
-    /// refused.
+    /// Copies ahead of need: how far looks have come, by group, for device and host; and copies that
+    /// queues have refused.
     pub(crate) looks: Box<[[Looks; 2]]>,
     pub(crate) deferred: DeferredCopies,
-    /// Whether it takes more.
+    /// Whether calls are refused.
     phase: Phase,
     /// Tenants that are being purged.
     pub(crate) purges: Purges,
     /// Blocks that are never used again.
     pub(crate) quarantine: Quarantine,
     serial: u64,
-    /// When the change under way was, once somebody has asked.
+    /// The time of the change under way, once it was asked for.
     pub(crate) when: Option<Since>,
     /// The same by the manager's clock.
     pub(crate) moment: Option<Duration>,
     /// By path: whether it keeps up.
     pub(crate) paces: Box<[Pace]>,
-    /// Something could not even begin, and what it had is free: who waits for that is served.
+    /// A transfer failed to begin, and freed its blocks: serve the waiters again.
     pub(crate) again: bool,
 }
 
@@ -95,12 +95,12 @@ impl Traffic {
         }
     }
 
-    /// What [`serial`](Traffic::serial) will give next.
+    /// Returns the number that [`serial`](Traffic::serial) will give next.
     pub(crate) fn next_serial(&self) -> u64 {
         self.serial + 1
     }
 
-    /// Other when a transfer has begun since, or a guess may.
+    /// Returns a value that changes when a transfer has begun, or a guess may begin.
     pub(crate) fn begun(&self) -> (u64, u64) {
         (self.serial, self.guesses.noted())
     }
@@ -110,18 +110,19 @@ impl Traffic {
         self.serial
     }
 
-    /// Whether nothing is under way, and nobody waits; but for the engine, which may go on or not.
+    /// Whether nothing is under way and no caller waits. Transfers that wait for the engine, which may
+    /// never go on, do not count.
     pub(crate) fn is_idle(&self) -> bool {
         let mut downs = self.downs.iter().map(|(_, down)| down.at());
         self.ups.is_empty() && downs.all(|at| matches!(at, At::Gated(_))) && self.none_waits()
     }
 
-    /// Whether nobody waits for blocks, nor for credits.
+    /// Whether no request waits for blocks or credits.
     pub(crate) fn none_waits(&self) -> bool {
         self.waiting_for_quota.is_empty() && self.groups.iter().all(|of| of.queue.is_empty())
     }
 
-    /// Whether no call begins anything any more.
+    /// Whether calls begin nothing any more.
     pub(crate) fn refuses(&self) -> bool {
         self.phase.refuses()
     }
@@ -131,20 +132,19 @@ impl Traffic {
         self.phase.is_closed()
     }
 
-    /// Goes on to a later phase. Whether it was an earlier one.
+    /// Moves to a later phase. Returns whether the phase was earlier.
     pub(crate) fn reach(&mut self, phase: Phase) -> bool {
         self.phase.reach(phase)
     }
 
-    /// Whether one more of a class may wait in a queue. What is less urgent takes none of its room; what
-    /// waits for host memory is to come to it, and is counted. What waits for the engine is not
-    /// (`waiting_for_host.rs` I2).
+    /// Whether one more transfer of a class may wait in a queue. Less urgent transfers take none of its
+    /// room. Transfers that wait for host memory are on their way to the queue, and count; those that
+    /// wait for the engine do not (`waiting_for_host.rs` I2).
     pub(crate) fn has_room(&self, path: Path, class: Class) -> bool {
         self.has_room_in(path, 0, class)
     }
 
-    /// The same for a lane, of which there is one but for reads from tiers below: those of one group take no
-    /// room of another's.
+    /// The same for a lane. Only reads from tiers below have several: groups take no room of each other's.
     pub(crate) fn has_room_in(&self, path: Path, lane: u16, class: Class) -> bool {
         let to_come = |class| match path {
             Path::DeviceToHost => self.groups.iter().map(|of| of.waiting_for_host.chosen_of(class)).sum(),
@@ -153,7 +153,7 @@ impl Traffic {
         self.queues.has_room(path, lane, class, to_come) && !self.is_shut(path)
     }
 
-    /// Whether a path takes nothing more just now, being slow; what is under way will tell.
+    /// Whether a slow path takes no more for now; the transfers under way will tell.
     pub(crate) fn is_shut(&self, path: Path) -> bool {
         let queue = &self.queues[path];
         self.paces[path.index()].is_open() && queue.in_flight() + queue.waiting() > 0

@@ -1,14 +1,15 @@
-//! Transfers of one direction, by key and by the block that each is for.
+//! Transfers of one direction, by key and by block.
 //!
 //! ```text
-//!   key ─► transfer                       a key is used again when its transfer is no more: serial numbers tell them apart
-//!   (group, hash) ─► key                  so that a second request for the block joins the transfer
+//!   key ─► transfer            a key is reused after its transfer has ended: serial numbers differ
+//!   (group, hash) ─► key       so that a second request for the block joins the transfer
 //! ```
 //!
 //! Invariants
-//! - I1: a block has one transfer in each direction, which its name finds. One that was withdrawn
-//!   ([`disown`](Transfers::disown)) goes on without its name: the block may have another one by then.
-//! - I2: a name finds a transfer that is there, and is for that block.
+//! - I1: a block has one transfer in each direction, which its name finds. A transfer that was
+//!   withdrawn ([`disown`](Transfers::disown)) goes on without its name: the block may have another
+//!   transfer by then.
+//! - I2: a name finds an existing transfer, for that block.
 
 use crate::places::Places;
 use crate::state::{GroupId, Key};
@@ -20,15 +21,15 @@ use std::ops::{Index, IndexMut};
 /// A block of a group.
 pub(crate) type BlockName = (GroupId, SequenceHash);
 
-/// What knows which block it is for.
+/// A transfer, which knows its block.
 pub(crate) trait ForBlock {
-    /// What names it.
+    /// The key of such a transfer.
     type Key: Key;
 
     fn block(&self) -> BlockName;
 }
 
-/// Those of one direction.
+/// The transfers of one direction.
 pub(crate) struct Transfers<T: ForBlock> {
     all: Slab<T>,
     by_name: HashMap<BlockName, T::Key, Places>,
@@ -47,7 +48,7 @@ impl<T: ForBlock> Transfers<T> {
         self.all.is_empty()
     }
 
-    /// Adds one, which its block's name finds from now on.
+    /// Adds a transfer, which the name of its block finds from now on.
     pub(crate) fn insert(&mut self, transfer: T) -> T::Key {
         let block = transfer.block();
         let key = T::Key::new(self.all.insert(transfer));
@@ -55,13 +56,13 @@ impl<T: ForBlock> Transfers<T> {
         key
     }
 
-    /// Takes one out.
+    /// Takes a transfer out.
     pub(crate) fn remove(&mut self, key: T::Key) -> T {
         self.disown(key);
         self.all.remove(key.index())
     }
 
-    /// Its name finds a transfer no more, if it is this one.
+    /// Removes the name of a transfer, unless it finds another.
     pub(crate) fn disown(&mut self, key: T::Key) {
         let Some(block) = self.get(key).map(T::block) else { return };
         if self.by_name.get(&block) == Some(&key) {
@@ -69,12 +70,12 @@ impl<T: ForBlock> Transfers<T> {
         }
     }
 
-    /// The one for a block.
+    /// Finds the transfer for a block.
     pub(crate) fn find(&self, block: BlockName) -> Option<T::Key> {
         self.by_name.get(&block).copied()
     }
 
-    /// Whether there is one for a block.
+    /// Whether there is a transfer for a block.
     pub(crate) fn has(&self, block: BlockName) -> bool {
         self.by_name.contains_key(&block)
     }
@@ -87,12 +88,12 @@ impl<T: ForBlock> Transfers<T> {
         self.all.get_mut(key.index())
     }
 
-    /// All of them, in the order of their keys.
+    /// Returns all transfers, in the order of their keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (T::Key, &T)> {
         self.all.iter().map(|(key, transfer)| (T::Key::new(key), transfer))
     }
 
-    /// The keys of those.
+    /// Returns the keys of matching transfers.
     pub(crate) fn keys_of(&self, which: impl Fn(&T) -> bool) -> Vec<T::Key> {
         self.iter().filter(|(_, transfer)| which(transfer)).map(|(key, _)| key).collect()
     }
@@ -136,7 +137,7 @@ mod tests {
         all.disown(first);
         assert_eq!((all.find(block), all.len()), (None, 2));
         let second = all.insert(Some(0, 7));
-        // The first one ends, and takes no name along that is the second one's.
+        // The first one ends, and leaves the name to the second.
         all.remove(first);
         assert_eq!(all.find(block), Option::Some(second));
         all.remove(second);

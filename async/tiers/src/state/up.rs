@@ -1,6 +1,6 @@
-//! A transfer to the device: one block on its way up, whoever waits for it.
+//! A transfer to the device: one block on its way up, and its waiters.
 //!
-//! Where it is, and the memory that it has, change together by the methods below (`operations/up.rs` I2).
+//! Its position and the memory that it has change together, by the methods below (`operations/up.rs` I2).
 
 use crate::state::{
     At, BlockName, Children, ForBlock, GroupId, HostSlot, Link, Since, UpId, WaitingForParent,
@@ -15,12 +15,12 @@ use std::ops::Range;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Host(BlockRef),
-    /// A tier below host memory, its block, and the block of host memory that the bytes have been read to.
+    /// A tier below host memory, its block, and the staging block that the bytes have been read to.
     Below(u8, BlockRef, Option<HostSlot>),
 }
 
 impl Source {
-    /// The path of its next transfer.
+    /// Returns the path of its next transfer.
     pub(crate) fn path(self) -> Path {
         match self {
             Source::Below(number, _, None) => Path::FromBelow(number),
@@ -28,7 +28,7 @@ impl Source {
         }
     }
 
-    /// The tier that the bytes come from.
+    /// Returns the tier that the bytes come from.
     pub(crate) fn tier(self) -> Tier {
         match self {
             Source::Host(_) => Tier::Host,
@@ -43,13 +43,13 @@ pub(crate) struct Up {
     group: GroupId,
     name: Name,
     source: Source,
-    /// With the device block there is a credit of this tenant's.
+    /// The tenant that has the credit for the device block.
     tenant: TenantId,
     device: Option<BlockId>,
     at: At,
     class: Class,
     request: u64,
-    /// The first who waits; the others follow from there.
+    /// The first waiter; the others follow from there.
     first: Option<Link>,
     /// Layers that have landed.
     landed: u32,
@@ -58,17 +58,17 @@ pub(crate) struct Up {
     attempts: u32,
     /// A failed device keeps its blocks.
     quarantined: bool,
-    /// Transfers are numbered: a key is used again, and a pause outlives what paused.
+    /// Numbers transfers: keys are reused, and a pause outlives its transfer.
     serial: u64,
-    /// A caller that goes by layers knows its device block, and may compute with it before it is registered.
+    /// A caller that goes by layers knows its device block, and may use it before it is registered.
     announced: bool,
-    /// The number of the queue's entry that is to bring its device block.
+    /// The number of the wait-queue entry that is to bring its device block.
     entry: u64,
-    /// Why the last waiter that has left it did.
+    /// Why the last waiter that left it did so.
     left_by: Cause,
-    /// Since when it waits for its turn, or when that has come.
+    /// Since when it waits for its turn, or when its turn came.
     since: Since,
-    /// Those that have landed, and whose parent this one's block is (`operations/up.rs` I5).
+    /// Landed transfers that wait for this one, as their blocks' parent (`operations/up.rs` I5).
     children: Children,
 }
 
@@ -140,22 +140,19 @@ impl Up {
         self.serial
     }
 
-    /// Layers that have landed.
     pub(crate) fn landed(&self) -> u32 {
         self.landed
     }
 
-    /// The first who waits.
+    /// Returns the first waiter.
     pub(crate) fn first(&self) -> Option<Link> {
         self.first
     }
 
-    /// The number of the queue's entry that is to bring its device block.
     pub(crate) fn entry(&self) -> u64 {
         self.entry
     }
 
-    /// Why the last waiter that has left it did.
     pub(crate) fn left_by(&self) -> Cause {
         self.left_by
     }
@@ -164,12 +161,11 @@ impl Up {
         self.quarantined
     }
 
-    /// Whether a caller may compute with its device block already.
+    /// Whether a caller may already compute with its device block.
     pub(crate) fn is_announced(&self) -> bool {
         self.announced
     }
 
-    /// Since when it waits for its turn, or when that has come.
     pub(crate) fn since_mut(&mut self) -> &mut Since {
         &mut self.since
     }
@@ -179,22 +175,22 @@ impl Up {
         self.device.is_some() && matches!(self.at, At::Wants)
     }
 
-    /// Whether it has landed, and waits for its parent's.
+    /// Whether it has landed, and waits for its parent's transfer.
     pub(crate) fn waits_for_parent(&self) -> bool {
         matches!(self.at, At::Behind)
     }
 
-    /// The path that it takes next.
+    /// Returns the path that it takes next.
     pub(crate) fn path(&self) -> Path {
         self.source.path()
     }
 
-    /// In which lane of that path's queue.
+    /// Returns its lane in that path's queue.
     pub(crate) fn lane(&self) -> u16 {
         if matches!(self.path(), Path::FromBelow(_)) { self.group.lane() } else { 0 }
     }
 
-    /// The block of staging that it has.
+    /// Returns its staging block.
     pub(crate) fn staged(&self) -> Option<HostSlot> {
         match self.source {
             Source::Below(.., staged) => staged,
@@ -202,47 +198,47 @@ impl Up {
         }
     }
 
-    /// The layers of its next copy, of so many.
+    /// Returns the layers of its next copy; the block has so many.
     pub(crate) fn layers(&self, of: u32) -> Range<u32> {
         self.landed..self.landed.saturating_add(self.step).min(of)
     }
 
-    /// A waiter goes by layers: it comes in steps as short, unless it waits for a copy already, whose bytes
-    /// are counted.
+    /// Shortens its steps for a waiter that goes by layers. Not if it already waits for a copy, whose
+    /// bytes are counted.
     pub(crate) fn refine(&mut self, step: u32) {
         if matches!(self.source, Source::Below(.., None)) || matches!(self.at, At::Wants | At::Pausing) {
             self.step = self.step.min(step);
         }
     }
 
-    /// An entry of the wait queue is to bring its device block.
+    /// Notes the wait-queue entry that is to bring its device block.
     pub(crate) fn waits_in(&mut self, entry: u64) {
         self.entry = entry;
     }
 
-    /// It has its device block.
+    /// Gives it its device block.
     pub(crate) fn has_device(&mut self, block: BlockId) {
         self.device = Some(block);
     }
 
-    /// It waits for its turn on a path.
+    /// Puts it into a path's queue.
     pub(crate) fn is_queued(&mut self, path: Path, ticket: Ticket) {
         self.at = At::Queued(path, ticket);
     }
 
-    /// Its turn has come.
+    /// Starts its transfer.
     pub(crate) fn starts(&mut self) {
         self.at = At::Moving;
     }
 
-    /// It is read to a block of staging.
+    /// Gives it the staging block that it is read to.
     pub(crate) fn stages(&mut self, staged: HostSlot) {
         if let Source::Below(.., of) = &mut self.source {
             *of = Some(staged);
         }
     }
 
-    /// It needs its staging no more.
+    /// Takes its staging block.
     pub(crate) fn unstages(&mut self) -> Option<HostSlot> {
         match &mut self.source {
             Source::Below(.., staged) => staged.take(),
@@ -250,12 +246,12 @@ impl Up {
         }
     }
 
-    /// The bytes of its source are rotten, or lost: it comes from a tier further down.
+    /// Makes it come from a lower tier, since the bytes of its source are rotten or lost.
     pub(crate) fn comes_from(&mut self, number: u8, block: BlockRef) {
         self.source = Source::Below(number, block, None);
     }
 
-    /// The copy that was under way has landed. Which layers, of so many.
+    /// Notes that its copy has landed. Returns the layers of the copy; the block has so many.
     pub(crate) fn lands(&mut self, of: u32) -> Range<u32> {
         let layers = self.layers(of);
         self.landed = layers.end;
@@ -267,24 +263,24 @@ impl Up {
         !self.quarantined && self.attempts < retries && self.first.is_some()
     }
 
-    /// It pauses before another attempt.
+    /// Makes it pause before another attempt.
     pub(crate) fn pauses(&mut self) {
         self.attempts += 1;
         self.at = At::Pausing;
     }
 
-    /// A failed device keeps its blocks.
+    /// Notes that a failed device keeps its blocks.
     pub(crate) fn quarantine(&mut self) {
         self.quarantined = true;
     }
 
-    /// One more waits for it, perhaps by layers. Who was the first until now.
+    /// Adds a waiter, perhaps by layers. Returns the former first waiter.
     pub(crate) fn joined_by(&mut self, link: Link, by_layers: bool) -> Option<Link> {
         self.announced |= by_layers;
         self.first.replace(link)
     }
 
-    /// A waiter leaves it; where that was the first, the next one is.
+    /// Removes a waiter; if it was the first, `next` becomes the first.
     pub(crate) fn left_by_waiter(&mut self, cause: Cause, was_first: bool, next: Option<Link>) {
         self.left_by = cause;
         if was_first {
@@ -292,22 +288,22 @@ impl Up {
         }
     }
 
-    /// Makes it more urgent. Its class until now; none: it is as urgent already.
+    /// Makes it more urgent. Returns its former class; none if it is as urgent already.
     pub(crate) fn promote(&mut self, class: Class) -> Option<Class> {
         (class < self.class).then(|| std::mem::replace(&mut self.class, class))
     }
 
-    /// It has landed, and its block is registered when its parent's transfer has ended.
+    /// Makes it wait, landed, until its parent's transfer has ended.
     pub(crate) fn waits_behind(&mut self) {
         self.at = At::Behind;
     }
 
-    /// Another waits for this one's block.
+    /// Makes another transfer wait for this one's block.
     pub(crate) fn has_child(&mut self, waiting: &mut WaitingForParent, key: UpId, serial: u64) {
         waiting.wait(&mut self.children, key, serial);
     }
 
-    /// Those that wait for this one's block.
+    /// Returns the transfers that wait for this one's block.
     pub(crate) fn children(&self) -> Children {
         self.children
     }

@@ -1,7 +1,7 @@
 //! The queue of a group for blocks of the device.
 //!
 //! Invariants
-//! - I1: an entry gathers no more blocks than it needs, and only the first one gathers
+//! - I1: an entry gathers no more blocks than it needs, and only the first entry gathers
 //!   (`operations/wait_queue.rs` I1).
 
 use crate::state::{Came, Grant, GroupId, UpId};
@@ -16,8 +16,8 @@ pub(crate) struct WaitQueue {
     entries: VecDeque<Entry>,
     /// Where the next look for a block that the policy keeps begins.
     cursor: u32,
-    /// A transfer has begun since transfers were [hurried](crate::state::Traffic::hurry), or has a block that
-    /// it had not.
+    /// Since transfers were last [hurried](crate::state::Traffic::hurry), one has begun, or has got
+    /// a block.
     changed: bool,
 }
 
@@ -34,12 +34,12 @@ impl WaitQueue {
         self.entries.iter()
     }
 
-    /// Blocks that its entries have gathered.
+    /// Returns the number of blocks that its entries have gathered.
     pub(crate) fn gathered(&self) -> usize {
         self.entries.iter().map(|entry| entry.gathered.len()).sum()
     }
 
-    /// Where an entry is in it.
+    /// Returns the place of an entry.
     pub(crate) fn position(&self, number: u64) -> Option<usize> {
         self.entries.iter().position(|entry| entry.number == number)
     }
@@ -70,34 +70,33 @@ impl WaitQueue {
         self.entries.remove(at)
     }
 
-    /// Takes all such entries out.
+    /// Takes all matching entries out.
     pub(crate) fn take_if(&mut self, which: impl Fn(&Entry) -> bool) -> VecDeque<Entry> {
         let (go, stay) = std::mem::take(&mut self.entries).into_iter().partition(|entry| which(entry));
         self.entries = stay;
         go
     }
 
-    /// Where the next look for a block that the policy keeps begins.
     pub(crate) fn cursor(&self) -> u32 {
         self.cursor
     }
 
-    /// The next look begins behind a block.
+    /// Moves the begin of the next look behind a block.
     pub(crate) fn move_cursor_behind(&mut self, block: BlockId) {
         self.cursor = block.0 + 1;
     }
 
-    /// A transfer of the group has begun, or has a block that it had not.
+    /// Notes that a transfer of the group has begun, or has got a block.
     pub(crate) fn note_change(&mut self) {
         self.changed = true;
     }
 
-    /// Whether that is so since the last look.
+    /// Whether that has happened since the last look.
     pub(crate) fn has_changed(&self) -> bool {
         self.changed
     }
 
-    /// Transfers are looked at.
+    /// Notes that transfers are being looked at.
     pub(crate) fn looked_at(&mut self) {
         self.changed = false;
     }
@@ -129,7 +128,6 @@ impl Entry {
         self.number
     }
 
-    /// The number of the request's first entry.
     pub(crate) fn request(&self) -> u64 {
         self.request
     }
@@ -150,20 +148,20 @@ impl Entry {
         self.came
     }
 
-    /// Blocks that it lacks.
+    /// Returns the number of blocks that it lacks.
     pub(crate) fn missing(&self) -> usize {
         self.need - self.gathered.len()
     }
 
-    /// Where blocks that it lacks are added.
+    /// Returns the list to which its missing blocks are added.
     pub(crate) fn gathered_mut(&mut self) -> &mut Vec<BlockId> {
         &mut self.gathered
     }
 
-    /// A transfer needs its block no more. By how many blocks it needs fewer.
+    /// Removes a transfer that needs no block any more. Returns by how many blocks the need has fallen.
     pub(crate) fn leave(&mut self, transfer: UpId) -> usize {
         let Whose::Transfers(transfers) = &mut self.whose else { return 0 };
-        // Mostly the first: a run is given up from its begin.
+        // Mostly the first: a run is given up from its start.
         if let Some(at) = transfers.iter().position(|key| *key == transfer) {
             transfers.remove(at);
         }
@@ -172,13 +170,13 @@ impl Entry {
         fewer
     }
 
-    /// Takes out what it has gathered beyond its need.
+    /// Takes out the blocks gathered beyond its need.
     pub(crate) fn take_spare(&mut self) -> Vec<BlockId> {
         let too_many = self.gathered.len().saturating_sub(self.need);
         self.gathered.drain(..too_many).collect()
     }
 
-    /// It is no more: its blocks, and who was to get them.
+    /// Ends it. Returns its blocks, and their receiver.
     pub(crate) fn end(self) -> (Vec<BlockId>, Whose) {
         (self.gathered, self.whose)
     }
@@ -190,13 +188,13 @@ pub(crate) struct Want {
     group: GroupId,
     need: usize,
     tenant: TenantId,
-    /// Those that it has.
+    /// Blocks that it has already.
     gathered: Vec<BlockId>,
     whose: Whose,
 }
 
 impl Want {
-    /// So many for a caller, which has some of them.
+    /// So many blocks for a caller, which has some of them.
     pub(crate) fn of_caller(
         (group, tenant): (GroupId, TenantId),
         need: usize,
@@ -206,7 +204,7 @@ impl Want {
         Want { group, need, tenant, gathered, whose: Whose::Caller(to) }
     }
 
-    /// One for a transfer, of as many as there may be in all.
+    /// A block for a transfer; transfers may be added, up to `most` in all.
     pub(crate) fn of_transfer((group, tenant): (GroupId, TenantId), transfer: UpId, most: usize) -> Want {
         let mut transfers = VecDeque::with_capacity(most);
         transfers.push_back(transfer);
@@ -225,7 +223,7 @@ impl Want {
         self.need
     }
 
-    /// One more, for a transfer. False: it is a caller's.
+    /// Adds a block for another transfer. False: it is a caller's.
     pub(crate) fn add(&mut self, transfer: UpId) -> bool {
         let Whose::Transfers(transfers) = &mut self.whose else { return false };
         transfers.push_back(transfer);
@@ -233,22 +231,22 @@ impl Want {
         true
     }
 
-    /// The transfers that it is for.
+    /// Returns the transfers that it is for.
     pub(crate) fn transfers(&self) -> impl Iterator<Item = UpId> {
         let transfers = if let Whose::Transfers(transfers) = &self.whose { Some(transfers) } else { None };
         transfers.into_iter().flatten().copied()
     }
 }
 
-/// All that a request wants of queues.
+/// The blocks that a request wants, from all queues.
 #[derive(Debug, Default)]
 pub(crate) struct Wants {
     pub(crate) parts: Vec<Want>,
-    /// Entries that bring up blocks that it has joined, and that wait for credits.
+    /// Entries that wait for credits and bring up blocks for which it waits, too.
     pub(crate) joined: Vec<u64>,
 }
 
-/// Who gets the blocks.
+/// The receiver of the blocks.
 #[derive(Debug)]
 pub(crate) enum Whose {
     Caller(oneshot::Sender<Grant>),

@@ -1,21 +1,22 @@
-//! Transfers down that wait for host memory, and what is known of the host tier being full.
+//! Transfers down that wait for host memory, and whether the host tier is known to be full.
 
 use crate::state::DownId;
 use crate::transfer::Class;
 use std::collections::VecDeque;
 
-/// By who goes first, in the order of arrival.
+/// The waiting transfers in order: victims first, then copies by choice by class; each in order
+/// of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingForHost {
-    /// Those that were turned back meanwhile are found out when it is their turn.
+    /// Victims that were turned back stay here until their turn comes.
     victims: VecDeque<DownId>,
-    /// A victim has come since blocks of the host were [pressed](crate::state::Traffic::press_sinking) for
-    /// them.
+    /// A victim has been added since blocks of the host were
+    /// [pressed](crate::state::Traffic::press_sinking) for victims.
     changed: bool,
-    /// Copies by choice.
+    /// Copies by choice, by class.
     chosen: [VecDeque<DownId>; Class::ALL.len()],
-    /// When no block of the host was to be had for a copy by choice: how many seemed available all the same;
-    /// or how few since.
+    /// Set when no block of the host was found for a copy by choice: the number of blocks that seemed
+    /// available all the same.
     full: Option<usize>,
 }
 
@@ -28,28 +29,28 @@ impl WaitingForHost {
         self.victims.len() + self.chosen()
     }
 
-    /// How many victims wait.
+    /// Returns the number of waiting victims.
     pub(crate) fn victims(&self) -> usize {
         self.victims.len()
     }
 
-    /// How many copies by choice wait.
+    /// Returns the number of waiting copies by choice.
     pub(crate) fn chosen(&self) -> usize {
         self.chosen.iter().map(VecDeque::len).sum()
     }
 
-    /// Those of a class.
+    /// Returns the number of waiting copies by choice of a class.
     pub(crate) fn chosen_of(&self, class: Class) -> usize {
         self.chosen[class as usize].len()
     }
 
-    /// A victim waits.
+    /// Adds a victim.
     pub(crate) fn add_victim(&mut self, key: DownId) {
         self.victims.push_back(key);
         self.changed = true;
     }
 
-    /// A copy by choice waits.
+    /// Adds a copy by choice.
     pub(crate) fn add_chosen(&mut self, key: DownId, class: Class) {
         self.chosen[class as usize].push_back(key);
     }
@@ -70,17 +71,17 @@ impl WaitingForHost {
         self.chosen.iter_mut().find_map(VecDeque::pop_front)
     }
 
-    /// Copies by choice, by class.
+    /// Returns the copies by choice, by class.
     pub(crate) fn iter_chosen(&self) -> impl Iterator<Item = DownId> {
         self.chosen.iter().flatten().copied()
     }
 
-    /// Whether a victim has come since the last time.
+    /// Whether a victim has been added since the last call.
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// One waits no more.
+    /// Removes a transfer.
     pub(crate) fn remove(&mut self, key: DownId) {
         self.retain(|waits| *waits != key);
     }
@@ -94,23 +95,23 @@ impl WaitingForHost {
         self.retain(|_| false);
     }
 
-    /// Whether no block of the host was to be had for a copy by choice, when it was last asked.
+    /// Whether the last search found no block of the host for a copy by choice.
     pub(crate) fn was_full(&self) -> bool {
         self.full.is_some()
     }
 
-    /// Whether that is so still: no more blocks are available than then.
+    /// Whether that still holds: no more blocks are available than then.
     pub(crate) fn is_full(&mut self, available: impl Fn() -> usize) -> bool {
         self.full = self.full.and_then(|before| Some(available()).filter(|now| *now <= before));
         self.full.is_some()
     }
 
-    /// None was to be had, though so many seemed available.
+    /// Notes that no block was found, though so many seemed available.
     pub(crate) fn note_full(&mut self, available: usize) {
         self.full = Some(available);
     }
 
-    /// A block of the host may leave again.
+    /// Notes that a block of the host may leave again.
     pub(crate) fn not_full(&mut self) {
         self.full = None;
     }

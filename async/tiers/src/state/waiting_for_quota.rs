@@ -5,34 +5,32 @@ use kvstrata_core::TenantId;
 use std::collections::VecDeque;
 use std::ops::Index;
 
-/// A request: what it wants, by group.
+/// A request, and the blocks that it wants, by group.
 #[derive(Debug)]
 pub(crate) struct Request {
     parts: Vec<(GroupId, Entry)>,
-    /// Entries that bring up blocks that it has joined (I3).
+    /// Entries that bring up blocks for which it waits, too (I3).
     joined: Vec<u64>,
-    /// How things were at the last look for victims, and for which entry there were too few.
+    /// The last look for victims: the entry for which there were too few, and the state then.
     looked: Option<(u64, [u32; 3])>,
 }
 
 impl Request {
-    /// Its entries, by group.
+    /// Returns its entries, by group.
     pub(crate) fn parts(&self) -> &[(GroupId, Entry)] {
         &self.parts
     }
 
-    /// Entries that bring up blocks that it has joined.
     pub(crate) fn joined(&self) -> &[u64] {
         &self.joined
     }
 
-    /// How things were at the last look for victims, and for which entry there were too few.
     pub(crate) fn looked(&self) -> Option<(u64, [u32; 3])> {
         self.looked
     }
 }
 
-/// Who waits for credits, in order of arrival.
+/// Requests that wait for credits, in order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingForQuota(VecDeque<Request>);
 
@@ -49,22 +47,23 @@ impl WaitingForQuota {
         self.0.is_empty()
     }
 
-    /// The request at a place.
+    /// Returns the request at a place.
     pub(crate) fn get(&self, at: usize) -> Option<&Request> {
         self.0.get(at)
     }
 
-    /// The request at a place has its credits.
+    /// Takes out the request at a place, which has its credits.
     pub(crate) fn remove(&mut self, at: usize) -> impl Iterator<Item = (GroupId, Entry)> {
         self.0.remove(at).into_iter().flat_map(|request| request.parts)
     }
 
-    /// A look for victims of the request at a place has found too few for an entry, as things are.
+    /// Notes that a look for victims has found too few for an entry of the request at a place, and
+    /// the state.
     pub(crate) fn note_look(&mut self, at: usize, entry: u64, state: [u32; 3]) {
         self.0[at].looked = Some((entry, state));
     }
 
-    /// Takes a request that is to have credits first.
+    /// Adds a request that must have credits first.
     pub(crate) fn hold(&mut self, parts: Vec<(GroupId, Entry)>, joined: Vec<u64>) {
         self.0.push_back(Request { parts, joined, looked: None });
     }
@@ -73,22 +72,22 @@ impl WaitingForQuota {
         self.0.iter().flat_map(|request| &request.parts)
     }
 
-    /// Whose entries are here.
+    /// Returns the tenants of the entries.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = TenantId> {
         self.entries().map(|(_, entry)| entry.tenant())
     }
 
-    /// How many requests there are.
+    /// Returns the number of requests.
     pub(crate) fn requests(&self) -> usize {
         self.0.len()
     }
 
-    /// How many entries there are, for all groups.
+    /// Returns the number of entries, over all groups.
     pub(crate) fn waiting(&self) -> usize {
         self.entries().count()
     }
 
-    /// Those for a group that came before an entry.
+    /// Counts the entries for a group that came before an entry.
     pub(crate) fn before(&self, group: GroupId, number: u64) -> usize {
         let earlier = self.entries().take_while(|(_, entry)| entry.number() != number);
         earlier.filter(|(of, _)| *of == group).count()
@@ -99,7 +98,7 @@ impl WaitingForQuota {
         self.entries().any(|(_, entry)| entry.number() == number)
     }
 
-    /// Whether something of a tenant waits for credits of a group.
+    /// Whether an entry of a tenant waits for credits of a group.
     pub(crate) fn holds(&self, group: GroupId, tenant: TenantId) -> bool {
         self.entries().any(|(of, entry)| (*of, entry.tenant()) == (group, tenant))
     }
@@ -109,7 +108,7 @@ impl WaitingForQuota {
         parts.find(|(_, entry)| entry.number() == number).map(|(_, entry)| entry)
     }
 
-    /// An entry wants fewer blocks than at the last look.
+    /// Makes the request of an entry be looked at again: it wants fewer blocks.
     pub(crate) fn look_again(&mut self, number: u64) {
         let of = |request: &&mut Request| request.parts.iter().any(|(_, entry)| entry.number() == number);
         if let Some(request) = self.0.iter_mut().find(of) {
@@ -117,12 +116,12 @@ impl WaitingForQuota {
         }
     }
 
-    /// Takes an entry out, and its request with the last one.
+    /// Takes an entry out, and with its last entry the request.
     pub(crate) fn take(&mut self, number: u64) -> Option<Entry> {
         self.take_if(|_, entry| entry.number() == number).pop()
     }
 
-    /// Takes all such entries out.
+    /// Takes all matching entries out.
     pub(crate) fn take_if(&mut self, which: impl Fn(GroupId, &Entry) -> bool) -> Vec<Entry> {
         let mut taken = Vec::new();
         for request in &mut self.0 {

@@ -1,5 +1,5 @@
-//! Whether a path takes so long that nothing more is to be put on it: by the average of what its transfers
-//! take. It has no lock and no clock.
+//! A circuit breaker for a path: no more is put on a path that takes too long, by the average time of
+//! its transfers. It has no lock and no clock.
 //!
 //! ```text
 //!   average of the last transfers, or the age of the oldest under way
@@ -11,16 +11,16 @@
 //! ```
 //!
 //! Invariants
-//! - I1: while it is open one transfer at a time may go: its time is what closes it.
+//! - I1: while it is open one transfer at a time may go: the time of that transfer closes it.
 
 use std::time::Duration;
 
-/// One in so many: the part of the last transfer in the average.
+/// The last transfer counts for one part in so many of the average.
 const PART: u32 = 8;
-/// So many averages, and a transfer hangs.
+/// A transfer hangs when it takes longer than so many averages.
 const PAUSE: u32 = 4;
 
-/// Of a path.
+/// The breaker of a path.
 #[derive(Debug, Clone)]
 pub struct Breaker {
     upper: Duration,
@@ -30,23 +30,23 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// One that opens above a time and closes below another.
+    /// Returns a breaker that opens above one time and closes below another.
     #[must_use]
     pub fn new(upper: Duration, lower: Duration) -> Breaker {
         Breaker { upper, lower: lower.min(upper), average: None, open: false }
     }
 
-    /// A transfer has ended, which took so long.
+    /// Counts a transfer that has ended, with the time that it took.
     pub fn ended(&mut self, took: Duration) {
         let average = self.average.map_or(took, |average| {
-            // Never more than the larger of both: no sum overflows.
+            // At most the larger of both, so no sum overflows.
             average / PART * (PART - 1) + took / PART
         });
         self.average = Some(average);
         self.look(Duration::ZERO);
     }
 
-    /// The oldest transfer under way has taken so long by now; whether it is open.
+    /// Looks at the age of the oldest transfer under way. Returns whether the breaker is open.
     pub fn look(&mut self, oldest: Duration) -> bool {
         let time = self.average.unwrap_or_default().max(oldest);
         if time > self.upper {
@@ -57,13 +57,13 @@ impl Breaker {
         self.open
     }
 
-    /// Whether the oldest transfer under way, which has taken so long by now, takes far longer than most do.
+    /// Returns whether the oldest transfer under way has taken far longer than the average.
     #[must_use]
     pub fn hangs(&self, oldest: Duration) -> bool {
         self.average.is_some_and(|average| oldest > average * PAUSE)
     }
 
-    /// As it was at the last look.
+    /// Returns whether it was open at the last look.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.open

@@ -1,9 +1,12 @@
-//! What a device mover is given: blocks, or layers of them, between device and host memory, or of the device to be overwritten.
+//! The work of a device mover: whole blocks or layers to copy between device and host memory, and device
+//! blocks to overwrite.
 //!
 //! Invariants
-//! - I1: each list of copies is answered, once: dropping it is the answer. A copy whose outcome nobody has set has failed.
-//! - I2: the guards of host memory are in the list, so that memory is not used for anything else before the answer. A mover whose
-//!   hardware reads or writes it keeps the guards until the hardware has answered; where it never will, for ever ([`HostSide::Kept`]).
+//! - I1: each list of copies is answered, once: dropping it is the answer. A copy without an
+//!   outcome has failed.
+//! - I2: the guards of host memory are in the list, so the memory has no other use before the answer. A
+//!   mover keeps the guards of memory that its hardware reads or writes until the hardware has answered;
+//!   if it never does, for ever ([`HostSide::Kept`]).
 
 use super::failure::{Cause, Failure};
 use super::landing::{Landed, Landing, Token};
@@ -11,7 +14,7 @@ use kvstrata_core::BlockId;
 use kvstrata_ffi::arena::{BlockRead, BlockWrite};
 use std::ops::Range;
 
-/// The host's side of a copy, which says which way it goes.
+/// The host's side of a copy. It gives the direction.
 #[derive(Debug)]
 pub enum HostSide {
     /// Host memory is read: onboard.
@@ -20,8 +23,8 @@ pub enum HostSide {
     Write(BlockWrite),
     /// No host memory: the device's block is overwritten with zeros.
     Zeros,
-    /// A mover has the guard, while the copy is under way. In an answer: a device keeps it that has failed, and may still reach the
-    /// blocks of both sides, which are not to be used any more.
+    /// The mover has the guard while the copy is under way. In an answer: a failed device keeps the
+    /// guard, and may still reach the blocks of both sides, which must not be used any more.
     Kept {
         /// Whether the device's block was to be written.
         up: bool,
@@ -29,7 +32,7 @@ pub enum HostSide {
 }
 
 impl HostSide {
-    /// Whether the copy goes towards the device.
+    /// Returns whether the copy goes towards the device.
     #[must_use]
     pub fn is_up(&self) -> bool {
         matches!(self, HostSide::Read(_) | HostSide::Zeros | HostSide::Kept { up: true })
@@ -45,22 +48,23 @@ impl HostSide {
 /// One block, or some layers of it.
 #[derive(Debug)]
 pub struct Copy {
-    /// The manager's.
+    /// The engine's number of the transfer.
     pub token: Token,
-    /// The device's block. Nobody else touches these layers of it until the answer.
+    /// The device's block. Nothing else touches these layers of it until the answer.
     pub device: BlockId,
-    /// The host's.
+    /// The host's side.
     pub host: HostSide,
-    /// Which layers.
+    /// The layers to copy.
     pub layers: Range<u32>,
-    /// Onboard: whether the sums of what is read are compared with the memory's. Offload always makes them.
+    /// For an onboard: whether the sums of the bytes read are compared with those in host memory. An
+    /// offload always makes the sums.
     pub verify: bool,
-    /// To be set by the mover.
+    /// The outcome, set by the mover.
     pub outcome: Result<(), Failure>,
 }
 
 impl Copy {
-    /// A copy that has not happened.
+    /// Returns a copy that has not happened.
     #[must_use]
     pub fn new(token: Token, device: BlockId, host: HostSide, layers: Range<u32>, verify: bool) -> Copy {
         Copy { token, device, host, layers, verify, outcome: Err(Failure::of(Cause::Abandoned)) }
@@ -76,27 +80,27 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Copies that are answered at `landing`.
+    /// Returns a list of copies that is answered at `landing`.
     pub fn new(list: Vec<Copy>, landing: Landing) -> Copies {
         Copies { list, landing }
     }
 
-    /// The copies.
+    /// Returns the copies.
     #[must_use]
     pub fn list(&self) -> &[Copy] {
         &self.list
     }
 
-    /// The same, for their outcomes and their bytes.
+    /// Returns the copies, to set their outcomes and to reach their bytes.
     pub fn list_mut(&mut self) -> &mut [Copy] {
         &mut self.list
     }
 
-    /// Takes a copy out and leaves a failed one in its place, without its guard: whoever does not put it back ([`list_mut`](Copies::list_mut))
-    /// keeps the memory from being used again.
+    /// Takes a copy out and leaves a failed one in its place, without its guard. A mover that does not
+    /// put the copy back ([`list_mut`](Copies::list_mut)) keeps its memory from being used again.
     ///
     /// # Panics
-    /// There is none at `at`.
+    /// If there is no copy at `at`.
     pub fn lend(&mut self, at: usize) -> Copy {
         let copy = &mut self.list[at];
         let (token, device, layers, verify) = (copy.token, copy.device, copy.layers.clone(), copy.verify);
@@ -104,7 +108,7 @@ impl Copies {
         std::mem::replace(copy, left)
     }
 
-    /// Gives all that have none an outcome, and answers.
+    /// Gives all copies this outcome, and answers.
     pub fn end(mut self, outcome: Result<(), Failure>) {
         self.list.iter_mut().for_each(|copy| copy.outcome = outcome);
     }

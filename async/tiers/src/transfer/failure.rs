@@ -1,4 +1,5 @@
-//! Why bytes did not arrive. A failed transfer is a miss to whoever needed it, counted by its cause, and never taken for loaded.
+//! Why bytes did not arrive. A failed transfer is a miss to its requests, is counted by its cause, and
+//! never counts as loaded.
 
 use kvstrata_core::DeviceError;
 use kvstrata_ffi::cuda::CudaError;
@@ -11,28 +12,28 @@ use kvstrata_ffi::disk::{FailureCause, IoFailure};
 pub enum Cause {
     /// The bytes are not those that were stored: their sum differs.
     Mismatch,
-    /// The device, or its driver.
+    /// The device or its driver failed.
     Device,
-    /// Another copy was using the block, which the books should have prevented.
+    /// Another copy was using the block, which the engine's records should have prevented.
     Busy,
-    /// The tier below answered, and it was not the block.
+    /// The tier below answered with something other than the block.
     Rejected,
-    /// The tier below host memory, or the part of it that has the block.
+    /// The tier below host memory failed, or the part of it that has the block.
     Tier,
     /// The volume is out of service for good.
     Lost,
-    /// The volume takes no writes, does not answer just now, or was short of something: what it holds
-    /// stays, and serves again.
+    /// The volume takes no writes, does not answer just now, or was short of something. Its blocks stay,
+    /// and are served again later.
     Away,
-    /// Whoever moved it gave up without an answer.
+    /// The mover or the tier gave up without an answer.
     Abandoned,
-    /// Nobody needed it any more.
+    /// The transfer was called off, for example since no request needed it any more.
     Cancelled,
-    /// Not in time: it was not there, or what it waited for had not come (an offload's gate).
+    /// Not in time: the block did not come, or the gate of an offload did not open.
     Deadline,
-    /// It would be more than its owner may have in the tier (`quota.*`).
+    /// The block would exceed its owner's quota of the tier (`quota.*`).
     Quota,
-    /// The tier below takes too long: the block was dropped, so that nobody waited for its write.
+    /// The tier below takes too long: the block was dropped, so that no request waited for its write.
     Slow,
 }
 
@@ -53,7 +54,7 @@ impl Cause {
         Cause::Slow,
     ];
 
-    /// As metrics spell it.
+    /// Returns the cause's name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -77,20 +78,20 @@ impl Cause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}", cause.name(), if *retryable { "; a retry may succeed" } else { "" })]
 pub struct Failure {
-    /// What happened.
+    /// The cause.
     pub cause: Cause,
     /// Whether the same transfer may succeed later.
     pub retryable: bool,
 }
 
 impl Failure {
-    /// One that will not go away.
+    /// Returns a failure that a retry will not cure.
     #[must_use]
     pub const fn of(cause: Cause) -> Failure {
         Failure { cause, retryable: false }
     }
 
-    /// One that may.
+    /// Returns a failure that a retry may cure.
     #[must_use]
     pub const fn passing(cause: Cause) -> Failure {
         Failure { cause, retryable: true }
@@ -114,7 +115,7 @@ impl From<&CudaError> for Failure {
 }
 
 impl From<&IoFailure> for Failure {
-    /// The disk tier has retried by itself: nothing that it gives up is retryable here.
+    /// The disk tier has retried by itself, so no failure that it reports is retryable here.
     fn from(failure: &IoFailure) -> Failure {
         Failure::of(match failure.cause {
             FailureCause::Rejected(_) => Cause::Rejected,

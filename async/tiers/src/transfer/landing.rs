@@ -1,7 +1,8 @@
-//! How a transfer is answered: once, by whatever thread, whatever happens.
+//! The answer of a transfer: exactly one, from any thread, in every case.
 //!
 //! # Orderings
-//! Relaxed: whether an answer is owed is told to nobody else than who drops the landing, which is ordered behind all that was done with it.
+//! Relaxed: only the drop of a landing asks whether an answer is owed, and a drop is ordered after all
+//! uses of the landing.
 
 use super::copies::Copy;
 use super::failure::{Cause, Failure};
@@ -9,30 +10,33 @@ use kvstrata_ffi::arena::{BlockRead, BlockWrite};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Which transfer it was: the manager's own number.
+/// The engine's own number of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(pub u64);
 
-/// What has ended, with the guards of host memory that it had.
+/// A transfer that has ended, with the guards of host memory that it had.
 #[derive(Debug)]
 pub enum Landed {
-    /// Copies between device and host memory; each has its outcome. The list is the manager's, and used again.
+    /// Copies between device and host memory, each with its outcome. The list goes back to the engine,
+    /// which uses it again.
     Copies(Vec<Copy>),
     /// A read from the disk.
     Read(Token, Result<BlockWrite, Failure>),
-    /// A write to it. If it succeeded, the block is in the tier; if not, its slot is no longer the manager's.
+    /// A write to the disk. If it succeeded, the block is in the tier; if not, its slot no longer
+    /// belongs to the engine.
     Write(Token, Result<BlockRead, Failure>),
 }
 
-/// Who is told. Called by a mover's thread, or by whoever submitted: must not block for long.
+/// The receiver of answers. A mover's thread or the submitting thread calls it: it must not block for long.
 pub trait Lands: Send + Sync {
-    /// Takes note of an end.
+    /// Receives the end of a transfer.
     fn landed(&self, landed: Landed);
 }
 
-/// Where a transfer is answered. That of a read or a write of the disk answers by itself, when it is dropped before somebody has: with
-/// [`Cause::Abandoned`](super::Cause::Abandoned). So it is no more than one: who hands a transfer on, hands this on, and who wants to hear of its
-/// end gives a landing of its own, and keeps this one for the answer.
+/// The place where a transfer is answered. If the landing of a disk read or write is dropped without an
+/// answer, it answers by itself, with [`Cause::Abandoned`](super::Cause::Abandoned). So there is only
+/// one: code that hands a transfer on hands its landing on too. Code that wants to hear of the end
+/// passes a landing of its own, and keeps this one for the answer.
 ///
 /// ```compile_fail,E0599
 /// fn two_duties(read: &kvstrata::transfer::TierRead) -> kvstrata::transfer::Landing {
@@ -41,12 +45,12 @@ pub trait Lands: Send + Sync {
 /// ```
 pub struct Landing {
     lands: Arc<dyn Lands>,
-    /// Nobody has answered yet.
+    /// No answer has been given yet.
     owes: AtomicBool,
     of: Of,
 }
 
-/// What is answered.
+/// The transfer to answer.
 enum Of {
     Any,
     Read(Token),
@@ -54,19 +58,19 @@ enum Of {
 }
 
 impl Landing {
-    /// Tells `lands`.
+    /// Returns a landing that tells `lands`.
     #[must_use]
     pub fn new(lands: Arc<dyn Lands>) -> Landing {
         Landing { lands, owes: AtomicBool::new(false), of: Of::Any }
     }
 
-    /// Of a read, which is answered whatever happens.
+    /// Makes it the landing of a read, which is answered in every case.
     pub fn of_read(mut self, token: Token) -> Landing {
         (self.of, self.owes) = (Of::Read(token), AtomicBool::new(true));
         self
     }
 
-    /// Of a write.
+    /// Makes it the landing of a write, which is answered in every case.
     pub fn of_write(mut self, token: Token) -> Landing {
         (self.of, self.owes) = (Of::Write(token), AtomicBool::new(true));
         self

@@ -1,15 +1,17 @@
 //! Host memory in blocks, with a sum for each layer of each block.
 //!
 //! ```text
-//!   arena    block 0 │ block 1 │ …          a block: layer 0 │ layer 1 │ … │ layer L-1, one behind the other
+//!   arena    block 0 │ block 1 │ …          a block: layer 0 │ layer 1 │ … │ layer L-1, contiguous
 //!   sums     L words │ L words │ …          XXH3-64 of each layer's bytes
 //! ```
 //!
 //! Invariants
-//! - I1: the sums of a block are written by who writes its bytes, and read by who reads them: the guard of the block is held.
+//! - I1: the writer of a block's bytes writes its sums, and a reader of the bytes reads them, each under
+//!   the block's guard.
 //!
 //! # Orderings
-//! Relaxed throughout: the block's borrow word, or the lock through which its guard has passed, orders sums as it orders bytes (I1).
+//! Relaxed throughout: the block's borrow word, or the lock through which its guard has passed, orders
+//! sums as it orders bytes (I1).
 
 use kvstrata_ffi::arena::{ArenaError, BlockRead, BlockWrite, BorrowError, HostArena};
 use std::ops::Range;
@@ -17,21 +19,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use twox_hash::XxHash3_64;
 
-/// Why there is no such memory.
+/// Why host memory cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// The arena.
+    /// The arena cannot be made.
     #[error(transparent)]
     Arena(#[from] ArenaError),
-    /// The arena's blocks are not as long as the layers together.
+    /// The arena's blocks are not as long as all layers together.
     #[error(
         "host memory has blocks of {block_bytes} bytes, and the layers have {layers_bytes}; make them equal"
     )]
     Layers {
-        /// Of the arena's blocks.
+        /// Bytes of the arena's blocks.
         block_bytes: usize,
-        /// All layers together.
+        /// Bytes of all layers together.
         layers_bytes: usize,
     },
 }
@@ -40,24 +42,24 @@ pub enum MemoryError {
 #[derive(Debug)]
 pub struct HostMemory {
     arena: Arc<HostArena>,
-    /// Where each layer ends in a block.
+    /// The end of each layer in a block.
     ends: Box<[usize]>,
     sums: Box<[AtomicU64]>,
 }
 
 impl HostMemory {
-    /// Memory for `blocks` blocks, whose layers have these sizes in bytes.
+    /// Makes memory for `blocks` blocks, with layers of these sizes in bytes.
     ///
     /// # Errors
-    /// [`MemoryError`].
+    /// [`MemoryError`], if the arena cannot be made.
     pub fn new(blocks: usize, layers: &[usize]) -> Result<Arc<HostMemory>, MemoryError> {
         HostMemory::over(HostArena::new(blocks, layers.iter().sum())?, layers)
     }
 
-    /// The same over an arena that is there already.
+    /// Makes host memory over an existing arena.
     ///
     /// # Errors
-    /// [`MemoryError::Layers`].
+    /// [`MemoryError::Layers`], if the layers together are not as long as a block of the arena.
     pub fn over(arena: Arc<HostArena>, layers: &[usize]) -> Result<Arc<HostMemory>, MemoryError> {
         let ends: Box<[usize]> = layers
             .iter()
@@ -74,19 +76,19 @@ impl HostMemory {
         Ok(Arc::new(HostMemory { arena, ends, sums }))
     }
 
-    /// The bytes.
+    /// Returns the arena with the bytes.
     #[must_use]
     pub fn arena(&self) -> &Arc<HostArena> {
         &self.arena
     }
 
-    /// Layers of a block.
+    /// Returns the layers of a block.
     #[must_use]
     pub fn layers(&self) -> u32 {
         self.ends.len() as u32
     }
 
-    /// Where a layer's bytes are in a block; none for one that there is not.
+    /// Returns the range of a layer's bytes in a block. None if there is no such layer.
     #[must_use]
     pub fn layer(&self, layer: u32) -> Option<Range<usize>> {
         let end = *self.ends.get(layer as usize)?;
@@ -94,7 +96,7 @@ impl HostMemory {
         Some(start..end)
     }
 
-    /// Bytes of some layers of a block.
+    /// Returns the bytes of some layers of a block.
     #[must_use]
     pub fn bytes_of(&self, layers: &Range<u32>) -> usize {
         layers.clone().filter_map(|layer| self.layer(layer)).map(|range| range.len()).sum()
@@ -103,7 +105,7 @@ impl HostMemory {
     /// Borrows a block for reading.
     ///
     /// # Errors
-    /// Somebody writes it.
+    /// [`BorrowError`], if the block is being written.
     pub fn read(&self, block: u32) -> Result<BlockRead, BorrowError> {
         self.arena.read(block as usize)
     }
@@ -111,31 +113,31 @@ impl HostMemory {
     /// Borrows a block for writing.
     ///
     /// # Errors
-    /// Somebody reads or writes it.
+    /// [`BorrowError`], if the block is being read or written.
     pub fn write(&self, block: u32) -> Result<BlockWrite, BorrowError> {
         self.arena.write(block as usize)
     }
 
-    /// The sum of a layer's bytes, as [`seal`](HostMemory::seal) keeps it: XXH3-64.
+    /// Returns the sum of a layer's bytes, as [`seal`](HostMemory::seal) keeps it: XXH3-64.
     #[must_use]
     pub fn sum_of(bytes: &[u8]) -> u64 {
         XxHash3_64::oneshot(bytes)
     }
 
-    /// Keeps the sum of a layer that was written to the block that the guard holds.
+    /// Keeps the sum of a layer that was written to the guarded block.
     pub fn seal(&self, held: &BlockWrite, layer: u32, sum: u64) {
         if let Some(word) = self.word(held.block(), layer) {
             word.store(sum, Relaxed);
         }
     }
 
-    /// Whether this is the sum of a layer of the block that the guard holds.
+    /// Returns whether this is the sum of a layer of the guarded block.
     #[must_use]
     pub fn matches(&self, held: &BlockRead, layer: u32, sum: u64) -> bool {
         self.word(held.block(), layer).is_some_and(|word| word.load(Relaxed) == sum)
     }
 
-    /// Whether the block's bytes are those that were sealed, all layers.
+    /// Returns whether the bytes of all layers of the block match their sums.
     #[must_use]
     pub fn is_sealed(&self, held: &BlockRead) -> bool {
         (0..self.layers()).all(|layer| {

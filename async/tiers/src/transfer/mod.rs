@@ -1,25 +1,25 @@
-//! Transfers between tiers: who moves bytes, in which order, and how it is told.
+//! Transfers between tiers: the movers of bytes, the order of transfers, and how their end is told.
 //!
 //! ```text
 //!   engine ─── queue a path ── Copies ──► DeviceMover (device ↔ host memory) ──┐
 //!      ▲                    └─ TierRead, TierWrite ──► TierPort (host ↔ tier) ─┤
-//!      └─────────────── Landing: each is answered, once, whatever happens ◄────┘
+//!      └─────────────── Landing: each is answered, once, in every case ◄───────┘
 //! ```
 //!
-//! A transfer owns both of its ends: the pool's handles are with the engine until it lands, and the guards
-//! of host memory travel with the bytes. Nothing that is under way waits for anything else that is, so a
-//! queue always drains.
+//! A transfer owns both of its ends: the engine has the pool's handles until it lands, and the guards of
+//! host memory travel with the bytes. No transfer under way waits for another, so a queue always drains.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `path.rs` | the ways between tiers, and who goes first |
+//! | `path.rs` | paths between tiers, and classes of urgency |
 //! | `failure.rs` | why bytes did not arrive |
 //! | `memory.rs` | host memory in blocks, with a sum for each layer |
-//! | `copies.rs`, `landing.rs` | what a mover is given, and how it answers |
-//! | `queue.rs` | the queue of a path: classes, turns, bytes in flight; the bytes that an iteration allows |
+//! | `copies.rs`, `landing.rs` | the work of a mover, and its answer |
+//! | `queue.rs` | the queue of a path: classes, turns, bytes in flight; the bytes of an iteration |
 //! | `patience.rs` | how long requests wait for writes below |
-//! | `breaker.rs` | when a path takes too long for more |
+//! | `breaker.rs` | when a path is too slow for more transfers |
 //! | `port.rs`, `tier_port.rs` | the ports: a device, a tier below host memory |
+//! | `tier_stats.rs` | counts of a tier, by cause |
 
 mod breaker;
 mod copies;

@@ -1,8 +1,8 @@
-//! The ways between tiers, and who goes first on them.
+//! The paths between tiers, and the classes of urgency on them.
 
 use crate::tier::{MOST_BELOW, Tier};
 
-/// A way from one tier to another; each has a queue.
+/// A path from one tier to another. Each has a queue.
 ///
 /// ```text
 ///   device ── DeviceToHost ──► host memory ── ToBelow(n) ──► tier n below
@@ -21,28 +21,28 @@ pub enum Path {
 }
 
 impl Path {
-    /// To the first tier below host memory: the disk, where settings make the tiers.
+    /// To the first tier below host memory: the disk, if settings make the tiers.
     pub const HOST_TO_DISK: Path = Path::ToBelow(0);
 
-    /// From there.
+    /// From the first tier below host memory.
     pub const DISK_TO_DEVICE: Path = Path::FromBelow(0);
 
-    /// Those between the tiers that settings make.
+    /// The paths between the tiers that settings make.
     pub const OF_SETTINGS: [Path; 4] =
         [Path::DeviceToHost, Path::HOST_TO_DISK, Path::HostToDevice, Path::DISK_TO_DEVICE];
 
-    /// How many there are with so many tiers below host memory. There is always a path to the first.
+    /// Returns the number of paths with so many tiers below host memory. There is always a path to the first.
     #[must_use]
     pub const fn count(below: usize) -> usize {
         2 + 2 * if below == 0 { 1 } else { below }
     }
 
-    /// Those of so many tiers below host memory.
+    /// Returns the paths with so many tiers below host memory.
     pub fn all(below: usize) -> impl DoubleEndedIterator<Item = Path> + ExactSizeIterator + Clone {
         (0..Path::count(below)).map(Path::at)
     }
 
-    /// Its place among all.
+    /// Returns the path's place among all.
     #[must_use]
     pub const fn index(self) -> usize {
         match self {
@@ -54,7 +54,7 @@ impl Path {
         }
     }
 
-    /// The path at a place.
+    /// Returns the path at a place.
     #[must_use]
     pub const fn at(index: usize) -> Path {
         match index {
@@ -67,7 +67,8 @@ impl Path {
         }
     }
 
-    /// Its kind: the path between the tiers that settings make which is like it. Limits and settings are by kind.
+    /// Returns the path's kind, by which limits and settings are given: the place of the like
+    /// path in [`OF_SETTINGS`](Path::OF_SETTINGS).
     #[must_use]
     pub const fn kind(self) -> usize {
         match self {
@@ -78,7 +79,7 @@ impl Path {
         }
     }
 
-    /// As settings and reports spell it.
+    /// Returns the path's name in settings and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         const TO: [&str; MOST_BELOW] =
@@ -95,7 +96,7 @@ impl Path {
         }
     }
 
-    /// Where bytes come from.
+    /// Returns the tier that bytes come from.
     #[must_use]
     pub const fn from(self) -> Tier {
         match self {
@@ -105,7 +106,7 @@ impl Path {
         }
     }
 
-    /// The tier below host memory at one end.
+    /// Returns the tier below host memory at one end.
     #[must_use]
     pub const fn below(self) -> Option<u8> {
         match self {
@@ -114,7 +115,7 @@ impl Path {
         }
     }
 
-    /// Whether it leads towards the device.
+    /// Returns whether the path leads towards the device.
     #[must_use]
     pub const fn is_up(self) -> bool {
         matches!(self, Path::HostToDevice | Path::FromBelow(_))
@@ -133,25 +134,25 @@ impl serde::Serialize for Path {
     }
 }
 
-/// Who goes first: all of a class before the next one.
+/// The urgency of a transfer: all of a class go before those of the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// A request waits for it: onboarding, and what makes room for it.
+    /// A request waits for it: an onboard, or an offload that makes room.
     Urgent,
-    /// Somebody will soon: watermarks, preempted requests.
+    /// A request will wait for it soon: watermarks, preempted requests.
     Offload,
-    /// Nobody waits: idle blocks, write-through.
+    /// No request waits for it: idle blocks, write-through.
     Background,
-    /// A guess; the first to be dropped.
+    /// A guess, and the first to be dropped.
     Prefetch,
 }
 
 impl Class {
-    /// All of them, the first one first.
+    /// All classes, the most urgent one first.
     pub const ALL: [Class; 4] = [Class::Urgent, Class::Offload, Class::Background, Class::Prefetch];
 
-    /// As metrics spell it.
+    /// Returns the class's name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

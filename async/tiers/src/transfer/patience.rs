@@ -1,48 +1,49 @@
-//! How long requests for blocks may wait for writes to the tier below, so that their 99th percentile stays
-//! within a small factor of what it is without that tier. It has no lock and no clock.
+//! How long requests for blocks may wait for writes to the tier below. The 99th percentile of their
+//! waits stays within a small factor of the one without that tier. It has no lock and no clock.
 //!
 //! ```text
-//!   a request waits:   copies to host memory ▓▓▓▓          what it would wait for without the tier below
-//!                      writes below               ░░░░░░   at most `limit`, but for a request in 200
+//!   a request waits:   copies to host memory ▓▓▓▓          its wait without the tier below
+//!                      writes below               ░░░░░░   at most `limit`, except for 1 request in 200
 //!
 //!   limit = 2 × the 99th percentile of ▓ over the last requests
 //! ```
 //!
-//! Requests wait for a drive that keeps up with the copies (`transfer.keeps_up`) as long as it takes, but for
-//! its pauses: nothing is lost. One that takes no more than twice as long for a block makes requests no more than three times as
-//! slow. A drive that does not keep up, or pauses, would make more of them late than the budget allows: then no request
-//! waits for it, until as many have been served as pay for another try.
+//! If a drive keeps up with the copies (`transfer.keeps_up`), requests wait for it as long as it takes,
+//! except for its pauses: no block is lost. A drive that takes at most twice as long for a block makes
+//! requests at most three times as slow. A drive that does not keep up, or pauses, would make more
+//! requests late than the budget allows. Then no request waits for it, until enough requests have been
+//! served to pay for another try.
 //!
 //! Invariants
-//! - I1: of n requests at most n/200 + 30 were let to wait for longer than the limit of their time for a drive
-//!   that does not keep up or pauses, beside those of one moment.
-//! - I2: none is let to wait for such a drive for longer than ten times the limit.
+//! - I1: of n requests at most n/200 + 30 may wait longer than the limit of their time for a drive that
+//!   does not keep up or pauses, besides those of one moment.
+//! - I2: no request waits for such a drive longer than ten times the limit.
 
 use std::time::Duration;
 
-/// Waits below so many times what the copies take.
+/// The limit is so many times the percentile of the copies' times.
 const TIMES: u32 = 2;
-/// What a late request costs; each request that is served pays one.
+/// The cost of a late request. Each request that is served pays one.
 const COST: i32 = 200;
-/// The most that is saved up, which is there at first, and that is owed: in late requests. A drive that
-/// hesitates for a while has them all at once.
+/// Bounds of the budget: the most that is saved, which is also there at first, and the most that is owed
+/// (`LEAST`). A drive that hesitates for a while may spend all of it at once.
 const MOST: i32 = 30 * COST;
 const LEAST: i32 = -4 * COST;
-/// What must be there before requests wait again.
+/// The budget at which requests wait again.
 const ENOUGH: i32 = 4 * COST;
-/// Below it nobody could tell a wait from the scheduling of threads.
+/// The least limit: shorter waits cannot be told from the scheduling of threads.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// So many limits, and a wait ends in any case.
+/// A wait ends after so many limits in any case.
 const LONGEST: u32 = 10;
-/// Requests that the percentile is taken of, and as many again, half as heavy.
+/// The percentile is taken of so many requests, and of as many earlier ones at half weight.
 const WINDOW: u32 = 2048;
-/// Four for each doubling, from a microsecond on: the last is beyond an hour.
+/// Four buckets for each doubling, from a microsecond on. The last one begins at 54 minutes.
 const BUCKETS: usize = 128;
 
 /// The budget of a group of layers.
 #[derive(Debug, Clone)]
 pub struct Patience {
-    /// Set by an operator: as long may any request wait, and no longer.
+    /// Set by an operator: any request may wait so long, and no longer.
     fixed: Option<Duration>,
     buckets: [u32; BUCKETS],
     seen: u32,
@@ -60,35 +61,35 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// With a limit that is fixed, or that follows from what is served.
+    /// Returns a budget with a fixed limit, or with one that follows from the requests served.
     #[must_use]
     pub fn new(fixed: Option<Duration>) -> Patience {
         let limit = fixed.unwrap_or(SHORTEST);
         Patience { fixed, buckets: [0; BUCKETS], seen: 0, limit, budget: MOST, waits: true, paused: false }
     }
 
-    /// How long a request may wait.
+    /// Returns how long a request may wait.
     #[must_use]
     pub fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// How long a request has waited when it is to be looked at again: the budget must pay for all requests
+    /// Returns the wait after which a request is looked at again. The budget must pay for all requests
     /// that have come so far, before they are late.
     #[must_use]
     pub fn next_look(&self) -> Duration {
         if self.fixed.is_some() { self.limit } else { self.limit / 2 }
     }
 
-    /// So many requests were served without waiting for anything.
+    /// Counts requests that were served without any wait.
     pub fn served_at_once(&mut self, requests: u64) {
         let requests = u32::try_from(requests).unwrap_or(u32::MAX).min(WINDOW);
         self.see(0, requests);
         self.pay(requests as i32);
     }
 
-    /// A request was served, while copies took so long, and after it had waited so long for writes below, of
-    /// a drive that keeps up or does not.
+    /// Counts a request that was served: `copying` is the time of its copies, `waited` its wait for
+    /// writes to a drive that keeps up or does not.
     pub fn served(&mut self, copying: Duration, waited: Duration, keeps_up: bool) {
         if waited <= self.limit {
             self.paused = false;
@@ -99,8 +100,9 @@ impl Patience {
         self.pay(1);
     }
 
-    /// Whether requests may wait (on), when so many have waited for [`next_look`](Patience::next_look), the
-    /// first of them for so long, for a drive that keeps up or does not.
+    /// Returns whether requests may wait or go on waiting: `waiting` requests have waited for
+    /// [`next_look`](Patience::next_look), the first of them for `longest`, for a drive that keeps up or
+    /// does not.
     pub fn may_wait(&mut self, waiting: usize, longest: Duration, keeps_up: bool) -> bool {
         if let Some(fixed) = self.fixed {
             return longest < fixed;
@@ -111,7 +113,7 @@ impl Patience {
         self.paused = true;
         let cost = i32::try_from(waiting).unwrap_or(i32::MAX).saturating_mul(COST);
         if self.waits && cost > self.budget {
-            // They go on at once, and pay as if all had been late.
+            // The requests go on at once, and pay as if all had been late.
             self.waits = false;
             self.pay(-cost);
         }
@@ -138,7 +140,7 @@ impl Patience {
         }
     }
 
-    /// The 99th.
+    /// Returns the 99th percentile.
     fn percentile(&self) -> Duration {
         let (mut above, most) = (0, self.seen / 100);
         for (bucket, of) in self.buckets.iter().enumerate().rev() {
@@ -151,7 +153,7 @@ impl Patience {
     }
 }
 
-/// Where a time is counted; 0: none.
+/// Returns the bucket of a time; 0: no time.
 fn bucket(time: Duration) -> usize {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     if micros == 0 {
@@ -162,7 +164,7 @@ fn bucket(time: Duration) -> usize {
     (1 + 4 * octave as usize + quarter as usize).min(BUCKETS - 1)
 }
 
-/// The middle of a bucket.
+/// Returns the middle of a bucket.
 fn value(bucket: usize) -> Duration {
     let Some(bucket) = bucket.checked_sub(1) else { return Duration::ZERO };
     Duration::from_micros(1 << (bucket / 4)).mul_f64(1.0 + (bucket % 4) as f64 / 4.0 + 0.125)
@@ -191,10 +193,10 @@ mod tests {
             .for_each(|turn| patience.served(if turn % 50 == 0 { 8 * MS } else { MS / 4 }, MS / 10, false));
         let limit = patience.limit().as_secs_f64();
         assert!((0.014..=0.018).contains(&limit), "two in a hundred took 8 ms: {limit}");
-        // Most requests are served at once: the percentile is theirs.
+        // Most requests are served at once, and make the percentile.
         patience.served_at_once(1_000_000);
         assert_eq!(patience.limit(), SHORTEST);
-        // Fewer than one in a hundred are.
+        // Fewer than one in a hundred are slow.
         (0..6000).for_each(|turn| patience.served(if turn % 200 == 0 { 80 * MS } else { 2 * MS }, MS, false));
         let limit = patience.limit().as_secs_f64();
         assert!((0.0035..=0.0045).contains(&limit), "{limit}");
@@ -215,7 +217,7 @@ mod tests {
             served += 1;
         }
         assert!((800..=1200).contains(&served), "{served}");
-        // A whole run of a drive that is late each time.
+        // A long run with a drive that is late each time.
         let (mut late, all) = (0, 100_000);
         for _ in 0..all {
             let waits = patience.may_wait(0, Duration::ZERO, false) && patience.may_wait(1, MS / 2, false);

@@ -1,4 +1,5 @@
-//! The queue of a path: what waits, what goes next, and how many bytes are under way. It has no lock, no clock and no thread.
+//! The queue of a path: which transfers wait, which goes next, and how many bytes are under way. It has
+//! no lock, no clock and no thread.
 //!
 //! ```text
 //!   class      round of requests              transfers of each, FIFO
@@ -8,25 +9,32 @@
 //!   Prefetch   request 8 ► request 7          [g]        [h]
 //! ```
 //!
-//! It refuses nothing: what waits owns what it touches, so that refusing it would make no room. Who begins something looks before at how much waits.
+//! It refuses nothing: a waiting transfer owns its blocks, so a refusal would make no room. Callers look
+//! at the queue's length before they begin a transfer.
 //!
-//! What a request's transfers need beside the path may be of several kinds, of which one may be short while others are not: blocks of staging, which each
-//! group of layers has of its own. So a transfer is in a lane, and who pops says which lanes are open. What is in a shut one waits as it is; all
-//! others go as if it were not there.
+//! Besides the path, a transfer may need a resource that is short for some transfers only: staging
+//! blocks, which each group of layers has of its own. So a transfer is in a lane, and the caller of a
+//! pop says which lanes are open. Transfers in a shut lane wait as they are; all others go as if these
+//! were not there.
 //!
-//! Between the requests of a class bytes are shared by deficit round robin (Shreedhar & Varghese, SIGCOMM 1995): a request's turn adds
-//! the quantum to its deficit, and lasts while the deficit pays for its next transfer.
+//! The requests of a class share bytes by deficit round robin (Shreedhar & Varghese, SIGCOMM 1995): a
+//! request's turn adds the quantum to its deficit, and lasts while the deficit pays for its next transfer.
 //!
 //! Invariants
-//! - I1: nothing of a class goes while something of an earlier class waits in an open lane. What may not go yet (what is in flight, the
-//!   iteration's budget) keeps what is behind it waiting, its own request and others: passed by small ones, a large one would never go.
-//! - I2: transfers and bytes in flight are at most the limits, or one transfer, alone. They are those popped less those ended.
-//! - I3: in the order of arrival within a request, class and lane. One that is tried again arrives anew.
-//! - I4: two requests of a class, from when both wait in open lanes until one does not, have had bytes that differ by less than the quantum and
-//!   two of the largest transfer; by less than the quantum and one of them where neither had been served before. A request whose lanes are shut
-//!   keeps its place in the round, its turn and what is left of it.
-//! - I5: no allocation once it has held as much as it does; a request is known only while something of it waits.
-//! - I6: a ticket is good from the push until the transfer leaves, however often its place is used again: it has the push's number.
+//! - I1: no transfer of a class goes while one of an earlier class waits in an open lane. A transfer
+//!   that may not go yet (in-flight limits, the iteration's budget) holds back all behind it, of its own
+//!   request and of others: if small transfers passed it, a large one would never go.
+//! - I2: transfers and bytes in flight are within the limits, or there is one transfer, alone. In flight
+//!   are those popped and not ended.
+//! - I3: within a request, class and lane, transfers go in the order of arrival. A retried one arrives anew.
+//! - I4: while two requests of a class both wait in open lanes, the bytes that they get differ by less
+//!   than the quantum plus twice the largest transfer; by less than the quantum plus the largest transfer,
+//!   if neither had been served before. A request with all lanes shut keeps its place in the round, its
+//!   turn and the rest of its turn.
+//! - I5: no allocation until the queue holds more than ever before. A request is known only while one of
+//!   its transfers waits.
+//! - I6: a ticket is good from the push until the transfer leaves, however often its place is used
+//!   again: it has the push's number.
 
 mod allowance;
 mod flow;
@@ -46,37 +54,38 @@ const FIFO: usize = 0;
 const ROUND: usize = 1;
 const LANE: usize = 2;
 
-/// What a queue has in flight at most, and how it is shared.
+/// Limits of a queue's transfers in flight, and how requests share them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Transfers in flight: as many as what carries them out takes. Of none, one goes all the same.
+    /// Transfers in flight: as many as their mover or tier takes. With 0, one still goes.
     pub in_flight: u32,
     /// Bytes in flight (`transfer.in_flight`).
     pub in_flight_bytes: u64,
-    /// Bytes that a request may move before the next one's turn (`transfer.quantum`). Fewer than a transfer has cost a walk over the
-    /// requests for some transfers, and are as fair.
+    /// Bytes that a request may move before the next one's turn (`transfer.quantum`). A quantum below a
+    /// transfer's size is as fair, but some transfers then cost a walk over the requests.
     pub quantum_bytes: u64,
 }
 
-/// A transfer that waits. Once it has left, whatever the way, its ticket is stale: nothing else answers to it.
+/// A waiting transfer. Once the transfer has left, in whatever way, its ticket is stale: no other
+/// transfer answers to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket {
     key: u32,
     number: u64,
 }
 
-/// A transfer that is now under way: [`Queue::ended`] is due once.
+/// A transfer that is now under way. The caller owes one [`Queue::ended`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Popped<T> {
-    /// Whatever was pushed.
+    /// The item that was pushed.
     pub item: T,
     /// The class in which it waited last.
     pub class: Class,
-    /// Whose it is.
+    /// Its request.
     pub request: u64,
     /// The lane in which it waited.
     pub lane: u16,
-    /// What it moves.
+    /// The bytes that it moves.
     pub bytes: u64,
 }
 
@@ -96,11 +105,11 @@ impl<T> Linked<FIFO> for Waiting<T> {
     }
 }
 
-/// A class: its requests that have something waiting.
+/// A class: its requests that have waiting transfers.
 #[derive(Debug)]
 struct Backlog {
     round: List<ROUND>,
-    /// By lane: how many wait.
+    /// By lane: how many transfers wait.
     lanes: Vec<u32>,
 }
 
@@ -111,14 +120,14 @@ pub struct Queue<T> {
     transfers: Slab<Waiting<T>>,
     flows: Flows,
     backlogs: [Backlog; Class::ALL.len()],
-    /// Of the next push.
+    /// The number of the next push.
     number: u64,
     in_flight: u32,
     in_flight_bytes: u64,
 }
 
 impl<T: Copy> Queue<T> {
-    /// An empty one. A quantum of nothing is taken as one byte.
+    /// Returns an empty queue. A quantum of 0 is taken as one byte.
     #[must_use]
     pub fn new(limits: Limits) -> Queue<T> {
         Queue {
@@ -132,7 +141,7 @@ impl<T: Copy> Queue<T> {
         }
     }
 
-    /// Lets a transfer of a request wait in a lane, behind those of the request that are there.
+    /// Queues a transfer in a lane, behind its request's transfers in that lane.
     pub fn push(&mut self, class: Class, request: u64, lane: u16, bytes: u64, item: T) -> Ticket {
         let number = self.number;
         self.number += 1;
@@ -142,13 +151,14 @@ impl<T: Copy> Queue<T> {
         Ticket { key, number }
     }
 
-    /// What goes next; it is then under way. None if nothing waits, or if the next one must go on waiting for bytes in flight or for the
-    /// iteration's budget: then after [`ended`](Queue::ended), or a refill.
+    /// Takes the transfer that goes next; it is then under way. None if none waits, or if the next one
+    /// must wait for bytes in flight or for the iteration's budget: try again after
+    /// [`ended`](Queue::ended), or after a refill.
     pub fn pop(&mut self, allowance: &mut Allowance) -> Option<Popped<T>> {
         self.pop_open(allowance, |_| true)
     }
 
-    /// As [`pop`](Queue::pop), of the lanes that are open.
+    /// Does the same as [`pop`](Queue::pop), for the open lanes.
     pub fn pop_open(&mut self, allowance: &mut Allowance, open: impl Fn(u16) -> bool) -> Option<Popped<T>> {
         let next = |class| Some((class, self.turn(class, &open)?));
         let (class, (flow, key)) = Class::ALL.into_iter().find_map(next)?;
@@ -168,7 +178,7 @@ impl<T: Copy> Queue<T> {
         Some(self.remove(key))
     }
 
-    /// Whether so many bytes more may be under way.
+    /// Returns whether so many bytes more may be under way.
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
         let after = self.in_flight_bytes.checked_add(bytes);
@@ -177,7 +187,7 @@ impl<T: Copy> Queue<T> {
         self.in_flight == 0 || !full
     }
 
-    /// One that was popped is no longer under way, whatever came of it.
+    /// Records that a popped transfer has ended, well or not.
     pub fn ended(&mut self, bytes: u64) {
         debug_assert!(
             self.in_flight > 0 && bytes <= self.in_flight_bytes,
@@ -189,14 +199,14 @@ impl<T: Copy> Queue<T> {
         self.in_flight_bytes = self.in_flight_bytes.saturating_sub(bytes);
     }
 
-    /// Takes out one that waits; none if it has left.
+    /// Takes out a waiting transfer. None if it has left.
     pub fn cancel(&mut self, ticket: Ticket) -> Option<T> {
         let key = self.key(ticket)?;
         Some(self.remove(key).item)
     }
 
-    /// Lets one that waits go with a class, as the last of its request; it never falls to a later class than it has. Whether it still
-    /// waits. Its ticket remains good.
+    /// Moves a waiting transfer to a more urgent class, as the last of its request there. It never falls
+    /// to a less urgent class. Returns whether it still waits. Its ticket remains good.
     pub fn promote(&mut self, ticket: Ticket, class: Class) -> bool {
         let Some(key) = self.key(ticket) else { return false };
         if class < self.class(key) {
@@ -206,38 +216,38 @@ impl<T: Copy> Queue<T> {
         true
     }
 
-    /// Transfers that wait.
+    /// Returns the number of waiting transfers.
     #[must_use]
     pub fn waiting(&self) -> u32 {
         self.transfers.len() as u32
     }
 
-    /// Those of a class.
+    /// Returns the number of waiting transfers of a class.
     #[must_use]
     pub fn waiting_of(&self, class: Class) -> u32 {
         self.backlogs[class as usize].lanes.iter().sum()
     }
 
-    /// Those of a class in a lane.
+    /// Returns the number of waiting transfers of a class in a lane.
     #[must_use]
     pub fn waiting_in(&self, class: Class, lane: u16) -> u32 {
         self.backlogs[class as usize].lanes.get(usize::from(lane)).copied().unwrap_or(0)
     }
 
-    /// Transfers under way.
+    /// Returns the number of transfers under way.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// Their bytes.
+    /// Returns the bytes under way.
     #[must_use]
     pub fn in_flight_bytes(&self) -> u64 {
         self.in_flight_bytes
     }
 
-    /// The flow of a class whose turn it is, and its first transfer, for which its deficit pays; of those with something in an open lane. Asked
-    /// again, the answer is the same.
+    /// Returns the flow of a class whose turn it is, and its first transfer, for which its deficit pays.
+    /// Only flows with a transfer in an open lane count. Asked again, the answer is the same.
     fn turn(&mut self, class: Class, open: impl Fn(u16) -> bool) -> Option<(u32, u32)> {
         let quantum = self.limits.quantum_bytes;
         let backlog = &mut self.backlogs[class as usize];
@@ -246,7 +256,8 @@ impl<T: Copy> Queue<T> {
             return None;
         }
         loop {
-            // The least number of turns that one of those passed over still needs. Who is passed over is behind all others then.
+            // The fewest turns that a flow passed over still needs. A flow passed over goes
+            // behind all others.
             let mut turns = u64::MAX;
             let mut next = backlog.round.first();
             for _ in 0..backlog.round.length() {
@@ -266,7 +277,7 @@ impl<T: Copy> Queue<T> {
                 flow.its_turn = false;
                 backlog.round.make_last(&mut self.flows.slab, key);
             }
-            // Nobody can go in this round: all those in which nobody could, at once.
+            // No flow can go in this round. This skips all rounds in which none could, at once.
             let mut next = backlog.round.first();
             while let Some(key) = next {
                 next = backlog.round.after(&mut self.flows.slab, key);
@@ -322,7 +333,7 @@ impl<T: Copy> Queue<T> {
     }
 }
 
-/// What of a flow goes first, of its open lanes: what has come first of all that is first in one.
+/// Returns the flow's transfer that goes first: of the first ones of its open lanes, the one that came first.
 fn first_of<T>(
     flows: &mut Flows,
     transfers: &Slab<Waiting<T>>,
@@ -340,7 +351,8 @@ fn first_of<T>(
     first
 }
 
-/// Bytes, as turns count them: what moves none still takes part of a turn, or a request of such transfers would never end its own.
+/// Returns the bytes as turns count them. A transfer without bytes still uses part of a turn, or its
+/// request would never end its own.
 fn cost(bytes: u64) -> u64 {
     bytes.max(1)
 }

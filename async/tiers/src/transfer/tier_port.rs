@@ -1,14 +1,14 @@
-//! The port of a tier below host memory: pool metadata and bytes. Its contract is the tests' (`async/tests/disk_port/`), which every
-//! implementation passes.
+//! The port of a tier below host memory: pool metadata and bytes. Its contract is the test suite
+//! `async/tests/disk_port/`, which every implementation passes.
 //!
 //! ```text
 //!   TierPort   every tier: find, reserve, read, write, release, forget
-//!   Extras     what only some tiers do:
+//!   Extras     only some tiers do this:
 //!     Admits   decides which blocks are worth a write
 //!     Erases   overwrites the bytes of slots
 //!     Lasts    outlives the process: a restart finds its blocks
 //!     Loses    has parts that fail on their own
-//!     Counts   counts what it does
+//!     Counts   counts its work
 //! ```
 
 use super::landing::{Landing, Token};
@@ -28,11 +28,11 @@ pub struct TierRead {
     pub token: Token,
     /// Its slot. The engine holds the block until the answer.
     pub slot: BlockId,
-    /// The block.
+    /// The block's hash.
     pub hash: SequenceHash,
-    /// Which reads go first.
+    /// Its urgency: which reads go first.
     pub urgency: Urgency,
-    /// The memory to read to; comes back.
+    /// The memory to read to. It comes back with the answer.
     pub buffer: BlockWrite,
     /// Where to answer.
     pub landing: Landing,
@@ -43,26 +43,28 @@ pub struct TierRead {
 pub struct TierWrite {
     /// For the answer, [`Landed::Write`](super::Landed::Write).
     pub token: Token,
-    /// A slot that [`TierPort::reserve`] gave; the port's from now on, whatever comes.
+    /// A slot that [`TierPort::reserve`] gave. It is the port's from now on, in every case.
     pub slot: BlockId,
     /// The block, its parent, and its owner.
     pub name: Name,
-    /// Its bytes; come back where the write succeeds.
+    /// The block's bytes. They come back if the write succeeds.
     pub bytes: BlockRead,
     /// Where to answer.
     pub landing: Landing,
 }
 
-/// Slots on their way to be erased; in the end those that could not be. What is under way goes on if this is dropped.
+/// Slots being erased: the future's output is the slots that could not be. The erasure goes on if the
+/// future is dropped.
 pub type Erasing = Pin<Box<dyn Future<Output = Vec<BlockId>> + Send>>;
 
-/// Released slots on their way to be forgotten for good; in the end, whether they are. What is under way goes on if this is dropped.
+/// Released slots being forgotten for good: the future's output is whether they are. The work goes on if
+/// the future is dropped.
 pub type Forgetting = Pin<Box<dyn Future<Output = bool> + Send>>;
 
-/// Ends a tier; blocks until that is done.
+/// Ends a tier, and blocks until that is done.
 pub type Closing = Box<dyn FnOnce() + Send>;
 
-/// Which slots to reserve.
+/// The slots to reserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reserve {
     /// Up to so many: free ones, then those of victims.
@@ -71,21 +73,22 @@ pub enum Reserve {
     This(BlockRef),
 }
 
-/// A tier as it is.
+/// Facts about a tier.
 #[derive(Debug, Clone)]
 pub struct TierFacts {
-    /// For people.
+    /// A description for people.
     pub description: String,
-    /// Reads that it takes without making a caller wait, whatever slots they are of.
+    /// Reads that it takes without making a caller wait, whichever their slots.
     pub reads_at_once: u32,
-    /// The same of writes.
+    /// Writes that it takes without making a caller wait.
     pub writes_at_once: u32,
-    /// Whether it says by itself, through `tracing`, what of it has failed and what to do. Otherwise the engine says it, by cause.
+    /// Whether it reports its failures and their remedies itself, through `tracing`. Otherwise the
+    /// engine reports them, by cause.
     pub says_what_fails: bool,
 }
 
 impl TierFacts {
-    /// A tier that takes any number of transfers at once, and says nothing by itself.
+    /// Describes a tier that takes any number of transfers at once, and reports nothing itself.
     #[must_use]
     pub fn new(description: impl Into<String>) -> TierFacts {
         let (reads_at_once, writes_at_once) = (u32::MAX, u32::MAX);
@@ -95,26 +98,27 @@ impl TierFacts {
 
 /// A tier below host memory: pool metadata and bytes.
 ///
-/// - No call waits for the hardware: a caller that has as many reads and writes under way as the [facts](TierPort::facts) say costs no
-///   thread.
-/// - [`reserve`](TierPort::reserve) and [`release`](TierPort::release) touch the pool's metadata alone, without a system call, so that they may
-///   be made under a lock.
-/// - Every read and write is answered, once, also when the hardware fails, is gone, or the port is dropped. One that is dropped is answered
-///   by that, as if it had failed ([`Landing`]): by a port that panics, too.
-/// - A write's block is found from its answer on, if that is a success, and not before its bytes are down.
+/// - No call waits for the hardware: a caller with as many reads and writes under way as the
+///   [facts](TierPort::facts) say blocks no thread.
+/// - [`reserve`](TierPort::reserve) and [`release`](TierPort::release) touch only the pool's metadata,
+///   without a system call, so they may be called under a lock.
+/// - Every read and write is answered, once, also when the hardware fails, is gone, or the port is
+///   dropped. Dropping a read or write answers it as failed ([`Landing`]), also in a port that panics.
+/// - A written block is found from its answer on, if that is a success, and not before its bytes are down.
 pub trait TierPort: Send + Sync + Debug {
-    /// The pool of its slots.
+    /// Returns the pool of the tier's slots.
     fn pool(&self) -> &BlockPool;
 
-    /// What it takes, and what it is.
+    /// Returns the tier's description and limits.
     fn facts(&self) -> TierFacts;
 
-    /// Finds a block that can be read. `uses`: the look-up is a use of the block; otherwise the caller only looks after it, as
-    /// [`BlockPool::find`].
+    /// Finds a block that can be read. With `uses`, the look-up is a use of the block; without, it is
+    /// none, as with [`BlockPool::find`].
     fn find(&self, hash: SequenceHash, uses: bool) -> Option<ImmutableBlock<'_>>;
 
-    /// Appends slots to write to, whose old blocks are forgotten; fewer if the others are in use, or their hardware is lost. They are the
-    /// caller's, to be given to [`write`](TierPort::write) or [`release`](TierPort::release).
+    /// Appends slots to write to; their old blocks are forgotten. Appends fewer if the others are in
+    /// use, or their hardware is lost. The caller owns them, and gives each to
+    /// [`write`](TierPort::write) or [`release`](TierPort::release).
     fn reserve(&self, which: Reserve, slots: &mut Vec<BlockId>);
 
     /// Starts a read.
@@ -123,20 +127,21 @@ pub trait TierPort: Send + Sync + Debug {
     /// Starts a write.
     fn write(&self, write: TierWrite);
 
-    /// Frees a slot that was reserved and not written. A restart does not find what it held before: where that takes a while
-    /// ([`Lasts::forget_released`]), the slot is free when it is done.
+    /// Frees a slot that was reserved and not written. A restart does not find its earlier block: if
+    /// that takes a while ([`Lasts::forget_released`]), the slot is free when it is done.
     fn release(&self, slot: BlockId);
 
-    /// Ends the registration of a block whose read failed, once the engine holds it no more; other requests may.
+    /// Ends the registration of a block whose read failed. The engine has released the block; other
+    /// requests may still hold it.
     fn forget(&self, block: BlockRef);
 
-    /// What it does besides.
+    /// Returns the optional traits that the tier implements.
     fn extras(&self) -> Extras<'_> {
         Extras::default()
     }
 }
 
-/// What a tier does besides: none of it, unless it says so.
+/// The optional traits of a tier: none, unless it says so.
 #[derive(Clone, Copy, Default)]
 pub struct Extras<'t> {
     /// It decides which blocks are worth a write.
@@ -165,22 +170,23 @@ impl fmt::Debug for Extras<'_> {
 
 /// Decides which blocks are worth a write.
 pub trait Admits {
-    /// A request has this block, wherever it is.
+    /// Notes that a request has this block, in any tier.
     fn used(&self, hash: SequenceHash);
 
-    /// Whether a block that is not in the tier is to be written; what is admitted is taken out of the budget. `now` is the time since some
-    /// fixed moment.
+    /// Returns whether to write a block that is not in the tier. An admitted block is taken out of the
+    /// budget. `now` is the time since some fixed moment.
     fn admits(&self, hash: SequenceHash, now: Duration) -> bool;
 }
 
 /// Overwrites bytes.
 pub trait Erases {
-    /// Makes what reserved slots held be found by no restart; with `zero` it overwrites their bytes before. Ends when that is on the hardware,
-    /// with the slots of which it is not, nor may ever be. The others are to be [released](TierPort::release).
+    /// Forgets the earlier blocks of reserved slots, so that no restart finds them. With `zero` it
+    /// overwrites their bytes first. The future completes when all of it is on the hardware. Its output is
+    /// the slots for which it is not, and may never be. The others are to be [released](TierPort::release).
     fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing;
 
-    /// Overwrites the bytes of free slots that an [`erase`](Erases::erase) without zeros has left, whoever's they were. Ends when that is on the
-    /// hardware, and whether it is so of all of them.
+    /// Overwrites the bytes, of any owner, of free slots that an [`erase`](Erases::erase) without zeros
+    /// has left. The future completes when they are on the hardware, with whether all of them are.
     fn erase_left(&self) -> Forgetting {
         Box::pin(std::future::ready(true))
     }
@@ -188,51 +194,54 @@ pub trait Erases {
 
 /// Outlives the process.
 pub trait Lasts {
-    /// Blocks that the opening has found and registered, and whose they are; but for those without an owner. Told once.
+    /// Returns the blocks that the opening has found and registered, with their owners; blocks without
+    /// an owner are left out. Returns them once.
     fn recovered(&self) -> Vec<(BlockId, OwnerId)>;
 
-    /// To be called after [`release`](TierPort::release), without a lock: begins to forget what released slots held.
+    /// Begins to forget the earlier blocks of released slots. Call it after
+    /// [`release`](TierPort::release), without a lock.
     fn forget_released(&self);
 
-    /// Ends when what slots held that were released before is found by no restart, and whether that is so. Hardware that is known to be
-    /// [lost](Loses::is_lost) is passed over.
+    /// Completes when no restart finds the earlier blocks of slots released before. The output is
+    /// whether that is so. Hardware that is known to be [lost](Loses::is_lost) is passed over.
     fn forget_for_good(&self) -> Forgetting;
 
-    /// What there is to do when nothing more will be asked for, so that a restart finds everything.
+    /// Returns the work to do after the tier's last use, so that a restart finds everything.
     fn close(&self) -> Option<Closing>;
 }
 
 /// Has parts that fail on their own.
 pub trait Loses {
-    /// Parts that are out of service: their slots leave the pool without a word, when they are looked up or reserved.
+    /// Returns the number of parts out of service. Their slots leave the pool silently, when they are
+    /// looked up or reserved.
     fn losses(&self) -> u64;
 
-    /// Whether a slot is of such a part.
+    /// Returns whether a slot is of such a part.
     fn is_lost(&self, slot: BlockId) -> bool;
 }
 
-/// Counts what it does.
+/// Counts its work.
 pub trait Counts {
-    /// The counts.
+    /// Returns the counts.
     fn stats(&self) -> TierStats;
 }
 
-/// The extras of any tier, with what holds for one that has none.
+/// The extras of any tier, with defaults for a tier without them.
 impl dyn TierPort + '_ {
-    /// A use of a block, wherever it is.
+    /// Notes a use of a block, in any tier.
     pub fn used(&self, hash: SequenceHash) {
         if let Some(admits) = self.extras().admits {
             admits.used(hash);
         }
     }
 
-    /// Whether a block is to be written: any, unless the tier decides.
+    /// Returns whether a block is to be written: any block, unless the tier decides.
     #[must_use]
     pub fn admits(&self, hash: SequenceHash, now: Duration) -> bool {
         self.extras().admits.is_none_or(|of| of.admits(hash, now))
     }
 
-    /// The slot of a block that no request holds.
+    /// Reserves the slot of a block, if no request holds it.
     #[must_use]
     pub fn reserve_this(&self, block: BlockRef) -> Option<BlockId> {
         let mut slots = Vec::new();
@@ -240,20 +249,20 @@ impl dyn TierPort + '_ {
         slots.pop()
     }
 
-    /// [`Lasts::recovered`].
+    /// See [`Lasts::recovered`].
     #[must_use]
     pub fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
         self.extras().lasts.map_or_else(Vec::new, Lasts::recovered)
     }
 
-    /// [`Lasts::forget_released`].
+    /// See [`Lasts::forget_released`].
     pub fn forget_released(&self) {
         if let Some(lasts) = self.extras().lasts {
             lasts.forget_released();
         }
     }
 
-    /// [`Lasts::forget_for_good`].
+    /// See [`Lasts::forget_for_good`].
     #[must_use]
     pub fn forget_for_good(&self) -> Forgetting {
         self.extras()
@@ -261,13 +270,13 @@ impl dyn TierPort + '_ {
             .map_or_else(|| Box::pin(std::future::ready(true)) as Forgetting, Lasts::forget_for_good)
     }
 
-    /// [`Lasts::close`].
+    /// See [`Lasts::close`].
     #[must_use]
     pub fn close(&self) -> Option<Closing> {
         self.extras().lasts.and_then(Lasts::close)
     }
 
-    /// [`Erases::erase`]. A tier that cannot keeps the bytes, if they were to be overwritten.
+    /// See [`Erases::erase`]. A tier without it keeps bytes that were to be overwritten.
     #[must_use]
     pub fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
         match self.extras().erases {
@@ -276,7 +285,7 @@ impl dyn TierPort + '_ {
         }
     }
 
-    /// [`Erases::erase_left`].
+    /// See [`Erases::erase_left`].
     #[must_use]
     pub fn erase_left(&self) -> Forgetting {
         self.extras()
@@ -284,19 +293,19 @@ impl dyn TierPort + '_ {
             .map_or_else(|| Box::pin(std::future::ready(true)) as Forgetting, Erases::erase_left)
     }
 
-    /// [`Loses::losses`].
+    /// See [`Loses::losses`].
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.extras().loses.map_or(0, Loses::losses)
     }
 
-    /// [`Loses::is_lost`].
+    /// See [`Loses::is_lost`].
     #[must_use]
     pub fn is_lost(&self, slot: BlockId) -> bool {
         self.extras().loses.is_some_and(|of| of.is_lost(slot))
     }
 
-    /// [`Counts::stats`].
+    /// See [`Counts::stats`].
     #[must_use]
     pub fn stats(&self) -> Option<TierStats> {
         self.extras().counts.map(Counts::stats)

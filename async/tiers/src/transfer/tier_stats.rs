@@ -1,9 +1,9 @@
-//! What a disk tier has done, as its port tells it: figures by cause.
+//! The counts of a disk tier, by cause, as its port reports them.
 
 use kvstrata_ffi::disk::{FailedRequests, RejectedRecords, ServiceState};
 use serde::Serialize;
 
-/// Counts by cause: a field a cause, which `causes` names.
+/// Counts by cause: a field for each cause, named by `causes`.
 macro_rules! causes {
     ($(#[$of:meta])* $name:ident { $($(#[$is:meta])* $cause:ident),+ $(,)? }) => {
         $(#[$of])*
@@ -25,11 +25,12 @@ macro_rules! causes {
 causes! {
     /// Blocks and records that were there and were not taken, by cause. Each is a miss.
     Rejected {
-        /// At opening: records whose own checksum is wrong.
+        /// At opening: records with a wrong checksum of their own.
         record,
         /// Records, at opening or when read, of a payload of another length than a slot's.
         length,
-        /// At opening: records of an encrypted volume that nobody can open any more.
+        /// At opening: records of an encrypted volume that can no longer be opened, since the salt of
+        /// their epoch is gone.
         salt,
         /// At opening: records of a hash that a newer record has.
         duplicate,
@@ -41,39 +42,42 @@ causes! {
         table,
         /// When read: slots without a record.
         empty,
-        /// When read: slots whose record has another hash.
+        /// When read: slots with a record of another hash.
         other_hash,
-        /// When read: payloads that are not what their record says.
+        /// When read: payloads that contradict their record.
         payload,
-        /// The same, of records that a process left which ended without a shutdown: as a crash between a payload and its record leaves some.
+        /// When read: such payloads with records of a process that ended without a shutdown. A crash
+        /// between a payload and its record leaves some.
         after_crash,
     }
 }
 
 causes! {
-    /// The part of [`Rejected`] that came with reads.
+    /// The part of [`Rejected`] found by reads.
     RejectedReads {
         /// Slots without a record.
         empty,
-        /// Slots whose record has another hash.
+        /// Slots with a record of another hash.
         other_hash,
         /// Payloads of another length than a slot's.
         length,
-        /// Payloads that are not what their record says.
+        /// Payloads that contradict their record.
         payload,
-        /// The same, of records that a process left which ended without a shutdown: as a crash between a payload and its record leaves some.
+        /// Such payloads with records of a process that ended without a shutdown. A crash between a
+        /// payload and its record leaves some.
         after_crash,
     }
 }
 
 causes! {
-    /// The part of [`Rejected`] that came with the opening.
+    /// The part of [`Rejected`] found at the opening.
     RejectedAtOpening {
-        /// Records whose own checksum is wrong.
+        /// Records with a wrong checksum of their own.
         record,
         /// Records of a payload of another length than a slot's.
         length,
-        /// Records of an encrypted volume that nobody can open any more.
+        /// Records of an encrypted volume that can no longer be opened, since the salt of their
+        /// epoch is gone.
         salt,
         /// Records of a hash that a newer record has.
         duplicate,
@@ -91,13 +95,13 @@ causes! {
     FailedTransfers {
         /// The file system, a quota, or a limit had no room for a write.
         no_room,
-        /// Writes that were refused, unasked, since there was no room for earlier ones.
+        /// Writes refused without a try, since there was no room for earlier ones.
         paused,
         /// The drive failed.
         drive,
-        /// Refused, unasked, since the drive does not answer.
+        /// Requests refused without a try, since the drive does not answer.
         away,
-        /// The machine was short of something for a moment: memory, most often.
+        /// The machine was short of something for a moment, most often memory.
         passing,
         /// The volume is out of service.
         retired,
@@ -105,15 +109,15 @@ causes! {
 }
 
 causes! {
-    /// Volumes by what they do now.
+    /// Volumes by their state.
     VolumeStates {
-        /// All that they are asked for.
+        /// Volumes that serve all requests.
         serving,
-        /// Reads alone: they have no room, and take no writes until they have.
+        /// Volumes that serve only reads: they have no room, and take no writes until they have.
         writes_paused,
-        /// Nothing: their device does not answer, and is asked again at growing intervals.
+        /// Volumes that serve nothing: their device does not answer, and is asked again at growing intervals.
         away,
-        /// Nothing: they were retired, could not be opened, or are lost with their ring.
+        /// Volumes that serve nothing: they were retired, could not be opened, or are lost with their ring.
         retired,
     }
 }
@@ -138,7 +142,7 @@ impl VolumeStates {
 }
 
 impl RejectedAtOpening {
-    /// Those of an opening.
+    /// Returns the counts of an opening.
     #[must_use]
     pub fn of(records: &RejectedRecords) -> RejectedAtOpening {
         let RejectedRecords { record, length, salt, duplicate, truncated, superblock, table } = *records;
@@ -147,7 +151,7 @@ impl RejectedAtOpening {
 }
 
 impl Rejected {
-    /// Both together.
+    /// Adds the counts of opening and reads.
     #[must_use]
     pub fn of(opening: &RejectedAtOpening, reads: &RejectedReads) -> Rejected {
         let RejectedAtOpening { record, length, salt, duplicate, truncated, superblock, table } = *opening;
@@ -168,42 +172,42 @@ impl Rejected {
         }
     }
 
-    /// All causes together.
+    /// Returns the sum over all causes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.causes().iter().map(|(_, count)| count).sum()
     }
 }
 
-/// What a tier has done so far; exact at rest, a moment old otherwise.
+/// The counts of a tier so far; exact at rest, a moment old otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct TierStats {
     /// Blocks that came down and were not there.
     pub offered: u64,
-    /// Of them, not worth a write.
+    /// Of these, not worth a write.
     pub refused_by_admission: u64,
-    /// Of them, over the write budget.
+    /// Of these, over the write budget.
     pub refused_by_budget: u64,
-    /// Of them, refused since no volume takes writes just now.
+    /// Of these, refused since no volume takes writes just now.
     pub refused_by_volume: u64,
-    /// Of them, written.
+    /// Of these, written.
     pub written: u64,
-    /// What was rejected, at opening and since.
+    /// Blocks and records rejected, at opening and since.
     pub rejected: Rejected,
-    /// The part of it that came with the opening.
+    /// The part of `rejected` found at the opening.
     pub rejected_at_opening: RejectedAtOpening,
-    /// The part of it that came with reads.
+    /// The part of `rejected` found by reads.
     pub rejected_reads: RejectedReads,
-    /// Slots of lost volumes, never to be used again.
+    /// Slots of lost volumes, never used again.
     pub parked: u64,
-    /// Slots whose writes were given up before the device had answered: not used again either.
+    /// Slots with writes that were given up before the device had answered: not used again either.
     pub abandoned: u64,
     /// Volumes out of service for good.
     pub lost_volumes: u64,
-    /// Volumes by what they do now.
+    /// Volumes by their state.
     pub volumes: VolumeStates,
     /// Requests to volumes that failed, by cause.
     pub failed: FailedTransfers,
-    /// Volumes whose file was removed, or replaced, while they are used.
+    /// Volumes with a file that was removed, or replaced, while they are used.
     pub removed_files: u64,
 }

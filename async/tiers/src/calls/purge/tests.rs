@@ -72,7 +72,7 @@ fn who_lets_go_of_a_block_without_a_word_is_found_out() {
             yield_now().await;
         }
         assert!(!purge.is_finished(), "two are held");
-        // Tags are looked through once more: what is held is not found twice.
+        // The tags are scanned once more: a held block is not found twice.
         manager.inner().with(|traffic| traffic.look_again(a.tenant_id()));
         yield_now().await;
         for other in others {
@@ -88,7 +88,7 @@ fn who_lets_go_of_a_block_without_a_word_is_found_out() {
     });
 }
 
-/// Of a preempted request a block was not full, and its name is forgotten while somebody has the block.
+/// The name of a preempted request's partial block is forgotten while another holder has the block.
 #[test]
 fn what_was_withdrawn_before_is_erased_when_its_last_holder_lets_go() {
     run(async {
@@ -114,7 +114,7 @@ fn what_was_withdrawn_before_is_erased_when_its_last_holder_lets_go() {
         manager.check_watermark();
         yield_now().await;
         assert!(!purge.is_finished(), "somebody reads it");
-        // Somebody waits for all of the device.
+        // Another caller waits for the whole device.
         let all = spawn_local({
             let manager = manager.clone();
             async move { manager.default_group().allocate(4).await.map(|blocks| blocks.len()) }

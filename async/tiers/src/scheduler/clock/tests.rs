@@ -1,4 +1,4 @@
-//! The clock and what waits for it, against a set of what has been done; the words of each misuse.
+//! The clock and its waiters, against a set of the layers done; the message of each misuse.
 
 use super::{Call, Clock, Gate};
 use crate::scheduler::{Full, Gated, Key};
@@ -53,11 +53,11 @@ fn engines_that_tell_less_keep_nothing_waiting() {
     let mut seen = Vec::new();
     assert_eq!(gated.released(&clock, |item| seen.push(item)), 1);
     clock.end().expect("it runs");
-    // One beyond the last is due after the last, and no later than the whole.
+    // A layer beyond the last is due after the last, and no later than the whole.
     assert_eq!(gated.released(&clock, |item| seen.push(item)), 3);
     assert_eq!(seen, [0, 1, 3, 2]);
 
-    // Steps alone.
+    // From here on, steps alone.
     assert_eq!(clock.gate(Some(1)), Gate::Open);
     gated.hold(Gate::Layer { iteration: 3, layer: 0 }, 4).expect("room");
     gated.hold(Gate::Iteration(2), 5).expect("room");
@@ -84,12 +84,12 @@ enum Operation {
     LayerDone(u32),
     End,
     Step,
-    /// From now on so many iterations; a layer of it, or the whole.
+    /// At an iteration so many ahead; a layer of it, or the whole.
     Hold {
         ahead: u64,
         layer: Option<u32>,
     },
-    /// Whatever the limit.
+    /// Beyond the limit.
     HoldBeyond {
         ahead: u64,
         layer: u32,
@@ -116,7 +116,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What has been done, one by one: `(iteration, layer)`, and `(iteration, u32::MAX)` when it is over.
+/// The layers done, one by one: `(iteration, layer)`, and `(iteration, u32::MAX)` when it is over.
 #[derive(Default)]
 struct Naive {
     done: BTreeSet<(u64, u32)>,
@@ -130,7 +130,7 @@ impl Naive {
         self.running = false;
     }
 
-    /// Whether the call makes sense; if so, what it does.
+    /// Returns whether the call is in order, and carries it out if so.
     fn call(&mut self, call: Call) -> bool {
         let sense = match call {
             Call::Begin | Call::Step => !self.running,
@@ -162,7 +162,7 @@ impl Naive {
     }
 }
 
-/// Where gates come in the order of their opening.
+/// The place of a gate in the order of their opening.
 fn rank(gate: Gate) -> (u64, u32) {
     match gate {
         Gate::Open => (0, 0),
@@ -228,7 +228,7 @@ proptest! {
                     let mut expected: Vec<_> =
                         waiting.iter().filter(|&&(gate, _)| naive.is_open(gate)).copied().collect();
                     waiting.retain(|&(gate, _)| !naive.is_open(gate));
-                    // Stable: in the order of arrival at each gate.
+                    // Stable: at each gate in the order of arrival.
                     expected.sort_by_key(|&(gate, _)| rank(gate));
                     let mut released = Vec::new();
                     let count = gated.released(&clock, |item| released.push(item));

@@ -1,10 +1,11 @@
-//! What a queue knows of a request in one class: its transfers that wait, and its turn. An entry lives while something waits.
+//! A queue's entries for requests in one class: the request's waiting transfers, and its turn. An entry
+//! lives while a transfer waits.
 //!
 //! ```text
 //!   buckets [h(class, request)] ──► flow ──chain──► flow          to find one
 //!   of a class:  flow ◄──► flow ◄──► flow                         the round: the first one's turn is it
 //!                  │
-//!                lane 0 ◄──► lane 3                               of a flow: lanes of which something waits
+//!                lane 0 ◄──► lane 3                             of a flow: its lanes with waiting transfers
 //!                  │ first … last
 //!                  transfers, FIFO
 //! ```
@@ -24,7 +25,7 @@ pub(super) struct Flow {
     pub(super) class: Class,
     pub(super) request: u64,
     pub(super) lanes: List<LANE>,
-    /// Bytes that it may move before its turn ends; what is left of them stays for its next turn.
+    /// Bytes that it may move before its turn ends; the rest of them stays for its next turn.
     pub(super) deficit: u64,
     /// Whether its turn has begun: its quantum is in the deficit.
     pub(super) its_turn: bool,
@@ -53,12 +54,12 @@ impl Linked<ROUND> for Flow {
     }
 }
 
-/// Flows by class and request. Nothing shrinks: what was allocated once serves again.
+/// Flows by class and request. No allocation shrinks: each is used again.
 #[derive(Debug)]
 pub(super) struct Flows {
     pub(super) slab: Slab<Flow>,
     pub(super) lanes: Slab<Lane>,
-    /// A power of two of them, at least as many as there have been flows at a time.
+    /// The heads of chains: a power of two, at least as many as there have been flows at a time.
     buckets: Vec<u32>,
 }
 
@@ -84,7 +85,7 @@ impl Flows {
         None
     }
 
-    /// The request's, or a new one, the last of the `round`.
+    /// Returns the request's flow, or adds a new one as the last of the `round`.
     pub(super) fn find_or_add(&mut self, round: &mut List<ROUND>, class: Class, request: u64) -> u32 {
         if let Some(key) = self.find(class, request) {
             return key;
@@ -107,7 +108,7 @@ impl Flows {
         key
     }
 
-    /// The flow's lane of a number, or a new one.
+    /// Returns the flow's lane of a number, or adds one.
     pub(super) fn lane(&mut self, flow: u32, number: u16) -> u32 {
         let mut next = self.slab[flow as usize].lanes.first();
         while let Some(key) = next {
@@ -122,12 +123,12 @@ impl Flows {
         key
     }
 
-    /// The flow's lane behind one of its lanes.
+    /// Returns the flow's lane behind one of its lanes.
     pub(super) fn lane_after(&mut self, flow: u32, key: u32) -> Option<u32> {
         self.slab[flow as usize].lanes.after(&mut self.lanes, key)
     }
 
-    /// Forgets a lane of which nothing waits, and with the last one its flow.
+    /// Forgets a lane without waiting transfers, and with the last lane its flow.
     pub(super) fn remove_lane(&mut self, round: &mut List<ROUND>, key: u32) {
         let flow = self.lanes[key as usize].flow;
         let lanes = &mut self.slab[flow as usize].lanes;

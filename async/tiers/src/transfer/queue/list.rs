@@ -1,4 +1,5 @@
-//! Lists that run through a slab's entries: to append, to take out and to go from either end is O(1), and allocates nothing.
+//! Lists that run through a slab's entries. To append, to take out and to step forward is O(1), and
+//! allocates nothing.
 
 use slab::Slab;
 
@@ -12,11 +13,11 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Of an entry in no list.
+    /// The links of an entry in no list.
     pub(super) const NONE: Links = Links { before: NONE, after: NONE };
 }
 
-/// An entry that can be in a list of the kind `KIND`: in one of them at a time.
+/// An entry that can be in a list of the kind `KIND`: in at most one of them at a time.
 pub(super) trait Linked<const KIND: usize> {
     fn links(&mut self) -> &mut Links;
 }
@@ -70,7 +71,7 @@ impl<const KIND: usize> List<KIND> {
         self.push_last(entries, key);
     }
 
-    /// The one behind `key`, which is in this list.
+    /// Returns the entry behind `key`, which is in this list.
     pub(super) fn after(&self, entries: &mut Slab<impl Linked<KIND>>, key: u32) -> Option<u32> {
         let after = entries[key as usize].links().after;
         (after != NONE).then_some(after)

@@ -1,4 +1,4 @@
-//! The queue against a naive one, operation by operation; who shares what; the words of each limit.
+//! The queue against a naive one, operation by operation; the shares of requests; the effect of each limit.
 
 mod model;
 mod shares;
@@ -12,7 +12,7 @@ fn queue(in_flight_bytes: u64, quantum_bytes: u64) -> Queue<u32> {
     Queue::new(Limits { in_flight: u32::MAX, in_flight_bytes, quantum_bytes })
 }
 
-/// In the first lane.
+/// Pushes to the first lane.
 fn push(queue: &mut Queue<u32>, class: Class, request: u64, bytes: u64, item: u32) -> super::Ticket {
     queue.push(class, request, 0, bytes, item)
 }
@@ -34,8 +34,8 @@ fn classes_go_one_after_the_other_and_requests_in_turn() {
     assert_eq!(items(&mut queue, &mut NO_LIMIT.clone()), expected);
 }
 
-/// Lanes of staging: of one there is none, and its transfers, first of all that wait, hold up none of the
-/// other's.
+/// Lanes of staging: one lane is shut. Its transfers are the first that wait, and hold up none of the
+/// other lane.
 #[test]
 fn what_is_in_a_shut_lane_waits_as_it_is_and_holds_up_nothing_else() {
     let mut queue = queue(1000, 10);
@@ -62,7 +62,7 @@ fn what_is_in_a_shut_lane_waits_as_it_is_and_holds_up_nothing_else() {
     assert_eq!(items(&mut queue, allowance), [1, 3, 2, 4, 5, 10], "the turn goes on where it was");
 }
 
-/// It arrives anew.
+/// A retried transfer arrives anew.
 #[test]
 fn one_that_is_tried_again_goes_behind_those_that_came_meanwhile() {
     let mut queue = queue(1000, 10);
@@ -147,7 +147,7 @@ fn a_ticket_is_stale_once_its_transfer_has_left() {
     assert_eq!(items(&mut queue, allowance), [0]);
     let cancelled = push(&mut queue, Class::Prefetch, 1, 5, 1);
     assert_eq!(queue.cancel(cancelled), Some(1));
-    // In the place that both of them had.
+    // This one gets the place that both of them had.
     let waits = push(&mut queue, Class::Prefetch, 1, 5, 3);
     for ticket in [popped, cancelled] {
         assert_eq!(queue.cancel(ticket), None);
@@ -167,7 +167,7 @@ fn a_prefetch_for_which_somebody_waits_goes_before_others_and_never_back() {
     assert_eq!(items(&mut queue, &mut NO_LIMIT.clone()), [9, 2, 0, 1]);
 }
 
-/// As many as the table of requests must grow for, several times.
+/// So many that the table of requests must grow several times.
 #[test]
 fn many_requests_are_found_again_and_forgotten() {
     const REQUESTS: u64 = 1000;

@@ -1,4 +1,5 @@
-//! Random operations on the queue and on a naive one: lists that are searched, and rounds gone through one by one. Lanes open and shut.
+//! Random operations on the queue and on a naive one: lists that are searched, and rounds gone through
+//! one by one. Lanes open and shut.
 
 use crate::transfer::Class;
 use crate::transfer::queue::{Allowance, Limits, Popped, Queue, Ticket};
@@ -6,7 +7,7 @@ use proptest::prelude::*;
 
 const LANES: usize = 3;
 
-/// Numbers are taken modulo what there is.
+/// Numbers are scaled to the number of entries.
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Push {
@@ -15,16 +16,16 @@ enum Operation {
         lane: u16,
         bytes: u64,
     },
-    /// Of the lanes that are open.
+    /// Pops from the open lanes.
     Pop {
         open: [bool; LANES],
     },
-    /// One that is under way ends; it may be tried again.
+    /// A transfer under way ends, and may be tried again.
     End {
         which: u8,
         again: bool,
     },
-    /// Of any ticket ever given.
+    /// By any ticket ever given.
     Cancel {
         which: u8,
     },
@@ -62,7 +63,7 @@ struct NaiveClass {
     waiting: Vec<u32>,
 }
 
-/// Items are numbered as they are pushed; what each is stays in `all`.
+/// Items are numbered as they are pushed; `all` keeps each.
 #[derive(Debug)]
 struct Naive {
     limits: Limits,
@@ -70,7 +71,7 @@ struct Naive {
     left: u64,
     classes: [NaiveClass; 4],
     all: Vec<Popped<u32>>,
-    /// By item: when it was pushed last.
+    /// By item: the number of its last push.
     pushed: Vec<u64>,
     pushes: u64,
     in_flight: Vec<u32>,
@@ -91,7 +92,7 @@ impl Naive {
         items.iter().map(|&item| self.all[item as usize].bytes).sum()
     }
 
-    /// Behind those of its request that are there.
+    /// Inserts an item behind its request's items.
     fn insert(&mut self, item: u32) {
         let Popped { class, request, .. } = self.all[item as usize];
         let class = &mut self.classes[class as usize];
@@ -110,7 +111,8 @@ impl Naive {
         class.round.retain(|request| !request.items.is_empty());
     }
 
-    /// What goes first of a request: of each open lane it is the first, and of these what was pushed first.
+    /// Returns the request's item that goes first: of the first items of its open lanes, the one
+    /// pushed first.
     fn first(&self, items: &[u32], open: [bool; LANES]) -> Option<u32> {
         let lane = |item: u32| usize::from(self.all[item as usize].lane);
         let of_lane = |of: usize| items.iter().copied().find(|item| lane(*item) == of);
@@ -121,7 +123,8 @@ impl Naive {
     fn pop(&mut self, open: [bool; LANES]) -> Option<u32> {
         let is_open = |item: &u32| open[usize::from(self.all[*item as usize].lane)];
         let class = self.classes.iter().position(|class| class.waiting.iter().any(is_open))?;
-        // Who has nothing in an open lane keeps its place: the first of the others is the one whose turn it is.
+        // A request without an item in an open lane keeps its place: the turn is that of the first of
+        // the others.
         let (item, number) = loop {
             let round = &self.classes[class].round;
             let firsts = round.iter().map(|request| self.first(&request.items, open));
@@ -172,9 +175,9 @@ fn run(limits: Limits, budget: Option<u64>, operations: Vec<Operation>) -> Resul
         pushes: 0,
         in_flight: Vec::new(),
     };
-    // Every ticket ever given, and for which item.
+    // Every ticket ever given, with its item.
     let mut tickets: Vec<(Ticket, u32)> = Vec::new();
-    // The last one of an item is the good one, while it waits.
+    // An item's last ticket is the good one, while the item waits.
     let good = |tickets: &[(Ticket, u32)], naive: &Naive, which: usize| {
         let item = tickets[which].1;
         naive.waits(item) && tickets[which + 1..].iter().all(|&(_, other)| other != item)

@@ -1,4 +1,4 @@
-//! What requests of a class have had of the bytes, and that nobody pays for a small quantum.
+//! The bytes that requests of a class get; a small quantum costs no request.
 
 use super::{NO_LIMIT, push, queue};
 use crate::transfer::Class;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 const LARGEST: u64 = 64;
 
-/// Keeps every request waiting, with transfers of the sizes that it is given, in turn.
+/// Keeps every request waiting, with transfers of its own sizes in turn.
 struct Backlogged {
     queue: Queue<u32>,
     sizes: Vec<Vec<u64>>,
@@ -49,7 +49,7 @@ proptest! {
             pushed: vec![0; requests],
             had: vec![0; requests],
         };
-        // Two each: one must wait while the other goes.
+        // Two transfers for each request: one must wait while the other goes.
         for request in (0..requests - 1).chain(0..requests - 1) {
             all.push(request);
         }
@@ -57,7 +57,7 @@ proptest! {
             all.serve();
             prop_assert!(differ(&all.had[..requests - 1]) < quantum + LARGEST, "{:?}", all.had);
         }
-        // The last one comes later: counted from there.
+        // The last request comes later; bytes are counted from there.
         all.had.fill(0);
         all.push(requests - 1);
         all.push(requests - 1);
@@ -68,7 +68,7 @@ proptest! {
     }
 }
 
-/// Gone through one by one, the rounds that this takes would not end.
+/// Gone through one by one, so many rounds would not end.
 #[test]
 fn a_quantum_far_smaller_than_transfers_costs_no_rounds() {
     let mut queue = queue(u64::MAX, 1);
@@ -81,7 +81,7 @@ fn a_quantum_far_smaller_than_transfers_costs_no_rounds() {
     assert_eq!(order, (0..50).rev().collect::<Vec<_>>(), "the smallest needs the fewest rounds");
 }
 
-/// What moves no bytes takes turns like anything else.
+/// Transfers without bytes take turns like any others.
 #[test]
 fn transfers_of_nothing_keep_nobody_waiting() {
     let mut queue = queue(100, 4);
