@@ -1,7 +1,7 @@
 //! One request's onboarding: the blocks that it waits for, and the outcome of each.
 //!
 //! ```text
-//!   wanted   0      1      2      3      4        each is Here (held), Coming (in a transfer) or Failed (why)
+//!   wanted   0      1      2      3      4       each is Here (held), Coming (in a transfer) or Failed (why)
 //!            Here   Here   Coming Failed Coming
 //!            └── the run ──┘      ▲
 //!                                 first_failed: no block behind it is of use to this request

@@ -1,11 +1,11 @@
 //! Blocks that are never used again: a failed device keeps them, and may still read or write them, or
 //! they could not be overwritten.
 //!
-//! | left behind by a copy that a device keeps | state |
-//! |---|---|
-//! | the device's block | unowned; a block that had stayed registered (`down.rs`) is held, or leased, for ever. Look-ups find it, unless its name is forgotten: its bytes are there |
-//! | the host's block | unowned; the source of a copy up is held for ever, and look-ups find it |
-//! | slots of the disk, credits, a place in the wait queue | none: no device reaches them |
+//! A copy that a device keeps leaves behind:
+//! - the device's block: unowned. A block that had stayed registered (`down.rs`) is held, or leased, for
+//!   ever, and found, unless its name is forgotten: its bytes are there.
+//! - the host's block: unowned. The source of a copy up is held for ever, and found.
+//! - slots of the disk, credits, a place in the wait queue: none, since no device reaches them.
 //!
 //! Invariants
 //! - I1: no caller waits for a quarantined block. A purge withdraws the tenant's registered ones, and
