@@ -8,6 +8,7 @@
 //!                         held (`waiting_for_quota.rs`)    credits come back: a release lets its blocks be
 //!                                                          evicted, a handle is dropped, a purge
 //! ```
+//!
 //! The tenant's next victims make room, in the tier's eviction order: as many as are needed, or none.
 //! They go down as any victim does. The search goes through the order, under the lock, from where the
 //! tenant's last look stopped. So it passes others' blocks once, and not with each block that needs room.
