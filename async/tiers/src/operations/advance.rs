@@ -49,8 +49,8 @@ impl Traffic {
         }
     }
 
-    /// Moves on everything that can. It terminates: each round after the first is for a transfer that
-    /// has ended.
+    /// Continues everything that can go on. It terminates: each round after the first is for a transfer
+    /// that has ended.
     pub(crate) fn advance(&mut self, inner: &Arc<Inner>) {
         loop {
             self.again = false;

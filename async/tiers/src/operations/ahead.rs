@@ -1,5 +1,5 @@
-//! Copies ahead of need: of the next victims, of blocks that have been idle for long, and of blocks whose
-//! copy a full queue has deferred.
+//! Copies ahead of need: of the next victims, of blocks that have been idle for long, and of blocks that
+//! a full queue has deferred.
 //!
 //! ```text
 //!   eviction order of a tier   1 2 3 4 5 6 7 8 9 …    the next victims first
@@ -22,9 +22,9 @@
 //! - I2: a write-through that finds its queue full, or no host block available, is deferred while its
 //!   block is registered. It starts when there is room, whether or not an engine iterates. Some deferred
 //!   copies start at a time, and the end of each starts the next one. So no copy stays deferred while no
-//!   transfer is in flight, with one exception: callers hold all host blocks, by blocks that they have
-//!   found. That copy starts with the next change after their release; a shutdown is such a change. A
-//!   block whose tenant has no credit left is not deferred, but copied at its eviction.
+//!   transfer is in flight. Exception: callers fill the host tier by holding blocks that they have found.
+//!   Such a copy starts with the next change after their release; a shutdown is such a change. If the
+//!   block's tenant has no credit left, the copy is not deferred, but made at the block's eviction.
 //! - I3: a block that finds no room for a while (no host block, or no credit of its tenant) is not marked
 //!   as one that needs no copy.
 //! - I4: below the first tier, write-through is best effort. A further tier never causes a copy to be
@@ -42,7 +42,7 @@ use crate::transfer::{Class, Path};
 use kvstrata_core::{BlockRef, VictimsSeen};
 use kvstrata_ffi::disk::Name;
 
-/// Maximum number of idle blocks whose copies start between two iterations.
+/// Maximum number of copies of idle blocks that start between two iterations.
 const IDLE: usize = 256;
 
 /// Returns how many of the next victims to copy, of a tier with `free` free blocks.

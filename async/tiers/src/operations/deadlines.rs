@@ -14,7 +14,7 @@
 //!
 //! Invariants
 //! - I1: each waiter in the queue, for transfers up or for transfers down has an entry here until it is
-//!   answered. Exceptions: transfers in the queue, whose onboarding has the entry, and waiters without a
+//!   answered. Exceptions: transfers in the queue (their onboarding has an entry), and waiters without a
 //!   deadline. Each moment that a caller awaits has an entry, too.
 //! - I2: the runtime is told of each entry that comes before all others.
 //! - I3: the attendant does not keep the engine alive. While it answers it may be the last holder; then

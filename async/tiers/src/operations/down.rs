@@ -281,7 +281,7 @@ impl Traffic {
             let staged = if group.host.is_none() { down.leaves_host() } else { None };
             self.transfer_busy(inner, TransferId::Down(key), path, bytes, About::of(of, tenant));
             self.down_failed(inner, key, Failure::of(Cause::Busy));
-            // A device that was given up still uses it: the last one to be tried again, as for reads.
+            // A device that was given up still uses it: this staging block is tried again last, as for reads.
             let staged = staged.filter(|staged| !self.hand_to_purge(tenant, Piece::Staged(of, *staged)));
             staged.into_iter().for_each(|staged| self.groups[of].staging.give_to_end(staged));
         }

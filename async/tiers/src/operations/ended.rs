@@ -28,7 +28,7 @@ impl Traffic {
                 || self.is_forgotten(down.group(), down.name().hash)
         };
         let unwanted = self.downs.get(key).is_some_and(is_unwanted);
-        // A block that was written to the disk is known there: a look finds it, and it goes then.
+        // A block that was written to the disk is registered there: it is found, and removed then.
         if path == Path::DeviceToHost && unwanted {
             // A copy that succeeded has moved its bytes, and counts as any other.
             if let (Err(failure), Some(down)) = (outcome, self.downs.get(key)) {
@@ -144,7 +144,7 @@ impl Traffic {
         }
     }
 
-    /// Queues the write to the tier below whose slot the transfer has.
+    /// Queues the write to the tier below that the transfer has a slot of.
     fn queue_below(&mut self, inner: &Inner, key: DownId) {
         let Some(number) = self.downs.get(key).map(Down::below) else { return };
         self.queue_down(inner, key, Path::ToBelow(number));

@@ -10,7 +10,7 @@ use crate::transfer::{Cause, Path};
 use std::time::Duration;
 
 impl Traffic {
-    /// Lets waiters go on whose layer or iteration has come.
+    /// Continues the waiters for each layer or iteration that has come.
     pub(crate) fn open_gates(&mut self, inner: &Inner) {
         // Twice: a copy may be let through before a later list's mark is gone from its block, and then
         // waits for that mark.

@@ -94,7 +94,7 @@ impl Traffic {
         inner.watch.ended(path, started, now);
     }
 
-    /// Quarantines both blocks of a transfer whose memory a failed device keeps.
+    /// Quarantines both blocks of a transfer: a failed device keeps its memory.
     fn quarantine_transfer(&mut self, inner: &Inner, token: Token) {
         match TransferId::of(token) {
             TransferId::Up(key) => self.quarantine_up(inner, key),
@@ -102,7 +102,7 @@ impl Traffic {
         }
     }
 
-    /// Resumes a transfer whose pause is over.
+    /// Resumes a transfer after its pause.
     pub(crate) fn resume(&mut self, inner: &Inner, transfer: TransferId, serial: u64) {
         match transfer {
             TransferId::Up(key) => self.resume_up(inner, key, serial),

@@ -34,10 +34,10 @@
 //!   Exception: a request that waits at its tenant's quota holds up its own tenant only
 //!   (`waiting_for_quota.rs`). A request that can never be served is refused at once.
 //! - I6: a hash has at most one transfer up and one down; host and disk have it at most once. The device
-//!   may have it twice: an engine has registered a copy, and another is registered that a caller reads,
-//!   was turned back from its way down, or was announced layer by layer (`register_beside`). Both have
-//!   the hash's bytes, a look-up finds one of them, and each leaves by itself. The one that leaves last
-//!   finds the other below, or on its way there.
+//!   may have it twice: one copy that an engine has registered, and one that is being read, turned back
+//!   from its way down or announced layer by layer (`register_beside`). Both have the hash's bytes, a
+//!   look-up finds one of them, and each leaves by itself. The one that leaves last finds the other
+//!   below, or on its way there.
 //! - I7: making room never waits for a waiter that needs the room: a victim that finds no place below
 //!   is dropped.
 //! - I8: an allocation waits for writes to a slower tier for as long as the group's patience lets it, and no

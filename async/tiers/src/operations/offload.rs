@@ -190,7 +190,7 @@ impl Traffic {
         }
     }
 
-    /// Answers an offload whose deadline has passed.
+    /// Answers a late offload.
     pub(crate) fn late_offloading(&mut self, inner: &Inner, key: OffloadingId) {
         if let Some(waker) = self.offloadings.late(key) {
             self.effects.wake(waker);

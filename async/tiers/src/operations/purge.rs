@@ -85,7 +85,7 @@ impl Traffic {
     pub(crate) fn begin_purge(&mut self, inner: &Inner, tenant: TenantId, zero: bool) -> usize {
         self.purges.begin(tenant, zero);
         inner.tenants.purges.enter();
-        // Releases are told from now on.
+        // From now on, each release notifies.
         inner.waiting.enter();
         let cancelled = Failure::of(Cause::Cancelled);
         let ups = self.ups.keys_of(|up| up.tenant() == tenant);
@@ -129,7 +129,7 @@ impl Traffic {
         }
     }
 
-    /// Ends a transfer whose slot a purge has taken, with no other slot available. Cancelling is no
+    /// Ends a transfer that has lost its slot to a purge, with no other slot available. Cancelling is no
     /// failure; but a victim, being another tenant's, is lost.
     pub(crate) fn without_slot(&mut self, inner: &Inner, key: DownId) {
         if let Some(down) = self.downs.get(key) {

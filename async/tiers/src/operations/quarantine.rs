@@ -68,8 +68,8 @@ impl Traffic {
         self.quarantine.has_registered(piece)
     }
 
-    /// Notes that a tenant's block is in a slot whose volume is out of service: both are unused, but the
-    /// next opening may find them.
+    /// Notes that a tenant's block is in a slot of a volume that is out of service: both are unused, but
+    /// the next opening may find them.
     pub(crate) fn note_lost(&mut self, tenant: TenantId) {
         self.quarantine.note_lost(tenant);
     }

@@ -12,8 +12,8 @@
 //! The tenant's next victims make room, in the tier's eviction order: as many as are needed, or none.
 //! They go down as any victim does. The search goes through the order, under the lock, from where the
 //! tenant's last look stopped. So it passes others' blocks once, and not with each block that needs room.
-//! If it finds too few, it starts once more from the oldest. If the device has too few of them, copies by
-//! choice that wait themselves are called off. Then parents leave, too, that the policy keeps for the
+//! If it finds too few, it starts once more from the oldest. If these are too few in the device, copies
+//! by choice that wait themselves are called off. Then parents leave, too, that the policy keeps for the
 //! sake of held children, as for the wait queue.
 //!
 //! A held request is examined again when its tenant's credits have changed, when one of its tenant's
@@ -216,7 +216,7 @@ impl Traffic {
     }
 
     /// Takes a slot of a tier below host memory, and its credit, for a copy of a tenant's block. Also
-    /// returns the tenant whose block is still in the slot.
+    /// returns the owner of the block that is still in the slot.
     pub(crate) fn slot_of(
         &mut self,
         of: &GroupTiers,

@@ -30,7 +30,7 @@ use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, VictimsSeen};
 /// Number of victims examined at a time; those that find no room are examined again.
 const PART: usize = 64;
 
-/// Maximum number of entries, still on their way or parents of those, that a search for a ready one
+/// Maximum number of late entries (copies under way, and their parents) that a search for a ready one
 /// passes by.
 const LATE: usize = 256;
 

@@ -21,8 +21,8 @@ use kvstrata_ffi::disk::Name;
 
 impl Traffic {
     /// Takes a slot of the first tier below host memory that lacks a block, admits it and has room. Also
-    /// returns the tenant whose block is still in the slot. A tier itself counts the blocks that it does
-    /// not admit.
+    /// returns the owner of the block that is still in the slot. A tier itself counts the blocks that it
+    /// does not admit.
     pub(crate) fn slot_below(
         &mut self,
         inner: &Inner,
@@ -110,9 +110,10 @@ impl Traffic {
         self.has_room(path, class) && on_it < most
     }
 
-    /// Counts a victim that goes no further, since the tier below has no room. An operator is told, who
-    /// may have a larger tier; except where a quota of nothing is the cause. If no quota is reached, a
-    /// purge with blocks there, or a reported failure that keeps some, keeps it unsaid, too.
+    /// Counts a victim that goes no further, since the tier below has no room. The operator, who may have
+    /// a larger one, is told, except if a quota of nothing is the cause. If no quota is reached, the
+    /// operator is not told either while there is a purge, a quarantined block or a lost slot: these may
+    /// keep the room.
     pub(crate) fn without_room(
         &self,
         inner: &Inner,

@@ -8,8 +8,8 @@
 //!                      └──── the next one is dropped, and counted: its block is available at once
 //! ```
 //!
-//! [`slow_path`] names the path whose lower end may be slow; the rest is the same for each path. The
-//! requests' [`Patience`](crate::transfer::Patience) says whether they wait; the path's
+//! [`slow_path`] returns the path that may be slow at its lower end; the rest is the same for each path.
+//! The requests' [`Patience`](crate::transfer::Patience) says whether they wait; the path's
 //! [`Breaker`](crate::transfer::Breaker) says whether more than one transfer goes. Where there is no host
 //! tier, victims of the device are treated as those of the host are.
 //!
@@ -25,7 +25,7 @@
 //!   the host; or it is dropped itself.
 //! - I2: while requests do not wait, at most a part ([`SHARE`]) of the tier's blocks are on their way
 //!   down for their sake; one, while the breaker is open.
-//! - I3: each block that is dropped so is counted once: by its path with [`Cause::Slow`], and by its tier.
+//! - I3: each block dropped in this way is counted once: by its path with [`Cause::Slow`], and by its tier.
 //! - I4: while a request waits for a write, an alarm is set for the next look at that.
 
 use crate::engine::group_tiers::GroupTiers;
@@ -75,7 +75,7 @@ impl Traffic {
         self.paces[Path::DeviceToHost.index()].busy_until(now)
     }
 
-    /// Returns both clocks for a request that enters a queue.
+    /// Returns how long copying and waiting below have taken so far, for a request that enters a queue.
     pub(crate) fn came_at(&mut self, inner: &Inner, group: GroupId) -> Came {
         if slow_path(inner.group(group)).is_none() {
             return Came::default();
@@ -119,7 +119,7 @@ impl Traffic {
         state.below.may_wait(waiting, longest, keeps_up)
     }
 
-    /// Whether a victim may go down a path, too, without a request that waits for it for long.
+    /// Whether a victim may go down a path, too, without making a request wait for long.
     pub(crate) fn waits_for_none(&mut self, inner: &Inner, group: GroupId, path: Path) -> bool {
         !self.is_slow(inner, path)
             && !self.pauses(inner, path)
@@ -196,7 +196,7 @@ impl Traffic {
             self.recall(at);
             self.note_dropping(inner, path, About::of(group, tenant));
             self.down_failed(inner, key, Failure::of(Cause::Slow));
-            // Its slot and credit are free: copies by choice may wait for them.
+            // All that it had is free: copies by choice may wait for that.
             self.again = true;
             // A victim that has waited for longer may have it.
             return match self.scratch.one_free(host.pool()) {
@@ -362,7 +362,7 @@ impl Traffic {
         let Some(first) = state.queue.first() else { return };
         let waited = state.below.until(now).saturating_sub(first.came().below);
         let look = state.below.next_look();
-        // At its limit, and then each time that as long has passed again.
+        // At its limit, and from then on each time that the limit has passed again.
         let wait = if waited < look { look - waited } else { look.max(Duration::from_millis(1)) };
         state.below.alarm_set();
         self.due(inner.due_in(wait), Waits::Below(group));

@@ -94,14 +94,14 @@ impl Traffic {
         self.downs.get_mut(key).filter(waits)
     }
 
-    /// Ends a transfer whose engine has not gone on for too long.
+    /// Ends a transfer that has waited for its engine for too long.
     pub(crate) fn late_for_layer(&mut self, inner: &Inner, transfer: GatedTransfer) {
         if self.gated_transfer(transfer).is_some() {
             self.down_failed(inner, transfer.key, Failure::of(Cause::Deadline));
         }
     }
 
-    /// Continues a transfer whose gate has opened.
+    /// Continues a transfer after its gate has opened.
     pub(crate) fn go_on(&mut self, inner: &Inner, transfer: GatedTransfer) {
         let key = transfer.key;
         let Some(down) = self.gated_transfer(transfer) else { return };

@@ -13,10 +13,10 @@
 //! Invariants
 //! - I1: a block that was found is not free before the purge has it: the purge's reference keeps it
 //!   (`core/src/pool/withdraw.rs`, I1 and I2).
-//! - I2: a release of a block that a request or a transfer has held stirs, and then tells; the count is
-//!   read before the look. So the look that follows the last release examines all held blocks. A moment's
-//!   hold without a notice, such as by a passing look-up of another hash, is found out by the looks in
-//!   turn, after a bounded number of changes.
+//! - I2: a release of a block that a request or a transfer has held stirs, and then tells the purge; the
+//!   count is read before the look. So the look that follows the last release examines all held blocks. A
+//!   hold for a moment, without a notice (a passing look-up of another hash), is found out by the looks
+//!   in turn, after a bounded number of changes.
 
 use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
@@ -114,8 +114,8 @@ impl Traffic {
             return self.sweep(inner, work);
         }
         for of in &inner.groups {
-            // Slots whose blocks left without notice: their read failed, and their record ended; or their
-            // volume is lost, which may be opened again.
+            // Slots that lost their blocks without notice: the read failed, and the record ended; or the
+            // volume is lost, and may be opened again.
             for lower in &of.lower {
                 for slot in lower.owners.tagged(tenant) {
                     if lower.port.is_lost(slot) {

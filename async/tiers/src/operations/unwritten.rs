@@ -3,10 +3,10 @@
 //!
 //! ```text
 //!   register_ahead(hashes, parent, n)
-//!     └─► marked ─┬─ all layers of iteration n are done ───► written: as any registered block
-//!                 ├─ the engine goes on no more: late ─────┐
-//!                 ├─ shutdown ─────────────────────────────┼─► withdrawn: no look-up finds it any more
-//!                 └─ Ahead::withdraw: it does not write them ─┘
+//!     └─► marked ─┬─ all layers of iteration n are done ─────► written: as any registered block
+//!                 ├─ the engine goes on no more: late ───────┐
+//!                 ├─ shutdown ───────────────────────────────┼─► withdrawn: no look-up finds it any more
+//!                 └─ Ahead::withdraw: no write of the list ──┘
 //! ```
 //!
 //! A request that finds such a block reads it in the device, where one stream orders the read behind the
@@ -76,7 +76,7 @@ impl Traffic {
         self.iterations.clock().passed(self.iterations.clock().of_all_layers(written_after(iteration)))
     }
 
-    /// Ends a mark whose pass is over: its blocks are as any others, and write-through copies them now.
+    /// Ends a mark after its pass: its blocks are as any others, and write-through copies them now.
     pub(crate) fn written(&mut self, inner: &Inner, marked: Marked) {
         let Marked { group, blocks, withdrawn, .. } = marked;
         for MarkedBlock { block, .. } in blocks.iter().filter(|_| !withdrawn) {
@@ -87,7 +87,7 @@ impl Traffic {
         release(inner, group, &blocks);
     }
 
-    /// Gives up a list whose pass will not write its blocks.
+    /// Gives up a list that its pass will not write.
     pub(crate) fn never_written(&mut self, inner: &Inner, marked: Marked, why: Cause) {
         if !marked.withdrawn {
             self.not_by_this(inner, &marked, why);
@@ -95,8 +95,8 @@ impl Traffic {
         release(inner, marked.group, &marked.blocks);
     }
 
-    /// Gives up a list, too. If the pass may have begun, and be writing the blocks, their memory stays
-    /// until it is over. Returns how many blocks no pass writes.
+    /// Gives up a list as [`never_written`](Traffic::never_written) does. If the pass may have begun, and
+    /// be writing the blocks, their memory stays until it is over. Returns how many blocks no pass writes.
     pub(crate) fn withdraw_list(&mut self, inner: &Inner, mark: Key, why: Cause) -> usize {
         let Some(marked) = self.iterations.marked_mut(mark) else { return 0 };
         if std::mem::replace(&mut marked.withdrawn, true) {
@@ -113,8 +113,8 @@ impl Traffic {
         count
     }
 
-    /// Takes a list off its blocks. Returns of how many it was the last, including those registered
-    /// behind these.
+    /// Takes a list off its blocks. Returns how many blocks no list is to write any more, including those
+    /// registered behind them.
     fn not_by_this(&mut self, inner: &Inner, list: &Marked, why: Cause) -> usize {
         let (group, mut gone, mut put_off) = (list.group, Vec::new(), Vec::new());
         for MarkedBlock { block, .. } in &list.blocks {
@@ -175,7 +175,7 @@ impl Traffic {
     }
 
     /// Ends copies of a block that other lists still write: a copy that goes by the layers of an earlier
-    /// pass than theirs; and one whose pass is not known any more, since its staging was needed.
+    /// pass than theirs; and a copy of an unknown pass, since its staging was needed.
     fn by_others(&mut self, inner: &Inner, group: GroupId, block: BlockRef, why: Cause) {
         let Some(first) = self.unwritten.iteration(group, block.id) else { return };
         let Some((_, hash)) = inner.group(group).device.pool().registered(block.id) else { return };
@@ -245,7 +245,7 @@ impl Traffic {
         true
     }
 
-    /// Ends such a transfer down of a hash: nothing of it will be found below.
+    /// Ends a hash's transfer down that is `such`: nothing of it will be found below.
     fn end_way_down(
         &mut self,
         inner: &Inner,

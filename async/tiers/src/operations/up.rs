@@ -15,11 +15,11 @@
 //! - I4: a transfer that has no waiter any more, and is no guess, ends at once. If it is `Moving`, it
 //!   ends when that has landed, registered if none of it is left to come.
 //! - I5: where the policy knows parents, an awaited block is registered behind its parent if the parent's
-//!   transfer began before, is as urgent, has its device block, and has all of this one's waiters, too.
-//!   Such a parent ends, whatever this transfer does. This one is `Behind` until then, or until it has no
-//!   waiter, or one that is more urgent or has no use for the parent. So reads that come in any order are
-//!   one path to the policy. And no caller that was told that all layers are there waits for another's
-//!   block, or loses this one with it.
+//!   transfer began before, is at least as urgent, has its device block, and has all of this one's
+//!   waiters, too. Such a parent ends, whatever this transfer does. This one is `Behind` until then, or
+//!   until it has no waiter, or one that is more urgent or has no use for the parent. So reads that come
+//!   in any order are one path to the policy. And no caller that was told that all layers are there waits
+//!   for another's block, or loses this one with it.
 
 use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
@@ -65,7 +65,7 @@ impl Traffic {
             let staged = staging.take();
             let (buffer, lower) = (staged.map(|staged| memory.write(staged.number())), group.lower(number));
             let (Some(staged), Some(Ok(buffer)), Some(lower)) = (staged, buffer, lower) else {
-                // A device that was given up still writes there: the last one to be tried again.
+                // A device that was given up still writes there: this staging block is tried again last.
                 staged.into_iter().for_each(|staged| staging.give_to_end(staged));
                 self.transfer_busy(inner, TransferId::Up(key), path, bytes, whose);
                 return self.up_failed(inner, key, Failure::of(Cause::Busy));
@@ -166,7 +166,7 @@ impl Traffic {
         }
     }
 
-    /// Gives the transfer's staging up: it was for this read, and a failed one left nothing there.
+    /// Gives up the transfer's staging: it was for this read, and a failed read left nothing there.
     fn unstage(&mut self, key: UpId) {
         let Some(up) = self.ups.get_mut(key) else { return };
         if let Some(staged) = up.unstages() {
@@ -207,8 +207,8 @@ impl Traffic {
         }
     }
 
-    /// Completes transfers whose wait for a parent is over: the parent has ended, one way or the other,
-    /// or the wait was ended.
+    /// Completes the transfers that wait for no parent any more: it has ended, one way or the other, or
+    /// the wait has.
     pub(crate) fn serve_behind(&mut self, inner: &Inner) {
         while let Some((key, serial)) = self.waiting_for_parent.pop_over() {
             let waits = |up: &Up| up.serial() == serial && up.waits_for_parent();
@@ -385,7 +385,7 @@ fn is_spoilt(source: Source, cause: Cause) -> bool {
     }
 }
 
-/// Releases a source whose bytes are not the block's, or lost: no look-up finds it any more. Other
+/// Releases a source with bytes that are lost or not the block's: no look-up finds it any more. Other
 /// holders would keep the block from being registered, or written, anew: it goes with the last of them.
 fn give_back_spoilt(inner: &Inner, group: &GroupTiers, source: Source, tenant: TenantId) {
     match source {

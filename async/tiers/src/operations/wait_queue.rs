@@ -29,9 +29,9 @@ use std::time::Duration;
 
 impl Traffic {
     /// Enters a request into the queues of all groups that it wants blocks of (I3: at most those that
-    /// each tier has). If one of its tenants has a quota, or it joins a held request's block, it is held
-    /// before. Transfers leave the queues by their onboarding's deadline, a caller by its own. Returns
-    /// the number of the first entry; the others have the next ones.
+    /// each tier has). If one of its tenants has a quota, or it has joined a block of a held request, it
+    /// is held first. Transfers leave the queues by their onboarding's deadline, a caller by its own.
+    /// Returns the number of the first entry; the others have the next ones.
     pub(crate) fn enter_queues(&mut self, inner: &Inner, wants: Wants, due: Option<Duration>) -> u64 {
         let Wants { parts, joined } = wants;
         if parts.is_empty() {
@@ -52,7 +52,7 @@ impl Traffic {
             let came = self.came_at(inner, group);
             let entry = Entry::new(want, (number, first), due, came);
             self.due(due, Waits::Place { group, number });
-            // Before the wait queue is served: from now on, releases look after it.
+            // Before the wait queue is served: from now on, each release checks it.
             inner.waiting.enter();
             match unlimited {
                 true => self.groups[group].queue.push(entry),
@@ -72,7 +72,7 @@ impl Traffic {
         }
     }
 
-    /// Answers a caller whose deadline has passed.
+    /// Answers a late caller.
     pub(crate) fn late_in_queue(&mut self, inner: &Inner, group: GroupId, number: u64) {
         let queue = &self.groups[group].queue;
         // The queue's gathered blocks are given back with the place in it.
@@ -168,9 +168,9 @@ impl Traffic {
         }
     }
 
-    /// Whether a copy that is `such` has a block of the device without a holder: the block counts as
-    /// available and is not. It will be when the copy has ended, and so will its parent. `such` goes by
-    /// key: the end of others' copies changes nothing for a tenant at its quota.
+    /// Whether a copy that is `such` leases a block of the device without a holder: the block counts as
+    /// available and is not. It will be when the copy has ended, and so will its parent. `such` gets the
+    /// key, too: the end of others' copies changes nothing for a tenant at its quota.
     pub(crate) fn is_copying(
         &self,
         inner: &Inner,
@@ -187,8 +187,8 @@ impl Traffic {
     }
 
     /// Takes victims of the device. If the policy has none left, and some blocks have no holder, it takes
-    /// blocks that the policy keeps for the sake of their held children, whose holder may be the waiter
-    /// itself. Of these, too, lower classes leave first. `given` counts the blocks that were given
+    /// blocks that the policy keeps for the sake of their children: these are held, perhaps by the waiter
+    /// itself. Of these blocks, too, lower classes leave first. `given` counts the blocks that were given
     /// before, or are on their way.
     pub(crate) fn evict(
         &mut self,
@@ -234,8 +234,8 @@ impl Traffic {
         taken
     }
 
-    /// Frees the copies that keep blocks from leaving of the iteration's budget, since a request waits
-    /// for blocks, and none leaves. The next iteration may wait for these blocks.
+    /// Lets the copies that keep blocks from leaving go without an iteration's budget: a request waits
+    /// for blocks, and no block leaves. The next iteration may wait for these blocks.
     pub(crate) fn hurry(&mut self, inner: &Inner, group: GroupId) {
         self.groups[group].queue.looked_at();
         if !self.queues.has_budget() {

@@ -13,9 +13,9 @@
 //!   headroom, nor a block of staging for which an urgent read waits.
 //! - I2: copies by choice that wait here count as waiting in their path's queue (`transfer.queue`): more
 //!   are put off, or refused and counted so. Beyond that are a list that has found room and goes whole, a
-//!   preempted request's, victims that were turned back, and transfers by layers whose next step has
-//!   opened: no more than the device has blocks. The last kind waits for the engine and moves nothing
-//!   meanwhile. None of it is counted before: others would be refused for its sake for a whole pass.
+//!   preempted request's, victims that were turned back, and transfers by layers after their next step has
+//!   opened: no more than the device has blocks. Transfers by layers wait for the engine and move nothing
+//!   meanwhile. They are not counted before: others would be refused for their sake for a whole pass.
 //! - I3: each transfer here waits for transfers that own all that they need, or for room in a queue of
 //!   such: where there are none it is dropped.
 //! - I4: a request that waits for blocks of the device, or for its credits there, waits for no copy by
@@ -165,7 +165,7 @@ impl Traffic {
     }
 
     /// Returns up to `wanted` copies by choice that no caller has asked for, that wait themselves, and
-    /// that alone keep such a block of the device from leaving; with the block.
+    /// that alone keep a `such` block of the device from leaving; with the block.
     pub(crate) fn kept_by_choice(
         &self,
         inner: &Inner,

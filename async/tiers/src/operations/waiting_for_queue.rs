@@ -108,8 +108,8 @@ impl Traffic {
         }
     }
 
-    /// Keeps awaited reads that lack only staging from waiting for transfers that wait for the engine
-    /// themselves. Returns whether one of those had some.
+    /// Lets awaited reads that lack only staging take it from transfers that wait for the engine. Returns
+    /// whether one of those had some.
     fn reclaim_for_reads(&mut self, inner: &Inner) -> bool {
         self.groups.numbers().any(|group| {
             let awaited = [Class::Urgent, Class::Offload, Class::Background];
@@ -129,7 +129,7 @@ impl Traffic {
         self.queues.reads().map(waiting).sum()
     }
 
-    /// Presses the holders of staging in groups whose urgent reads wait for it.
+    /// Presses the holders of staging that urgent reads wait for.
     pub(crate) fn press_for_reads(&mut self, inner: &Inner) {
         for group in self.groups.numbers() {
             if self.urgent_reads(group) > 0

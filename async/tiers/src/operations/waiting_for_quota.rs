@@ -10,9 +10,9 @@
 //!                                                in one order
 //! ```
 //!
-//! A request has one part for each group, and within a group one part for each tenant whose blocks it
+//! A request has one part for each group, and within a group one part for each tenant that owns blocks it
 //! brings up. While one of its parts has too few credits, it takes nothing of the others. A place in
-//! their queues would let it have blocks there, for which others wait that have what it waits for.
+//! their queues would give it blocks that other requests wait for, and these may have what it waits for.
 //!
 //! Invariants
 //! - I1: a held request has no credit, and no block except those that it came with; a request in a queue
@@ -22,13 +22,13 @@
 //! - I3: a request enters when no held request brings up a block that it has joined: so the one that
 //!   brings the block was first.
 //! - I4: no requests wait in a circle for blocks of the queues and credits of the quotas. A request in a
-//!   queue waits for blocks, and for transfers that it has joined. Of the waiters, only one that was
-//!   first in that queue before it has a block that it lacks (`wait_queue.rs` I1), and so entered before
-//!   it (I2). The request that brings a joined block has entered before it, too (I3). A held request
-//!   waits for credits that a request in a queue has, or none that waits (I1), and for requests that are
-//!   held longer. So each waits for earlier ones only. A request keeps the blocks that it came with (a
-//!   run that it has found, an engine's own blocks) while it waits: two requests that so have what the
-//!   other lacks wait until one of them is late.
+//!   queue waits for blocks, and for transfers that it has joined. If a waiter has a block that it lacks,
+//!   that waiter was first in the same queue before it (`wait_queue.rs` I1), and so entered before it
+//!   (I2). The request that brings a joined block has entered before it, too (I3). A held request waits
+//!   for requests that are held longer, and for credits: a request in a queue has these, or no waiter has
+//!   (I1). So each waits for earlier ones only. A request keeps the blocks that it came with while it
+//!   waits: a run that it has found, an engine's own blocks. Two requests that each have what the other
+//!   lacks in this way wait until one of them is late.
 //! - I5: of one tenant with a quota, in one group, the request that came first enters first.
 
 use crate::engine::inner::Inner;
@@ -38,7 +38,7 @@ use crate::transfer::Class;
 impl Traffic {
     /// Puts those held requests into the queues that can have all of their credits by now.
     pub(crate) fn serve_waiting_for_quota(&mut self, inner: &Inner) {
-        // The credits for which an earlier request waits, and the groups in which a look took place.
+        // Credits that an earlier request waits for, and groups in which a look took place.
         let (mut waiting, mut looked) = (Vec::new(), Vec::new());
         let mut at = 0;
         while let Some(request) = self.waiting_for_quota.get(at) {

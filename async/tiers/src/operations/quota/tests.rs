@@ -1,5 +1,6 @@
 //! How many blocks are examined for held requests and for copies without room below; and what counts as
 //! a victim.
+//! a victim.
 
 use crate::ground::Ground;
 use crate::operations::wait_queue::tests::HURRIES;
@@ -21,7 +22,7 @@ thread_local! {
     pub(super) static PASSED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Builds tiers with so many blocks of the device, of which a tenant may have a part.
+/// Builds tiers with so many blocks of the device; a tenant may have a part of them.
 fn ground(device: u32, part: f64) -> Ground {
     let mut ground = Ground::new(device);
     ground.rules.quotas.parts[0] = part;
