@@ -21,7 +21,6 @@ use crate::transfer::{Class, Path};
 use std::sync::Arc;
 
 impl Traffic {
-    /// Puts a transfer into a lane of a queue.
     pub(crate) fn enqueue(
         &mut self,
         inner: &Inner,

@@ -272,7 +272,6 @@ impl Traffic {
                 self.deferred.pop_oldest(place);
             }
             if self.downs.len() > at_first {
-                // The next one is first next time.
                 self.deferred.next_behind(place, places);
             }
         }

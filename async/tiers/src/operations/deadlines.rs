@@ -25,7 +25,6 @@ use crate::state::{Traffic, Waits};
 use std::time::Duration;
 
 impl Traffic {
-    /// Notes a deadline.
     pub(crate) fn due(&mut self, at: Option<Duration>, who: Waits) {
         if let Some(at) = at
             && self.deadlines.add(at, who)

@@ -213,7 +213,6 @@ impl Traffic {
         Some(key)
     }
 
-    /// Gives the transfer its host block.
     pub(crate) fn give_host(&mut self, inner: &Inner, key: DownId, host: HostSlot) {
         if let Some(down) = self.downs.get_mut(key) {
             down.has_host(host);

@@ -7,7 +7,6 @@ use crate::tier::Tier;
 use crate::transfer::{Cause, Failure, HostSide, Landed, Path, Token};
 
 impl Traffic {
-    /// Takes a mover's answer.
     pub(crate) fn land(&mut self, inner: &Inner, landed: Landed) {
         match landed {
             Landed::Copies(mut list) => {

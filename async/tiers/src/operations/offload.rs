@@ -190,7 +190,6 @@ impl Traffic {
         }
     }
 
-    /// Answers a late offload.
     pub(crate) fn late_offloading(&mut self, inner: &Inner, key: OffloadingId) {
         if let Some(waker) = self.offloadings.late(key) {
             self.effects.wake(waker);
@@ -224,7 +223,6 @@ impl Traffic {
         self.offload_counted(key, |so_far| so_far.there += 1);
     }
 
-    /// Returns why a requested copy has not begun.
     pub(crate) fn why_refused(&self, path: Path, class: Class) -> Refusal {
         match (self.is_closed(), self.has_room(path, class)) {
             (true, _) => Refusal::Closed,

@@ -40,7 +40,6 @@ impl Traffic {
         self.joined_behind(link, transfer);
     }
 
-    /// Returns the waiters for a transfer.
     pub(crate) fn waiters(&self, up: &Up) -> impl Iterator<Item = Link> {
         iter::successors(up.first(), |link| self.onboardings.next(*link))
     }

@@ -47,7 +47,6 @@ impl Traffic {
 }
 
 impl Traffic {
-    /// Whether a tenant is being purged.
     pub(crate) fn is_purging(&self, tenant: TenantId) -> bool {
         self.purges.has(tenant)
     }

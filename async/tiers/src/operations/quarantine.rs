@@ -18,7 +18,6 @@ use crate::tier::Tier;
 use kvstrata_core::TenantId;
 
 impl Traffic {
-    /// Quarantines a block.
     pub(crate) fn quarantine_piece(&mut self, tenant: TenantId, piece: Piece, registered: bool) {
         self.quarantine.keep(tenant, piece, registered);
     }
@@ -63,7 +62,6 @@ impl Traffic {
         }
     }
 
-    /// Whether a registered block is quarantined.
     pub(crate) fn is_quarantined(&self, piece: Piece) -> bool {
         self.quarantine.has_registered(piece)
     }

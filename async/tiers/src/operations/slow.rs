@@ -64,7 +64,6 @@ impl Traffic {
         self.paces[path.index()].set_busy(busy, || inner.elapsed());
     }
 
-    /// Notes bytes that were moved on a path.
     pub(crate) fn moved(&mut self, inner: &Inner, path: Path, bytes: u64) {
         let now = self.moment(inner);
         self.paces[path.index()].moved(bytes, now);
@@ -153,7 +152,6 @@ impl Traffic {
         self.paces[path.index()].started(key, number, now);
     }
 
-    /// Notes that it has ended.
     pub(crate) fn ended_below(&mut self, inner: &Inner, key: DownId, path: Path) {
         let now = self.moment(inner);
         let Some(number) = self.downs.get(key).map(|down| down.serial()) else { return };

@@ -72,7 +72,6 @@ impl Traffic {
         }
     }
 
-    /// Answers a late caller.
     pub(crate) fn late_in_queue(&mut self, inner: &Inner, group: GroupId, number: u64) {
         let queue = &self.groups[group].queue;
         // The queue's gathered blocks are given back with the place in it.
