@@ -1,15 +1,18 @@
-//! All that is under way, behind one lock: transfers, who waits for them, the wait queue for blocks, the
+//! All work in progress, behind one lock: transfers and their waiters, the wait queue for blocks, the
 //! queues of the paths.
 //!
-//! A device hit, an allocation of free blocks and a release do not come here. What does is about to move a
-//! block's bytes, which takes longer by orders of magnitude than the lock is held: under it there is no copy,
-//! no system call, no waking, no mover ([`Effects`](crate::state::Effects)).
+//! A device hit, an allocation of free blocks and a release do not come here. A call that does is about
+//! to move a block's bytes, which takes longer by orders of magnitude than the lock is held. Under the
+//! lock there is no copy, no system call, no waking, no mover ([`Effects`](crate::state::Effects)).
 //!
 //! ```text
-//!   a call, or a landing ──► change ──► advance ──► Out
+//!   a call, or a landing ──► change ──► advance ──► effects
 //!
-//!   advance: what has landed behind its parent ─► victims that wait for host memory, headroom, other copies ─► who is held for credits ─► the wait queue ─► guesses ─► who waits beside a
-//!            queue ─► reads that are pressed ─► the queues, who waits beside them, deferred copies: until nothing more begins
+//!   advance:  transfers that waited behind their parent
+//!          ─► victims that wait for host memory, headroom, other copies
+//!          ─► requests that wait for credits ─► the wait queue ─► guesses
+//!          ─► transfers beside a full queue ─► reads that are pressed
+//!          ─► the queues, transfers beside them, deferred copies: until nothing more begins
 //! ```
 
 use crate::engine::inner::Inner;
@@ -18,7 +21,6 @@ use crate::transfer::{Class, Path};
 use std::sync::Arc;
 
 impl Traffic {
-    /// Puts a transfer into a lane of a queue.
     pub(crate) fn enqueue(
         &mut self,
         inner: &Inner,
@@ -28,7 +30,8 @@ impl Traffic {
         bytes: u64,
         item: TransferId,
     ) {
-        // It owns its ends already: refusing it would not make room. What is bounded is what begins.
+        // Never refused: the transfer owns its ends already, so a refusal would make no room. The bound
+        // applies where transfers begin.
         let ticket = self.queues.push((path, lane), class, request, bytes, item);
         match item {
             TransferId::Up(key) => self.ups[key].is_queued(path, ticket),
@@ -37,7 +40,7 @@ impl Traffic {
         self.wanted(inner, item);
     }
 
-    /// From now on a transfer waits for its next transfer, if it does not already.
+    /// Notes that a transfer waits for its next copy, read or write, if that is not noted yet.
     pub(crate) fn wanted(&mut self, inner: &Inner, transfer: TransferId) {
         let now = self.when(inner);
         if let Some(since) = self.since(transfer) {
@@ -45,7 +48,8 @@ impl Traffic {
         }
     }
 
-    /// All that can go on goes on. It ends: each round after the first is for a transfer that has ended.
+    /// Continues everything that can go on. It terminates: each round after the first is for a transfer
+    /// that has ended.
     pub(crate) fn advance(&mut self, inner: &Arc<Inner>) {
         loop {
             self.again = false;
@@ -71,7 +75,7 @@ impl Traffic {
         self.serve_guesses(inner);
         self.serve_waiting_for_queue(inner);
         self.press_for_reads(inner);
-        // Whoever is asked first has the most of an iteration's budget: each has its turn.
+        // The path that is asked first gets most of an iteration's budget, so the paths take turns.
         let (in_turn, mut part) = (self.queues.in_turn(), PART);
         loop {
             for path in in_turn.clone() {
@@ -88,7 +92,7 @@ impl Traffic {
                 inner.counts.busy(path, busy, || inner.elapsed());
                 self.busy(inner, path, busy);
             }
-            // Who has left made room; if it has failed at once, nothing will land.
+            // Started transfers made room. If one has failed at once, no landing will follow: look now.
             let left = self.serve_waiting_for_queue(inner);
             let begun = self.copy_deferred(inner, part);
             part = part.saturating_sub(begun);
@@ -99,12 +103,12 @@ impl Traffic {
         }
     }
 
-    /// When this change is: the clock is read once, however many blocks it is of.
+    /// Returns the time of this change. The clock is read once, however many blocks the change is of.
     pub(crate) fn when(&mut self, inner: &Inner) -> Since {
         *self.when.get_or_insert_with(|| inner.watch.now())
     }
 
-    /// Since when a transfer waits for its transfer, or when that has started.
+    /// Since when a transfer waits for its next copy, read or write, or when that has started.
     pub(crate) fn since(&mut self, transfer: TransferId) -> Option<&mut Since> {
         match transfer {
             TransferId::Up(key) => self.ups.get_mut(key).map(Up::since_mut),

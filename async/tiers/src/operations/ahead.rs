@@ -1,30 +1,37 @@
-//! Copies ahead of need: of what will have to go soon, of what has been idle for long, and of what a full
-//! queue has refused.
+//! Copies ahead of need: of the next victims, of blocks that have been idle for long, and of blocks that
+//! a full queue has deferred.
 //!
 //! ```text
-//!   eviction order of a tier     1 2 3 4 5 6 7 8 9 …          the next victims first
-//!                                └── window ───┘              copied down before they must go: their eviction then waits for nothing
-//!                                c c · c · · ·                c: the tier below has it, and there is nothing to do
+//!   eviction order of a tier   1 2 3 4 5 6 7 8 9 …    the next victims first
+//!                              └── window ───┘        copied down early: eviction then waits for none
+//!                              c c · c · · ·          c: the tier below has the block; nothing to do
 //!
-//!   stamps of a tier             · · 7 · 3 · · 9 · · ·        the longest idle first, whatever the policy's order: some of them each time
+//!   stamps of a tier           · · 7 · 3 · · 9 · · ·  the longest idle first, whatever the policy's order;
+//!                                                     some of them each time
 //! ```
 //!
-//! The window is what a tier lacks of free blocks below its low watermark, once it is above the high one.
-//! What is copied stays where it is, in its place of the eviction order, and is found there until it is
-//! evicted: so being ahead costs no hit. (Evicting at the watermark, as the textbook has it, would keep a
-//! tenth of the device empty.)
+//! Once a tier is filled beyond its high watermark, the window is the number of free blocks that it lacks
+//! to get below its low one. A copied block keeps its place in the eviction order, and a look-up finds it
+//! until it is evicted: so copying ahead costs no hit. (Evicting at the watermark, as textbooks do, would
+//! keep a tenth of the device empty.)
 //!
 //! Invariants
-//! - I1 (of what is to be ready: `ready.rs` I3): a look goes on where the one before it has stopped, so that
-//!   it comes to each block of the window, and to each that is idle, in a bounded number of iterations; what
-//!   is copied already, or in use, keeps it from none.
-//! - I2: what is written through and finds its queue full, or no block of the host to be had, is deferred,
-//!   while the block is registered: it is made when there is room, whoever iterates, some at a time, each of
-//!   which brings on the next when it has ended. So nothing is deferred when nothing is under way; but for
-//!   what finds a host that is held by who has found its blocks: that is made with the next change after they
-//!   are let go of, which a shutdown is, too. A tenant's that finds no credit is copied when it must leave.
-//! - I3: what finds no room for a while, a block of the host or its tenant's credit, is not marked as what
-//!   need not be copied.
+//! - I1 (for blocks that are made ready: `ready.rs` I3): a look continues where the look before it
+//!   stopped. So it reaches each block of the window, and each idle block, in a bounded number of
+//!   iterations. Blocks that are copied already, or in use, do not keep it from the others.
+//! - I2: a write-through that finds its queue full, or no host block available, is deferred while its
+//!   block is registered. It starts when there is room, whether or not an engine iterates. Some deferred
+//!   copies start at a time, and the end of each starts the next one. So no copy stays deferred while no
+//!   transfer is in flight. Exception: callers fill the host tier by holding blocks that they have found.
+//!   Such a copy starts with the next change after their release; a shutdown is such a change. If the
+//!   block's tenant has no credit left, the copy is not deferred, but made at the block's eviction.
+//! - I3: a block that finds no room for a while (no host block, or no credit of its tenant) is not marked
+//!   as one that needs no copy.
+//! - I4: below the first tier, write-through is best effort. A further tier never causes a copy to be
+//!   deferred: one that refuses the block, is full, away or slow is passed over, and write-through makes
+//!   no second attempt there. (Only a write that fails as lost or away may be repeated within its
+//!   transfer, in another slot of that tier.) A later attempt has another cause, such as the block's
+//!   eviction from host memory or an offload on request.
 
 use crate::engine::group_tiers::{GroupTiers, TierPool, is_below, let_go, pool_of};
 use crate::engine::inner::Inner;
@@ -35,23 +42,23 @@ use crate::transfer::{Class, Path};
 use kvstrata_core::{BlockRef, VictimsSeen};
 use kvstrata_ffi::disk::Name;
 
-/// Blocks that are idle, of which copies are begun between two iterations.
+/// Maximum number of copies of idle blocks that start between two iterations.
 const IDLE: usize = 256;
 
-/// How many of the next victims are to be copied, of a tier with so many free blocks.
+/// Returns how many of the next victims to copy, of a tier with `free` free blocks.
 fn window(ahead: Watermarks, capacity: usize, free: usize) -> usize {
     let part = |part: f64| ((1.0 - part) * capacity as f64).ceil() as usize;
     if free >= part(ahead.high) { 0 } else { part(ahead.low).saturating_sub(free) }
 }
 
-/// The first tier below host memory that lacks a block.
+/// Returns the first tier below host memory that lacks a block.
 fn first_that_lacks(of: &GroupTiers, name: Name) -> u8 {
     let first = of.lower_from(0).find(|(_, lower)| !lower.contains(name.hash));
     first.map_or(0, |(number, _)| number)
 }
 
 impl Traffic {
-    /// Copies down deferred copies, will have to go soon, or has been idle for long.
+    /// Starts deferred copies, and copies of blocks that are next victims or have been idle for long.
     pub(crate) fn copy_ahead(&mut self, inner: &Inner) {
         if self.refuses() {
             return;
@@ -79,7 +86,7 @@ impl Traffic {
         }
     }
 
-    /// The next victims each time; of those behind them in the window, some more each time (I1).
+    /// Copies the next victims each time, and a further part of the window behind them each time (I1).
     fn copy_window(&mut self, inner: &Inner, of: (GroupId, Tier), tier_pool: &TierPool, window: usize) {
         let mut next = self.scratch.lend_next_victims();
         let mut seen = VictimsSeen::default();
@@ -105,7 +112,7 @@ impl Traffic {
         self.scratch.return_next_victims(next);
     }
 
-    /// Of what is idle, some each time, the longest first (I1).
+    /// Copies some of the idle blocks each time, the longest idle first (I1).
     fn copy_idle(&mut self, inner: &Inner, of: (GroupId, Tier), tier_pool: &TierPool, after: u64) {
         let (now, looks) = (inner.now(), &mut self.looks[of.0.index()][of.1.index()]);
         if !looks.searching {
@@ -116,18 +123,18 @@ impl Traffic {
         for block in found.drain(..) {
             let worth = self.is_worth(inner, of.1, tier_pool, block);
             match tier_pool.pool().evictable(block) {
-                // A search of several parts: used since.
+                // The search takes several calls; the block was used meanwhile.
                 Some(_) if tier_pool.ages().idle(block, now) < after => {}
                 Some(hash) if worth => {
                     if !self.one_ahead(inner, of, block, tier_pool.name(block.id, hash), Class::Background) {
                         break;
                     }
                 }
-                // Of an earlier generation.
+                // The stamp is of an earlier generation.
                 None if tier_pool.pool().registered(block.id).is_none_or(|(there, _)| there != block) => {
                     tier_pool.ages().forget(block);
                 }
-                // In use, pinned, or not worth it: until it has been idle anew.
+                // In use, pinned, or not worth a copy: left alone until it has been idle again.
                 _ => tier_pool.ages().released(block, now),
             }
         }
@@ -140,7 +147,7 @@ impl Traffic {
             || tier_pool.ages().used_again(block.id)
     }
 
-    /// Copies one block down, if the tier below lacks it. False: there is no room for now.
+    /// Copies one block down, if the tier below lacks it. Returns false if there is no room for now.
     pub(crate) fn one_ahead(
         &mut self,
         inner: &Inner,
@@ -162,7 +169,7 @@ impl Traffic {
             Tier::Device => self.may_copy(inner, group, class),
             _ => match first_that_lacks(inner.group(group), name) {
                 0 => self.has_room(Path::ToBelow(0), class),
-                // A slow tier further down keeps no other block from the first one.
+                // A slow tier further down keeps no other block from the first one (I4).
                 number if !self.may_go_on(inner, inner.group(group), number, Have::Leased(block), class) => {
                     return true;
                 }
@@ -172,7 +179,7 @@ impl Traffic {
         if !room {
             return false;
         }
-        // Recycled meanwhile, or held and released: the next look will tell.
+        // Recycled meanwhile, or held and released: the next look finds out.
         if !tier_pool.pool().lease(block) {
             return true;
         }
@@ -186,19 +193,20 @@ impl Traffic {
             let owner = tier_pool.owners().owner(block.id);
             let_go(tier_pool, source, inner.now());
             if tier == Tier::Device && self.groups[group].waiting_for_host.was_full() {
-                // No host block is to be had: what waits for the engine may have them all, for a pass.
+                // No host block is available: copies that wait for the engine may hold all of them for
+                // a pass.
                 return false;
             }
             if tier == Tier::Host || !self.waits_for_host_credit(inner, group, owner) {
-                // No room below, or not worth it: not to be asked about again and again.
+                // No room below, or not worth a copy: marked, so that looks do not ask again and again.
                 tier_pool.ages().set_clean(block);
             }
         }
         true
     }
 
-    /// A copy of a block that its engine has just registered, or has used a second time, and holds; or has
-    /// written by now, if it was registered before.
+    /// Copies a block down that its engine holds: it was just registered, used a second time, or, if it
+    /// was registered ahead, is written by now.
     pub(crate) fn write_through(&mut self, inner: &Inner, group: GroupId, block: BlockRef) {
         if self.unwritten.iteration(group, block.id).is_some() {
             return;
@@ -206,7 +214,7 @@ impl Traffic {
         self.copy_or_defer(inner, (group, Tier::Device), block);
     }
 
-    /// A block has come to the host, and is held: what is written through goes on to the disk.
+    /// Writes a block that has come to host memory, and is held, on to the disk, in write-through mode.
     pub(crate) fn write_on(&mut self, inner: &Inner, group: GroupId, block: BlockRef) {
         if inner.rules.mode == WriteMode::Through && !inner.group(group).lower.is_empty() {
             self.copy_or_defer(inner, (group, Tier::Host), block);
@@ -219,7 +227,7 @@ impl Traffic {
         }
     }
 
-    /// To be made when there is room (I2).
+    /// Defers a copy until there is room (I2).
     pub(crate) fn defer(&mut self, inner: &Inner, of: (GroupId, Tier), block: BlockRef) {
         if self.deferred.are_many() {
             self.sweep_deferred(inner);
@@ -227,7 +235,7 @@ impl Traffic {
         self.deferred.add(of, block);
     }
 
-    /// Copies of blocks that are gone are deferred no more, nor of those that the tier below has.
+    /// Drops deferred copies of blocks that are gone, and of blocks that the tier below has.
     fn sweep_deferred(&mut self, inner: &Inner) {
         self.deferred.retain(|(group, tier), block| {
             let of = inner.group(group);
@@ -236,7 +244,7 @@ impl Traffic {
         });
     }
 
-    /// False: there is no room for now.
+    /// Returns false if there is no room for now.
     fn copy_through(&mut self, inner: &Inner, of: (GroupId, Tier), block: BlockRef) -> bool {
         let tier_pool = pool_of(inner.group(of.0), of.1);
         match tier_pool.pool().registered(block.id).filter(|(there, _)| *there == block) {
@@ -247,8 +255,8 @@ impl Traffic {
         }
     }
 
-    /// What has found no room (I2), at most so many; each tier of each group is asked first in turn. How many
-    /// have begun.
+    /// Starts deferred copies (I2), at most `most`. The tiers of the groups take turns at being first.
+    /// Returns how many have started.
     pub(crate) fn copy_deferred(&mut self, inner: &Inner, most: usize) -> usize {
         let before = self.downs.len();
         let in_turn = self.deferred.in_turn();
@@ -264,15 +272,14 @@ impl Traffic {
                 self.deferred.pop_oldest(place);
             }
             if self.downs.len() > at_first {
-                // The next one has its turn.
                 self.deferred.next_behind(place, places);
             }
         }
         self.downs.len() - before
     }
 
-    /// Whether as many copies wait for blocks of the host as there are on their way: more would be called
-    /// off.
+    /// Whether as many copies wait for host blocks as are on their way through the host tier: more would
+    /// be called off.
     fn wait_enough(&self, inner: &Inner, (group, tier): (GroupId, Tier)) -> bool {
         let state = &self.groups[group];
         let coming = state.on_their_way.through_host();
@@ -280,7 +287,7 @@ impl Traffic {
         tier == Tier::Device && coming > 0 && state.waiting_for_host.chosen() >= coming && full()
     }
 
-    /// Nothing begins any more.
+    /// Drops all deferred copies; none starts any more.
     pub(crate) fn forget_deferred(&mut self) {
         self.deferred = DeferredCopies::default();
     }

@@ -1,11 +1,11 @@
-//! Nothing new begins, and callers are answered.
+//! Closing: no transfer begins any more, and all waiters are answered.
 
 use crate::engine::inner::Inner;
 use crate::state::{At, DownId, Phase, Traffic};
 use crate::transfer::{Cause, Failure};
 
 impl Traffic {
-    /// Nothing new begins, and what has not begun to move never will. Whoever waits is answered.
+    /// Lets no transfer begin any more, cancels those that do not move yet, and answers all waiters.
     pub(crate) fn close(&mut self, inner: &Inner) {
         if !self.reach(Phase::Closed) {
             return;
@@ -33,7 +33,8 @@ impl Traffic {
         }
     }
 
-    /// What waits for the engine waits in vain, and so would who waits for that.
+    /// Ends the copies behind gates: the engine opens none any more, so they and their waiters would wait
+    /// in vain.
     pub(crate) fn end_gated(&mut self, inner: &Inner) {
         let gated = self.downs.iter().filter(|(_, down)| down.is_gated());
         let gated: Vec<(DownId, At)> = gated.map(|(key, down)| (key, down.at())).collect();
@@ -44,7 +45,7 @@ impl Traffic {
         self.drop_gated(inner);
     }
 
-    /// Takes a transfer out of its queue. False: it is under way.
+    /// Takes a transfer out of its queue or gate. Returns false if it is moving.
     pub(crate) fn recall(&mut self, at: At) -> bool {
         match at {
             At::Moving => return false,

@@ -1,29 +1,30 @@
-//! Whoever waits is answered in time, whether its future is polled or not: one attendant looks after all
-//! deadlines.
+//! Deadlines: each waiter is answered in time, whether its future is polled or not. One attendant looks
+//! after all of them.
 //!
 //! ```text
 //!   by time   (t1, place 7 in the queue) (t2, onboarding 3) (t3, offload 9) …
-//!                 └ the runtime calls Attendant::on_time then, and is told of an earlier one (Runtime::wake_at)
-//!   the runtime ends ──► Attendant::close_for_good: what has not begun to move is cancelled; deadlines that are left are still answered
+//!                 └ the runtime calls Attendant::on_time then;
+//!                   Runtime::wake_at tells it of an earlier deadline
+//!   the runtime ends ──► Attendant::close_for_good: transfers that do not move yet are cancelled;
+//!                        the remaining deadlines are still answered
 //! ```
 //!
-//! A future that nobody polls would otherwise keep its place at the head of the wait queue, with the blocks
-//! that it has gathered, and those behind it would be late in its stead.
+//! Without the attendant, a future that is not polled would keep its place at the head of the wait queue,
+//! with the blocks that it has gathered, and those behind it would be late in its stead.
 //!
 //! Invariants
-//! - I1: who waits in the queue, for transfers up or for transfers down has an entry here until it is
-//!   answered; but for transfers in the queue, whose onboarding has it, and for who waits without end. So has
-//!   each moment that something waits for.
+//! - I1: each waiter in the queue, for transfers up or for transfers down has an entry here until it is
+//!   answered. Exceptions: transfers in the queue (their onboarding has an entry), and waiters without a
+//!   deadline. Each moment that a caller awaits has an entry, too.
 //! - I2: the runtime is told of each entry that comes before all others.
-//! - I3: the attendant keeps no engine. While it answers it may be the last that has it, and then leaves its
-//!   end to a thread ([`Inner::leave`]).
+//! - I3: the attendant does not keep the engine alive. While it answers it may be the last holder; then
+//!   it leaves the engine's end to a thread ([`Inner::leave`]).
 
 use crate::engine::inner::Inner;
 use crate::state::{Traffic, Waits};
 use std::time::Duration;
 
 impl Traffic {
-    /// Notes a deadline.
     pub(crate) fn due(&mut self, at: Option<Duration>, who: Waits) {
         if let Some(at) = at
             && self.deadlines.add(at, who)
@@ -32,20 +33,21 @@ impl Traffic {
         }
     }
 
-    /// It has been answered.
+    /// Removes the deadline of a waiter that has been answered.
     pub(crate) fn not_due(&mut self, at: Option<Duration>, who: Waits) {
         if let Some(at) = at {
             self.deadlines.remove(at, who);
         }
     }
 
-    /// Answers all who are late. When the next one will be.
+    /// Answers all late waiters. Returns the next deadline.
     pub(crate) fn answer_late(&mut self, inner: &Inner, now: Duration) -> Option<Duration> {
         while self.answer_first(inner, Some(now)) {}
         self.deadlines.next()
     }
 
-    /// Answers the first, if it is late by now, or whenever it were. Whether there was such a one.
+    /// Answers the first deadline: only if it has passed by `now`, or, without `now`, in any case.
+    /// Returns whether it did.
     pub(crate) fn answer_first(&mut self, inner: &Inner, now: Option<Duration>) -> bool {
         let Some(who) = self.deadlines.take_first(now) else { return false };
         match who {
@@ -53,7 +55,7 @@ impl Traffic {
             Waits::Onboarding(key) => self.late_onboarding(inner, key),
             Waits::Offloading(key) => self.late_offloading(inner, key),
             Waits::Iteration => self.no_iteration(),
-            // Who waits is looked at with what follows from any change.
+            // The advance after each change looks at the waiters.
             Waits::Below(group) => self.groups[group].below.alarm_over(),
             Waits::Moment(number) => {
                 if let Some(tell) = self.deadlines.take_moment(number) {
@@ -61,7 +63,7 @@ impl Traffic {
                 }
             }
             Waits::Retry(transfer, serial) => self.resume(inner, transfer, serial),
-            // These may ask to be looked at again: at the end of all deadlines that would never end.
+            // These may set a new deadline: when all remaining deadlines are answered, that would never end.
             Waits::Recovery(path) if now.is_some() => self.look_at_recovery(inner, path),
             Waits::Gates if now.is_some() => self.look_at_gates(inner),
             Waits::Recovery(_) | Waits::Gates => {}

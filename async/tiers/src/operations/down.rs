@@ -1,39 +1,42 @@
 //! Transfers down: one block's bytes on their way to a lower tier, and the blocks that this frees.
 //!
 //! ```text
-//!   device victim ─┬─ the tier below has it, or will not: free at once
-//!                  └─ Wants a host block ──────► Queued(device → host) ──► Moving ──► registered there; the device block is free
-//!                          ▲                                                  │ without a host tier: staged, and on
-//!   host victim ───┬─ … ───┘                                                  ▼
-//!                  └─ Queued(host → below) ──► Moving ──► known there ─┬─ the next tier below lacks it, and takes it: again
-//!                                                                      └─ the host block is free
+//!   device victim ─┬─ the tier below has it, or will not take it: free at once
+//!                  └─ Wants a host block ───► Queued(device → host) ──► Moving ──► registered there;
+//!                          ▲                                              │        the device block is free
+//!                          │                                              │ without a host tier:
+//!                          │                                              ▼ staged, and on
+//!   host victim ───┬─ … ───┘                                          ┌───┘
+//!                  └─ Queued(host → below) ◄──────────────────────────┘
+//!                         └──► Moving ──► known there ─┬─ the next tier below lacks it, and takes it: again
+//!                                                      └─ the host block is free
 //! ```
 //!
-//! A victim is *owned*: no pool has it registered, and it is free when the transfer ends, however it ends.
-//! The block of a copy by choice stays: it is *held* or *leased*. A victim that is asked for on its way is
-//! registered again, with the bytes that it still has: from then on it is held.
+//! A victim is *owned*: no pool has it registered, and it is free when the transfer ends, however it
+//! ends. The block of a copy by choice stays: it is *held* or *leased*. A victim that a request asks for
+//! on its way is registered again, with the bytes that it still has: from then on it is held.
 //!
-//! Why nothing waits for ever: a transfer waits for a host block only while host victims are on their way to
-//! the disk, or blocks of the device on theirs to the host, each of which owns both of its ends and so ends;
-//! or, by choice, while blocks that stay in the host are on their way to the disk, or that way is full of
-//! what ends. If there are none, and no host victim is to be had, there is no waiting: the block is dropped,
-//! as a cache may. Who goes first: `waiting_for_host.rs`.
+//! Why no transfer waits for ever: a transfer waits for a host block only while host victims are on their way
+//! to the disk, or device blocks on theirs to the host. Each of those owns both of its ends, and so it ends.
+//! A copy by choice also waits while blocks that stay in the host are on their way to the disk, or while that
+//! path is full of transfers that end. If there are none, and no host victim is available, the transfer does
+//! not wait: its block is dropped, as a cache may do. `waiting_for_host.rs` has the order of the waiters.
 //!
 //! A transfer that goes by layers (`steps.rs`) waits for the engine in between, and so for no other transfer;
-//! it goes on, or ends by `deadline.offload`. Nobody waits for it meanwhile: it is none of those on their
+//! it goes on, or ends by `deadline.offload`. No waiter depends on it meanwhile: it is none of those on their
 //! way, above, and without a host tier it gives its host block up to a victim, or to an urgent read. Only its
-//! device block is kept from who waits in the queue, as that of each copy whose gate has not opened: an
-//! engine that awaits blocks within its own pass, while only the copies of that pass hold any, waits until
-//! `deadline.offload` lets go of them, or until its own deadline. It never waits for ever.
+//! device block is withheld from the wait queue, as is the block of each copy behind a closed gate. So an
+//! engine that awaits blocks within its own pass, while only copies of that pass hold any, waits until
+//! `deadline.offload` ends those copies, or until its own deadline. It never waits for ever.
 //!
 //! Invariants
-//! - I1: a hash has one transfer down at most in a group, and none if the tier below has it; but for those of
-//!   blocks that were withdrawn while they moved (`unwritten.rs`), of which nobody knows.
-//! - I2: a transfer keeps its source, owned, held or leased, and owns its target, until it ends; what is
-//!   `Moving` ends with its landing only.
+//! - I1: a hash has at most one transfer down in a group, and none if the tier below has it. Exception:
+//!   transfers of blocks that were withdrawn while they moved (`unwritten.rs`), which no look-up finds.
+//! - I2: until it ends, a transfer keeps its source (owned, held or leased) and owns its target. A
+//!   `Moving` transfer ends with its landing only.
 //! - I3: a block is registered below when the bytes of all its layers have landed, and never otherwise.
 //!
-//! What follows from a landing: `ended.rs`.
+//! `ended.rs` has the consequences of a landing.
 
 use crate::engine::group_tiers::{GroupTiers, give_credit, give_up_slot};
 use crate::engine::inner::Inner;
@@ -45,11 +48,11 @@ use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, TenantId, Victims
 use kvstrata_ffi::disk::Name;
 use std::sync::Arc;
 
-/// Next victims that are looked at at a time.
+/// Number of next victims that are examined at a time.
 const PEEK: usize = 8;
 
 impl Traffic {
-    /// Sends a victim of the device down, if there is where to.
+    /// Sends a victim of the device down, if a tier below takes it.
     pub(crate) fn victim(
         &mut self,
         inner: &Inner,
@@ -63,7 +66,7 @@ impl Traffic {
         if self.hand_to_purge(tenant, Piece::Device(group, block)) {
             return Left::Soon;
         }
-        // Straight to the tiers below host memory it goes where none of them has it: requests wait for it.
+        // Without a host tier it goes below only if no tier has it there: requests wait for it.
         let wanted = self.wants_copy(of, group, name, of.device.class(block))
             && inner.rules.keeps(of.device.ages().used_again(block))
             && (of.host.is_some() || !of.any_lower_contains(name.hash));
@@ -89,8 +92,8 @@ impl Traffic {
         }
     }
 
-    /// How many of the next victims, from the first on, need no copy: `most` at the most. Those that are
-    /// ready are the next ones, if some are.
+    /// Counts the next victims that need no copy, from the first on, up to `most`. If some victims are
+    /// ready, these are the next ones.
     pub(crate) fn clean_ahead(&mut self, inner: &Inner, group: GroupId, most: usize) -> usize {
         let ready = self.count_ready(inner, (group, Tier::Device), most);
         if ready > 0 {
@@ -117,8 +120,8 @@ impl Traffic {
         clean
     }
 
-    /// Whether a block of the device is to be copied down: the tier below does not have it, nor is it on its
-    /// way. What is there becomes the most recent of its tier, and has the block's class for eviction.
+    /// Whether a device block needs a copy down: the tier below lacks it, and no copy is on its way. A copy
+    /// that is below becomes its tier's most recent block, and takes over the block's class for eviction.
     pub(crate) fn wants_copy(&self, of: &GroupTiers, group: GroupId, name: Name, class: Priority) -> bool {
         if self.downs.has((group, name.hash)) {
             return false;
@@ -129,8 +132,8 @@ impl Traffic {
         }
     }
 
-    /// A copy of a block that stays; its lease or reference is the transfer's, or the caller's still if there
-    /// is none.
+    /// Copies a block down that stays. Its lease or reference passes to the transfer; if there is none,
+    /// the caller keeps it.
     pub(crate) fn copy_down(&mut self, inner: &Inner, group: GroupId, cargo: Cargo) -> Option<DownId> {
         let of = inner.group(group);
         let (room, class) =
@@ -180,7 +183,7 @@ impl Traffic {
         Some(key)
     }
 
-    /// A transfer that has nothing yet.
+    /// Creates a transfer that has no target yet.
     fn new_down(&mut self, group: GroupId, from: Tier, cargo: Cargo, tenant: TenantId) -> Down {
         self.groups[group].queue.note_change();
         Down::new(group, from, cargo, tenant, self.serial())
@@ -210,7 +213,6 @@ impl Traffic {
         Some(key)
     }
 
-    /// The transfer has its host block.
     pub(crate) fn give_host(&mut self, inner: &Inner, key: DownId, host: HostSlot) {
         if let Some(down) = self.downs.get_mut(key) {
             down.has_host(host);
@@ -232,7 +234,7 @@ impl Traffic {
         self.enqueue(inner, (path, 0), class, request, bytes, TransferId::Down(key));
     }
 
-    /// Its turn has come.
+    /// Starts the transfer: its turn has come.
     pub(crate) fn start_down(&mut self, inner: &Arc<Inner>, key: DownId, path: Path, bytes: u64) {
         if matches!(path, Path::ToBelow(_)) {
             self.started_below(inner, key, path);
@@ -278,7 +280,7 @@ impl Traffic {
             let staged = if group.host.is_none() { down.leaves_host() } else { None };
             self.transfer_busy(inner, TransferId::Down(key), path, bytes, About::of(of, tenant));
             self.down_failed(inner, key, Failure::of(Cause::Busy));
-            // A device that was given up still uses it: the last one to be tried again, as for reads.
+            // A device that was given up still uses it: this staging block is tried again last, as for reads.
             let staged = staged.filter(|staged| !self.hand_to_purge(tenant, Piece::Staged(of, *staged)));
             staged.into_iter().for_each(|staged| self.groups[of].staging.give_to_end(staged));
         }

@@ -1,9 +1,9 @@
-//! What follows from a change is done when the lock has been given back.
+//! The effects of a change, carried out after the lock has been released.
 //!
 //! Invariants
-//! - I1: all of it is done, whatever a waker, a mover, a disk or a subscriber does: one that panics has said
-//!   so by the panic hook, and keeps neither others from being woken nor blocks from their owner, and ends no
-//!   thread of a mover's and no task. What it was given and drops is answered by that.
+//! - I1: all effects are carried out, whatever a waker, a mover, a disk or a subscriber does. One that panics
+//!   has said so by the panic hook; it keeps neither others from being woken nor blocks from their owner, and
+//!   ends no mover's thread and no task. A transfer that it was given, and drops, is answered by the drop.
 
 use crate::contained::contained;
 use crate::engine::checked::Checked;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tracing::{debug, trace};
 
 impl Effects {
-    /// Does it all. What lands meanwhile is for whoever settles.
+    /// Carries out all effects. The thread that settles takes the landings that arrive meanwhile.
     pub(crate) fn perform(&mut self, inner: &Arc<Inner>) {
         // Reads first: they take longest.
         for (tier, read, request) in self.take_reads() {
@@ -38,20 +38,20 @@ impl Effects {
                 }
             }
         }
-        // They may ring a volume's thread: a call to the system. A port keeps such slots from being taken
-        // until then.
+        // This may ring a volume's thread, by a system call. Until then the port keeps these slots from
+        // being taken.
         if self.take_given_back() {
             let lower = inner.groups.iter().flat_map(|of| &of.lower);
             lower.for_each(|lower| contained(|| lower.port.forget_released()));
         }
-        // They came before those who are served now.
+        // Late callers first: they came before those that are served now.
         for (to, late) in self.take_late() {
             contained(|| _ = to.send(Err(late)));
         }
         for (to, group, blocks, tenant) in self.take_grants() {
             let home: Arc<Inner> = Arc::clone(inner);
             let blocks = Granted::new(home, group, blocks, tenant);
-            // Whoever has gone away gives the blocks back by dropping them.
+            // A caller that has gone away gives the blocks back by dropping them.
             contained(|| _ = to.send(Ok(blocks)));
         }
         self.take_dismissed().for_each(|to| contained(|| drop(to)));

@@ -1,14 +1,14 @@
-//! The end of a transfer down: what has landed is known below, and the transfer gives back all that it had.
+//! The end of a transfer down: its block is known below, and the transfer gives back all that it had.
 //!
 //! ```text
-//!   landed ─┬─ well: registered below, or staged and on to the disk; but for a copy of some layers: the next ones
-//!           ├─ not, and may pass: a pause, and once more
-//!           └─ not: the bytes stay where they are; a victim is dropped
+//!   landed ─┬─ a success: registered below, or staged and on to the disk; of a copy by layers: the next ones
+//!           ├─ a failure that may pass: a pause, and another attempt
+//!           └─ any other: the bytes stay where they are; a victim is dropped
 //! ```
 //!
 //! Invariants
-//! - I1: what a transfer had, it gives back once: target, slot, credit, source; where a failed device keeps
-//!   them, never.
+//! - I1: a transfer gives back each thing that it had (target, slot, credit, source) once; or never,
+//!   where a failed device keeps it.
 
 use crate::engine::group_tiers::{give_credit, last_used, let_go};
 use crate::engine::inner::Inner;
@@ -20,7 +20,7 @@ use kvstrata_core::classes::below;
 use kvstrata_core::{BlockRef, TenantId};
 
 impl Traffic {
-    /// A part of it has ended.
+    /// Takes the landing of one part of a transfer down.
     pub(crate) fn land_down(&mut self, inner: &Inner, key: DownId, path: Path, outcome: Result<(), Failure>) {
         let is_unwanted = |down: &Down| {
             down.is_withdrawn()
@@ -28,9 +28,9 @@ impl Traffic {
                 || self.is_forgotten(down.group(), down.name().hash)
         };
         let unwanted = self.downs.get(key).is_some_and(is_unwanted);
-        // What has been written to the disk is known there: it will be found, and go then.
+        // A block that was written to the disk is registered there: it is found, and removed then.
         if path == Path::DeviceToHost && unwanted {
-            // One that ended well has moved, as any.
+            // A copy that succeeded has moved its bytes, and counts as any other.
             if let (Err(failure), Some(down)) = (outcome, self.downs.get(key)) {
                 inner.counts.failed(path, failure.cause, About::of(down.group(), down.tenant()));
             }
@@ -50,7 +50,7 @@ impl Traffic {
                 let (name, tenant) = (down.name(), down.tenant());
                 let class = below(group.device.class(down.source().id()));
                 down.spends_credit();
-                // Idleness goes on: it is the device's use that counts.
+                // Idleness goes on: only use in the device counts.
                 let used = last_used(&group.device, down.source(), inner.now());
                 let (landed, on) = (down.leaves_host(), down.group());
                 let kept = landed.and_then(|block| host.register(block.block(), name, tenant, class));
@@ -60,7 +60,7 @@ impl Traffic {
                     host.release(block, used);
                 }
             }
-            // Staged: on to the disk, unless a purge has its slot.
+            // Staged, and a purge has its slot: on to the disk, if there is another.
             (Ok(()), Path::DeviceToHost, None) if down.unwritten().is_none() => {
                 let tenant = down.tenant();
                 match self.give_slot(inner, key, tenant) {
@@ -99,7 +99,7 @@ impl Traffic {
                 }
                 let tenant = down.tenant();
                 if goes_below {
-                    // One whose bytes are not the block's has not been written.
+                    // Bytes that are not the block's were never written.
                     let written = failure.cause != Cause::Mismatch;
                     let whose = if written { tenant } else { TenantId::NOBODY };
                     let was = down.write_failed();
@@ -107,13 +107,13 @@ impl Traffic {
                     self.slot_failed(inner, key);
                 }
                 if once_more && lost && self.give_slot(inner, key, tenant) {
-                    // It has been admitted.
+                    // The tier has admitted it already.
                     return self.queue_down(inner, key, path);
                 }
                 if once_more && !lost {
                     return self.pause_down(inner, key);
                 }
-                // Bytes that have rotted go nowhere.
+                // Rotten bytes go to no further tier.
                 let goes_on = goes_below && !unwanted && failure.cause != Cause::Mismatch;
                 if !goes_on || !self.goes_on_below(inner, key) {
                     self.down_failed(inner, key, failure);
@@ -122,7 +122,7 @@ impl Traffic {
         }
     }
 
-    /// Another attempt, when a while has passed.
+    /// Schedules another attempt after a pause.
     fn pause_down(&mut self, inner: &Inner, key: DownId) {
         let Some(down) = self.downs.get_mut(key) else { return };
         down.pauses();
@@ -131,8 +131,8 @@ impl Traffic {
         self.due(again, Waits::Retry(TransferId::Down(key), serial));
     }
 
-    /// The slot was the port's, which has freed it: it is nobody's, unless another transfer has taken it already, or has written it
-    /// since.
+    /// Takes back the slot of a failed write, which its port has freed. The slot is unowned, unless
+    /// another transfer has taken it already, or has written it since.
     fn slot_failed(&mut self, inner: &Inner, key: DownId) {
         let Some(down) = self.downs.get_mut(key) else { return };
         let (Some(slot), group) = (down.loses_slot(), down.group()) else { return };
@@ -144,13 +144,13 @@ impl Traffic {
         }
     }
 
-    /// It is written to the tier below whose slot it has.
+    /// Queues the write to the tier below that the transfer has a slot of.
     fn queue_below(&mut self, inner: &Inner, key: DownId) {
         let Some(number) = self.downs.get(key).map(Down::below) else { return };
         self.queue_down(inner, key, Path::ToBelow(number));
     }
 
-    /// The pause before another attempt is over.
+    /// Ends the pause before another attempt.
     pub(crate) fn resume_down(&mut self, inner: &Inner, key: DownId, serial: u64) {
         let same = |down: &Down| down.serial() == serial && matches!(down.at(), At::Pausing);
         if self.downs.get(key).is_some_and(same) {
@@ -158,7 +158,7 @@ impl Traffic {
         }
     }
 
-    /// The transfer's blocks are never used again, whatever comes; the failure that lands ends it.
+    /// Keeps the transfer's blocks from ever being used again; the failure that lands ends the transfer.
     pub(crate) fn quarantine_down(&mut self, inner: &Inner, key: DownId) {
         if let Some(down) = self.downs.get_mut(key) {
             down.quarantine();
@@ -166,18 +166,18 @@ impl Traffic {
         }
     }
 
-    /// The block is dropped, if nobody else has it.
+    /// Ends a transfer that has failed: a victim is dropped, any other block stays.
     pub(crate) fn down_failed(&mut self, inner: &Inner, key: DownId, failure: Failure) {
         if let Some(down) = self.downs.get(key) {
             // `Slow` counts dropped blocks. A victim that another tier below has is called off, not dropped.
             let is_kept = failure.cause == Cause::Slow && Traffic::is_below(inner, down);
             let cause = if is_kept { Cause::Cancelled } else { failure.cause };
-            // What is called off nobody is to have any more: its tenant's blocks go, or all do.
+            // Cancelled: the block is to go anyway, by a purge of its tenant or by closing, or is kept below.
             if cause != Cause::Cancelled {
                 self.goes_no_further(inner, down);
             }
-            // Called off: what has moved is counted where it lands, and what is late for whoever has asked
-            // was counted then.
+            // A moving transfer is counted where it lands; a late one was counted when its caller's
+            // deadline passed.
             match down.at() {
                 At::Moving => {}
                 _ if down.asked().iter().any(|asked| self.is_late(*asked)) => {}
@@ -192,7 +192,7 @@ impl Traffic {
         self.ended_down(inner, key, Err(failure.cause));
     }
 
-    /// A victim is lost, unless one of the tiers below has it; anything else stays where it is.
+    /// Counts a victim as lost, unless one of the tiers below has it. Any other block stays where it is.
     pub(crate) fn goes_no_further(&self, inner: &Inner, down: &Down) {
         if !Traffic::is_below(inner, down) {
             inner.counts.goes_no_further(down.source(), down.from());
@@ -206,7 +206,7 @@ impl Traffic {
         to_lower && of.any_lower_contains(down.name().hash)
     }
 
-    /// Gives back all that the transfer had.
+    /// Ends a transfer, and gives back all that it had.
     pub(crate) fn ended_down(&mut self, inner: &Inner, key: DownId, outcome: Result<(), Cause>) {
         let down = self.downs.remove(key);
         inner.left(1);
@@ -245,8 +245,8 @@ impl Traffic {
                         self.freed_by(inner, down.group(), down.tenant(), block);
                     }
                     kept => {
-                        // What has failed for good is tried again when the block must go, and not before each
-                        // iteration.
+                        // A copy that failed for good is tried again when the block must leave, not
+                        // before each iteration.
                         if !matches!(outcome, Err(Cause::Cancelled | Cause::Abandoned | Cause::Deadline)) {
                             of.device.ages().set_clean(kept_ref(kept));
                         }
@@ -265,7 +265,7 @@ impl Traffic {
                     if !matches!(outcome, Err(Cause::Cancelled | Cause::Abandoned)) {
                         host.ages().set_clean(kept_ref(kept));
                     }
-                    // Found by nobody, whoever holds it, and also if it is leased alone.
+                    // No look-up finds it any more, whether callers hold it or only a lease does.
                     let rotten = outcome == Err(Cause::Mismatch);
                     let held = rotten && host.pool().withdraw_held(kept_ref(kept));
                     let_go(host, kept, inner.now());
@@ -287,7 +287,8 @@ impl Traffic {
         self.forget_again(inner, down.group(), down.name().hash);
     }
 
-    /// Tells who has asked for it. What one of the tiers below has is there, whatever becomes of it further down.
+    /// Tells the callers that asked. A block that one of the tiers below has is there, whatever becomes
+    /// of it further down.
     fn answer_asked(&mut self, inner: &Inner, down: &Down, outcome: Result<(), Cause>) {
         let of = inner.group(down.group());
         let to_lower = down.from() == Tier::Host || of.host.is_none();

@@ -1,14 +1,14 @@
-//! What has a name that nobody knows any more leaves all tiers: of a preempted request, the blocks that were
-//! not full.
+//! Forgotten names leave all tiers. They belong to blocks of a preempted request that were not full: no
+//! caller knows these names any more.
 //!
 //! ```text
 //!   forget ─┬─ on its way down: called back; if it moves, when it has landed
 //!           ├─ on its way up: when it has landed
-//!           └─ at rest: withdrawn from device and host; its slot of the disk freed, if nobody holds that
+//!           └─ at rest: withdrawn from device and host; its slot of the disk freed, if it has no holder
 //! ```
 //!
-//! A look-up a name and tier, however much the tiers hold. What is being purged is left to the purge, which
-//! finds it by its tag.
+//! It costs one look-up for each name and tier, however much the tiers hold. A block that is being purged
+//! is left to the purge, which finds it by its tag.
 //!
 //! Invariants
 //! - I1: a name is in `forgotten` only while a transfer has it; the transfer's end forgets it once more.
@@ -21,7 +21,7 @@ use crate::transfer::Cause;
 use kvstrata_core::{ImmutableBlock, SequenceHash};
 
 impl Traffic {
-    /// Whatever has this name goes.
+    /// Removes the block of a name from all tiers.
     pub(crate) fn forget(&mut self, inner: &Inner, group: GroupId, hash: SequenceHash) {
         let name = (group, hash);
         if let Some(key) = self.downs.find(name) {
@@ -57,12 +57,12 @@ impl Traffic {
         }
     }
 
-    /// Whether what lands under a name is to go.
+    /// Whether a block that lands under this name is to go.
     pub(crate) fn is_forgotten(&self, group: GroupId, hash: SequenceHash) -> bool {
         !self.forgotten.is_empty() && self.forgotten.contains(&(group, hash))
     }
 
-    /// A transfer of a name has ended.
+    /// Forgets a name once more when a transfer of it has ended.
     pub(crate) fn forget_again(&mut self, inner: &Inner, group: GroupId, hash: SequenceHash) {
         if self.is_forgotten(group, hash) {
             self.forgotten.remove(&(group, hash));

@@ -1,4 +1,4 @@
-//! The engine's clock, and what waits for its gates.
+//! The engine's clock, and the waiters for its gates.
 
 use crate::engine::group_tiers::let_go;
 use crate::engine::inner::Inner;
@@ -10,10 +10,10 @@ use crate::transfer::{Cause, Path};
 use std::time::Duration;
 
 impl Traffic {
-    /// What has waited for the layer or the iteration goes on.
+    /// Continues the waiters for each layer or iteration that has come.
     pub(crate) fn open_gates(&mut self, inner: &Inner) {
-        // Twice: a copy may be let through before the mark of its block, of a list that came later, is gone,
-        // and waits for that then.
+        // Twice: a copy may be let through before a later list's mark is gone from its block, and then
+        // waits for that mark.
         for _ in 0..2 {
             let mut open = self.iterations.take_open();
             let is_last = open.is_empty();
@@ -44,7 +44,7 @@ impl Traffic {
             asked.iter().for_each(|asked| self.offload_answered(*asked, Err(Cause::Cancelled)));
             return;
         }
-        // The list of the pass that it has waited for has withdrawn, and another's is to write it.
+        // The list of the awaited pass has withdrawn; another list's pass writes the block.
         let written_by = |writes: &u64| steps.is_none_or(|steps| steps.iteration() < *writes);
         if let Some(writes) = self.unwritten.iteration(group, block.id).filter(written_by) {
             let gate = self.iterations.clock().of_all_layers(written_after(writes));
@@ -61,7 +61,7 @@ impl Traffic {
                 let_go(&of.device, source, inner.now());
                 let Some(asked) = asked else { return };
                 match self.downs.find((group, name.hash)) {
-                    // Somebody else has asked for it, too.
+                    // Another caller has asked for it, too.
                     Some(transfer) => self.downs[transfer].asked_by(asked),
                     None if !wanted => self.offload_there(asked),
                     None => self.offload_refused(inner, asked, why),
@@ -70,8 +70,8 @@ impl Traffic {
         }
     }
 
-    /// Holds a copy back until its gate opens; it begins now, if that is open, and is refused, if too many
-    /// wait.
+    /// Holds a copy back until its gate opens. If the gate is open, the copy begins now; if too many
+    /// wait, it is refused.
     pub(crate) fn copy_at(&mut self, inner: &Inner, gate: Gate, copy: GatedCopy) {
         if self.iterations.clock().passed(gate) {
             return self.let_through(inner, copy);
@@ -82,7 +82,7 @@ impl Traffic {
         }
     }
 
-    /// One that has not begun never will. What has begun is ended where it is.
+    /// Refuses a gated copy, or gives up a mark. A transfer that has begun is ended where it is.
     fn refuse_gated(&mut self, inner: &Inner, waiter: Waiter, why: Refusal) {
         let GatedCopy { group, block, asked, .. } = match waiter {
             Waiter::Copy(copy) => copy,
@@ -95,7 +95,7 @@ impl Traffic {
         }
     }
 
-    /// What waits for the bytes of an iteration waits no longer than an engine that iterates takes for one.
+    /// Limits the wait for an iteration's bytes to the time that an iterating engine takes for one.
     pub(crate) fn expect_iteration(&mut self, inner: &Inner) {
         let waits = || self.queues.iter().any(|queue| queue.waiting() > 0);
         let Some(idle) = inner.rules.idle_engine_after else { return };
@@ -104,23 +104,23 @@ impl Traffic {
         }
     }
 
-    /// The time for one is over; if none has come, nobody is disturbed by what moves.
+    /// Lifts the budget if no iteration has come in time: then no engine is disturbed by transfers.
     pub(crate) fn no_iteration(&mut self) {
         if self.iterations.is_missing() {
             self.queues.lift_budget();
         }
     }
 
-    /// Sees to a look at what waits for gates, unless somebody is to look already: then it is no later, for
-    /// all wait for as long.
+    /// Schedules a look at the waiters for gates, unless one is scheduled. That one comes no later, since
+    /// all of them may wait for the same time.
     pub(crate) fn watch_gates(&mut self, inner: &Inner, after: Duration) {
         if self.iterations.watch() {
             self.due(inner.due_in(after), Waits::Gates);
         }
     }
 
-    /// Lets go of what has waited for its gate for too long: an engine that begins no more iterations must
-    /// not keep its blocks for ever.
+    /// Gives up waiters that have waited too long for their gate: an engine that begins no more
+    /// iterations must not keep its blocks for ever.
     pub(crate) fn look_at_gates(&mut self, inner: &Inner) {
         self.iterations.watch_over();
         let (now, patience) = (inner.elapsed(), inner.rules.offload_deadline);
@@ -147,7 +147,7 @@ impl Traffic {
         }
     }
 
-    /// Nothing waits for a gate any more: copies are refused, and whoever closes ends the transfers.
+    /// Drops all waiters for gates. Copies are refused; the closing call ends the transfers.
     pub(crate) fn drop_gated(&mut self, inner: &Inner) {
         while let Some(waiter) = self.iterations.pop() {
             self.refuse_gated(inner, waiter, Refusal::Closed);

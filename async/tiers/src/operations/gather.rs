@@ -1,4 +1,4 @@
-//! Takes free blocks of the device, and those of victims.
+//! Takes free blocks of the device, and blocks of victims.
 
 use crate::engine::inner::Inner;
 use crate::state::{GroupId, Left, Traffic};
@@ -24,8 +24,8 @@ impl Traffic {
         None
     }
 
-    /// Takes free blocks, and those of victims that need not be copied. Others are on their way down: who
-    /// waits for them looks no further. Whether there are enough.
+    /// Takes free blocks, and those of victims that need no copy. Other victims are sent down; a caller
+    /// that waits for them takes no further victims. Returns whether there are enough.
     pub(crate) fn gather(
         &mut self,
         inner: &Inner,
@@ -42,8 +42,8 @@ impl Traffic {
             if free > 0 && pool.allocate_free_ids(free, gathered).is_ok() {
                 continue;
             }
-            // Those that leave already are somebody's who waits no more, or of the last look, and count. But
-            // a device may be slow, or have stopped: what needs no copy is had beside them.
+            // Blocks on their way down count: a waiter that has gone, or the last look, sent them. But a
+            // device may be slow, or have stopped: victims that need no copy are taken beside them.
             let draining = self.draining(inner, group);
             let wanted = match draining {
                 0 => missing,

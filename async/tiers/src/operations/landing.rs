@@ -7,7 +7,6 @@ use crate::tier::Tier;
 use crate::transfer::{Cause, Failure, HostSide, Landed, Path, Token};
 
 impl Traffic {
-    /// A mover has answered.
     pub(crate) fn land(&mut self, inner: &Inner, landed: Landed) {
         match landed {
             Landed::Copies(mut list) => {
@@ -15,7 +14,7 @@ impl Traffic {
                     let path = if copy.host.is_up() { Path::HostToDevice } else { Path::DeviceToHost };
                     let (token, outcome, layers) = (copy.token, copy.outcome, copy.layers.clone());
                     let kept = matches!(copy.host, HostSide::Kept { .. });
-                    // The memory is nobody's while what follows is decided.
+                    // The memory is released before the consequences are decided.
                     drop(copy);
                     if kept {
                         self.quarantine_transfer(inner, token);
@@ -63,8 +62,8 @@ impl Traffic {
         }
     }
 
-    /// Its turn had come, and something else has its memory: it ends where it would have begun. What waits
-    /// for its room is looked at again.
+    /// Ends a transfer at its turn, since something else has its memory. Waiters for its room are looked
+    /// at again.
     pub(crate) fn transfer_busy(
         &mut self,
         inner: &Inner,
@@ -94,8 +93,7 @@ impl Traffic {
         inner.watch.ended(path, started, now);
     }
 
-    /// A device has failed and keeps the memory of a transfer: its blocks are nobody's from now on, here and
-    /// there.
+    /// Quarantines both blocks of a transfer: a failed device keeps its memory.
     fn quarantine_transfer(&mut self, inner: &Inner, token: Token) {
         match TransferId::of(token) {
             TransferId::Up(key) => self.quarantine_up(inner, key),
@@ -103,7 +101,7 @@ impl Traffic {
         }
     }
 
-    /// A pause is over.
+    /// Resumes a transfer after its pause.
     pub(crate) fn resume(&mut self, inner: &Inner, transfer: TransferId, serial: u64) {
         match transfer {
             TransferId::Up(key) => self.resume_up(inner, key, serial),

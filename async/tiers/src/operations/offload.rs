@@ -14,8 +14,8 @@ use kvstrata_core::{BlockRef, ImmutableBlock, SequenceHash};
 use std::time::Duration;
 
 impl Traffic {
-    /// `whole`: of a request that is preempted, and also beyond the queue's bound; but for what is not
-    /// written yet.
+    /// Copies blocks down on request. With `whole` (a preempted request) the queue's bound does not
+    /// apply, except to blocks that are not written yet.
     pub(crate) fn offload(
         &mut self,
         inner: &Inner,
@@ -36,12 +36,12 @@ impl Traffic {
         // A list that finds room goes whole: the device's blocks bound it.
         let OffloadOptions { class, request, gate, .. } = options;
         let (all, steps) = self.steps_of(of, gate);
-        // A block that is copied whole is so with the layers that are written last, too.
+        // A block that is copied whole needs its last layer written, too.
         let gate = if steps.is_some() { gate } else { all };
         let at_once =
             whole || self.iterations.clock().passed(gate) && self.has_room(Path::DeviceToHost, class);
         for block in blocks {
-            // Held, and purged: nobody is to have it any more.
+            // Held, but purged: it must not be copied.
             let Some(held) = tier_pool.pool().upgrade(*block) else {
                 inner.counts.refused(Refusal::Room, 1);
                 refused += 1;
@@ -50,7 +50,7 @@ impl Traffic {
             let name = tier_pool.name(held.id(), held.hash());
             let held = held.into_ref();
             if whole {
-                // What finds no room now does when it must go.
+                // A block that finds no room now is copied at its eviction.
                 tier_pool.ages().second_use(held, inner.now());
             }
             if self.join_down(key, group, name.hash, None) {
@@ -73,7 +73,7 @@ impl Traffic {
                 continue;
             }
             let (block, asked, since) = (held, Some(key), inner.elapsed());
-            // By the layers of a pass before the one that writes it nothing is written.
+            // A pass before the one that writes the block writes none of its layers.
             let steps = steps.filter(|steps| writes.is_none_or(|writes| writes <= steps.iteration()));
             let written = writes
                 .map_or(Gate::Open, |writes| self.iterations.clock().of_all_layers(written_after(writes)));
@@ -87,7 +87,7 @@ impl Traffic {
         key
     }
 
-    /// One block, whether there is room in the queue or not: no more than the device has can come.
+    /// Copies one block, whether the queue has room or not: the device's blocks bound these copies.
     fn offload_whole(&mut self, inner: &Inner, (group, key): (GroupId, OffloadingId), cargo: Cargo) {
         let transfer = if self.is_closed() { None } else { self.send_down(inner, group, cargo) };
         match transfer {
@@ -104,7 +104,7 @@ impl Traffic {
         }
     }
 
-    /// Calls a transfer down back, if it has not begun to move; waits for it otherwise.
+    /// Calls a transfer down back, if it does not move yet; otherwise waits for it.
     pub(crate) fn call_back(&mut self, inner: &Inner, key: OffloadingId, group: GroupId, hash: SequenceHash) {
         let Some(transfer) = self.downs.find((group, hash)) else { return };
         let Some((at, source)) = self.downs.get(transfer).map(|down| (down.at(), down.source())) else {
@@ -114,12 +114,12 @@ impl Traffic {
             self.groups[group].waiting_for_host.remove(transfer);
             return self.down_failed(inner, transfer, Failure::of(Cause::Cancelled));
         }
-        // A request waits for it: with what is left of its way it waits for no iteration's budget.
+        // A request waits for it: the rest of its way needs no iteration's budget.
         self.promote_down(transfer);
         self.join_down(key, group, hash, None);
     }
 
-    /// Blocks of the host on their way to the tiers below; and how many of the hashes are in neither.
+    /// Sends blocks of the host to the tiers below. Also returns how many of the hashes are in neither.
     pub(crate) fn offload_below(
         &mut self,
         inner: &Inner,
@@ -137,7 +137,7 @@ impl Traffic {
                 self.offloadings.note(key, |so_far| so_far.there += 1);
                 continue;
             }
-            // One that is still on its way to the host has come too late to go on from there.
+            // A block that is still on its way to the host comes too late to go on from there.
             if self.join_down(key, group, hash, Some(Tier::Host)) {
                 continue;
             }
@@ -165,7 +165,7 @@ impl Traffic {
         (key, left)
     }
 
-    /// Waits for a block that is on its way down, if it is.
+    /// Waits for a block that is on its way down. Returns false if it is not.
     pub(crate) fn join_down(
         &mut self,
         key: OffloadingId,
@@ -183,14 +183,13 @@ impl Traffic {
         true
     }
 
-    /// Answered by then, if anything of it is under way.
+    /// Sets an offload's deadline, if any part of it is under way.
     pub(crate) fn offload_due(&mut self, key: OffloadingId, due: Option<Duration>) {
         if self.offloadings.due(key, due) {
             self.due(due, Waits::Offloading(key));
         }
     }
 
-    /// The deadline has passed.
     pub(crate) fn late_offloading(&mut self, inner: &Inner, key: OffloadingId) {
         if let Some(waker) = self.offloadings.late(key) {
             self.effects.wake(waker);
@@ -198,8 +197,8 @@ impl Traffic {
         }
     }
 
-    /// Counts the blocks that somebody has waited for in vain, where they are; those that wait for a gate are
-    /// not counted again when that is given up.
+    /// Counts the blocks of a late offload as failed, where they are. Those behind a gate are not counted
+    /// again when the gate is given up.
     fn count_late(&self, inner: &Inner, key: OffloadingId) {
         let flying = self.downs.iter().filter(|(_, down)| down.asked().contains(&key));
         let gated = self.iterations.waiters().filter(|waiter| waiter.is_copy_for(key));
@@ -208,23 +207,22 @@ impl Traffic {
         late.for_each(|(path, whose)| inner.counts.failed(path, Cause::Deadline, whose));
     }
 
-    /// Whether that has been counted.
+    /// Whether an offload is late, and so counted already.
     pub(crate) fn is_late(&self, key: OffloadingId) -> bool {
         self.offloadings.is_late(key)
     }
 
-    /// One that was asked for finds no room.
+    /// Counts a requested copy as refused.
     pub(crate) fn offload_refused(&mut self, inner: &Inner, key: OffloadingId, why: Refusal) {
         inner.counts.refused(why, 1);
         self.offload_counted(key, |so_far| so_far.refused += 1);
     }
 
-    /// One that was asked for is below by now.
+    /// Counts a requested block as being below already.
     pub(crate) fn offload_there(&mut self, key: OffloadingId) {
         self.offload_counted(key, |so_far| so_far.there += 1);
     }
 
-    /// Why a copy that was asked for has not begun.
     pub(crate) fn why_refused(&self, path: Path, class: Class) -> Refusal {
         match (self.is_closed(), self.has_room(path, class)) {
             (true, _) => Refusal::Closed,
@@ -233,7 +231,7 @@ impl Traffic {
         }
     }
 
-    /// A transfer that was asked for has ended.
+    /// Counts a requested transfer that has ended.
     pub(crate) fn offload_answered(&mut self, key: OffloadingId, outcome: Result<(), Cause>) {
         self.offload_counted(key, |so_far| match outcome {
             Ok(()) => so_far.copied += 1,

@@ -1,4 +1,4 @@
-//! Begins to bring a run up, under the lock.
+//! Starts to bring a run up, under the lock.
 
 use crate::engine::found::{Found, Place};
 use crate::engine::inner::Inner;
@@ -13,8 +13,8 @@ use kvstrata_core::{BlockRef, SequenceHash, TenantId};
 use kvstrata_ffi::disk::Name;
 
 impl Traffic {
-    /// Begins it but for the lines, which it is to get into for what it wants of them. None: nothing begins
-    /// any more.
+    /// Begins an onboarding, except for its places in the wait queues: `wants` gathers these. Returns
+    /// none if nothing begins any more.
     pub(crate) fn begin_onboarding(
         &mut self,
         inner: &Inner,
@@ -27,7 +27,7 @@ impl Traffic {
             beyond.into_iter().rev().for_each(|found| self.release_found(inner, group, found));
             return None;
         }
-        // What somebody waits for is no guess.
+        // A run that a caller waits for is no guess.
         let options = OnboardOptions { class: options.class.min(Class::Background), ..options };
         let due = inner.due_in(options.deadline.unwrap_or(inner.rules.onboard_deadline));
         let layers = inner.group(group).layers;
@@ -39,14 +39,14 @@ impl Traffic {
         for found in beyond.by_ref() {
             let wanted = self.want(inner, group, key, found, options, tenant);
             if wanted.is_some() && !self.has_share(inner, there, key, &mut shares) {
-                // It would wait for blocks of its own.
+                // Beyond its owner's quota: it would wait for its own blocks.
                 inner.counts.notices.raise(Notice::Quota, About::of(group, tenant));
                 self.cut_off(inner, key, Cause::Quota);
                 break;
             }
             match wanted {
                 Some(Some(transfer)) => {
-                    // Of one tenant: of more only where hashes are not salted.
+                    // Of one tenant; of several only where hashes are not salted.
                     let tenant = self.ups[transfer].tenant();
                     let same = |of: &&mut Want| (of.group(), of.tenant()) == (group, tenant);
                     let added = wants.parts.iter_mut().rev().find(same).is_some_and(|of| of.add(transfer));
@@ -55,7 +55,7 @@ impl Traffic {
                     }
                 }
                 Some(None) => self.note_joined(key, wants),
-                // The run is broken: what was pending has failed meanwhile.
+                // The run breaks here: a pending block has failed meanwhile.
                 None => {
                     self.onboardings[key].gone();
                     break;
@@ -71,8 +71,8 @@ impl Traffic {
         Some(key)
     }
 
-    /// Counts the last block that an onboarding wants, behind those that were there. Whether its owner may
-    /// have it too.
+    /// Counts the last block that an onboarding wants, behind those that were there. Returns whether its
+    /// owner may have this one, too.
     fn has_share(&self, inner: &Inner, there: &[BlockRef], key: OnboardingId, shares: &mut Shares) -> bool {
         let of = &self.onboardings[key];
         let owners = &inner.group(of.group()).device.owners();
@@ -85,8 +85,8 @@ impl Traffic {
         shares.has_room(owners, there, tenant)
     }
 
-    /// Notes which entry brings up the last block that an onboarding wants, if that waits for credits: it is
-    /// to come first.
+    /// Notes the entry that brings up the last wanted block, if that entry waits for credits: it must be
+    /// served first.
     fn note_joined(&self, key: OnboardingId, wants: &mut Wants) {
         if self.waiting_for_quota.is_empty() {
             return;
@@ -98,8 +98,8 @@ impl Traffic {
         }
     }
 
-    /// Wants a block: one that is there, a transfer that is under way, or a new one, which is given. None: it
-    /// is nowhere any more.
+    /// Wants a block: holds one that is there, joins a transfer under way, or creates a transfer and
+    /// returns it. Returns none if the block is nowhere any more.
     fn want(
         &mut self,
         inner: &Inner,
@@ -136,7 +136,7 @@ impl Traffic {
             return Some(None);
         }
         let there = of.device.pool().lookup_ref(hash).filter(|block| {
-            // Bytes that are there are not exchanged for what a pass is still to write.
+            // Bytes that exist are not exchanged for a block that a pass is still to write.
             let unwritten = source.is_some() && self.unwritten.iteration(group, block.id).is_some();
             if unwritten {
                 of.device.release(*block, inner.now());
@@ -174,14 +174,15 @@ impl Traffic {
         Some(Some(transfer))
     }
 
-    /// Whose a block is that comes up: its owner's below; one of nobody's is from now on of who asks for it.
+    /// Returns the owner of a block that comes up: its owner below. An unowned block becomes the
+    /// asking tenant's.
     pub(crate) fn owner_of(&self, inner: &Inner, group: GroupId, source: Source, asks: TenantId) -> TenantId {
         let (tier, block) = match source {
             Source::Host(block) => (Tier::Host, block),
             Source::Below(number, block, _) => (Tier::Below(number), block),
         };
         let Some(owners) = inner.group(group).owners(tier) else { return asks };
-        // Who is being purged gets nothing more.
+        // A tenant that is being purged gets no more blocks.
         if !self.is_purging(asks) {
             owners.claim(block.id, asks);
         }
@@ -196,7 +197,7 @@ impl Traffic {
         let Some(up) = self.ups.get_mut(transfer) else { return };
         if let Some(before) = up.promote(class) {
             let (at, waits, group) = (up.at(), up.waits_for_queue(), up.group());
-            // What hurries may have left it out as a guess.
+            // `hurry` may have left it out as a guess.
             self.groups[group].queue.note_change();
             self.guess_over(before, transfer);
             self.wait_no_more(transfer);
@@ -212,7 +213,7 @@ impl Traffic {
         self.find_going_down(inner, group, hash).or_else(|| inner.group(group).find_below(hash))
     }
 
-    /// A block that is on its way down, turned back.
+    /// Turns a block back that is on its way down.
     pub(crate) fn find_going_down(
         &mut self,
         inner: &Inner,

@@ -1,22 +1,21 @@
-//! One request's onboarding: which blocks it waits for, and what came of each.
+//! One request's onboarding: the blocks that it waits for, and the outcome of each.
 //!
 //! ```text
-//!   wanted   0      1      2      3      4             state of each: Here (held), Coming (in a transfer), Failed (why)
+//!   wanted   0      1      2      3      4       each is Here (held), Coming (in a transfer) or Failed (why)
 //!            Here   Here   Coming Failed Coming
 //!            └── the run ──┘      ▲
-//!                                 first_failed: nothing behind it is of use to this request
+//!                                 first_failed: no block behind it is of use to this request
 //! ```
 //!
-//! Who waits for a transfer is a list through the onboardings: a transfer has the first link, each wanted
-//! block the next one.
+//! The waiters for a transfer are a list through the onboardings: a transfer has the first link, each
+//! wanted block the next one.
 //!
 //! Invariants
 //! - I1: `wanted[i]` is `Coming(f)` exactly while the list of transfer `f` has it.
 //! - I2: `coming` counts those before `first_failed`; at 0 the onboarding has ended.
-//! - I3: sources are released when the onboarding ends, the last first, so that what is below keeps the order
-//!   of sequences.
-//! - I4: of each future that waits there is one waker at most, the last that polled it, and none once it is
-//!   dropped.
+//! - I3: sources are released when the onboarding ends, the last first, so that lower tiers keep the
+//!   order of sequences.
+//! - I4: each future that waits here has at most one waker, from its last poll, and none once it is dropped.
 
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
@@ -41,7 +40,6 @@ impl Traffic {
         self.joined_behind(link, transfer);
     }
 
-    /// Who waits for a transfer.
     pub(crate) fn waiters(&self, up: &Up) -> impl Iterator<Item = Link> {
         iter::successors(up.first(), |link| self.onboardings.next(*link))
     }
@@ -51,8 +49,8 @@ impl Traffic {
         self.onboardings.waits_before(link, transfer)
     }
 
-    /// A wanted block has come, or will not. Gives the next one that waits for the same transfer, which is
-    /// then told.
+    /// Notes that a wanted block has come, or will not. Returns the next one that waits for the same
+    /// transfer; the caller tells it next.
     pub(crate) fn came(
         &mut self,
         inner: &Inner,
@@ -70,7 +68,7 @@ impl Traffic {
         next
     }
 
-    /// What lies behind a failure is of no use to this request.
+    /// Gives up the blocks behind a failure: they are of no use to this request.
     fn abandon_behind(&mut self, inner: &Inner, link: Link, cause: Cause) {
         let Some(of) = self.onboardings.get(link.onboarding) else { return };
         for index in of.behind_failed() {
@@ -78,8 +76,7 @@ impl Traffic {
         }
     }
 
-    /// Its deadline has passed: what has not come is not waited for any more, and neither is a place in the
-    /// queue.
+    /// Ends a late onboarding: it gives up the blocks that have not come, and its place in the queue.
     pub(crate) fn late_onboarding(&mut self, inner: &Inner, key: OnboardingId) {
         let Some(of) = self.onboardings.get(key) else { return };
         let coming = |progress| matches!(progress, Progress::Coming(_));
@@ -100,7 +97,7 @@ impl Traffic {
         self.abandon_behind(inner, link, Cause::Deadline);
     }
 
-    /// The last wanted block is not to be had.
+    /// Fails the last wanted block: it is not available.
     pub(crate) fn cut_off(&mut self, inner: &Inner, key: OnboardingId, cause: Cause) {
         let Some(of) = self.onboardings.get(key) else { return };
         let Some(last) = of.len().checked_sub(1) else { return };
@@ -112,12 +109,12 @@ impl Traffic {
         }
     }
 
-    /// Leaves the transfer that a wanted block is in.
+    /// Leaves the transfer that brings a wanted block.
     fn unwant(&mut self, inner: &Inner, link: Link, cause: Cause) {
         let index = link.index as usize;
         let Some(of) = self.onboardings.get_mut(link.onboarding) else { return };
         let Some(Progress::Coming(transfer)) = of.progress_of(index) else { return };
-        // It has ended, and this one is about to be told: the list is as it was.
+        // It has ended, and is about to tell this waiter: the list stays as it was.
         let Some(up) = self.ups.get_mut(transfer) else { return };
         let (before, next) = of.unwant(index, cause);
         up.left_by_waiter(cause, before.is_none(), next);
@@ -125,7 +122,7 @@ impl Traffic {
         self.drop_if_unwanted(inner, transfer);
     }
 
-    /// Layers of a transfer have landed: whoever waits for a layer may go on.
+    /// Notes landed layers of a transfer, and wakes waiters for a layer.
     pub(crate) fn layers_landed(&mut self, transfer: UpId, layers: Range<u32>) {
         let mut next = self.ups.get(transfer).and_then(|up| up.first());
         while let Some(link) = next {
@@ -137,15 +134,14 @@ impl Traffic {
         }
     }
 
-    /// The transfer's source is read; the onboarding keeps it until it ends (I3).
+    /// Keeps the transfer's source, which is read, until the onboarding ends (I3).
     pub(crate) fn spend(&mut self, link: Link, source: Source) {
         if let Some(of) = self.onboardings.get_mut(link.onboarding) {
             of.spend(link.index, source);
         }
     }
 
-    /// Takes the onboarding's outcome, whether it has ended or not: what has not come is not waited for any
-    /// more.
+    /// Takes the onboarding's outcome, whether it has ended or not. Blocks that have not come are given up.
     pub(crate) fn end_onboarding(&mut self, inner: &Inner, key: OnboardingId) -> Ended {
         let wanted = self.onboardings.get(key).map_or(0, Onboarding::len);
         let mut failed = None;
@@ -160,12 +156,12 @@ impl Traffic {
             }
         }
         let mut of = self.onboardings.remove(key);
-        // Of several groups the request is counted, by who has all of them.
+        // A request over several groups is counted by the holder of all its parts.
         if let Some(cause) = failed.filter(|_| !of.is_part()) {
             inner.counts.missed(cause);
         }
         self.not_due(of.due(), Waits::Onboarding(key));
-        // Nobody waits; but a waker is a caller's code, and none of that runs under the lock.
+        // No future waits; but a waker is a caller's code, and none of that runs under the lock.
         self.effects.wake(of.take_wakers());
         let group = of.group();
         let Remains { run, beyond, spent } = of.end();

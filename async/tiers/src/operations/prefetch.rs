@@ -1,17 +1,19 @@
-//! Bringing blocks up before they are asked for: on a hint, or since they are hot. A guess, so it goes last
-//! and is the first to be dropped.
+//! Brings blocks up before a request asks for them: on a hint, or because they are hot. A guess, so it
+//! goes last and is the first to be dropped.
 //!
 //! ```text
-//!   hints    [ request 7: h0 h1 h2 h3 … ] [ request 9: … ]     the oldest first, block by block, as far as `prefetch.blocks` allows; each at
-//!                                                              most as long as the device has blocks
-//!   hot      h h h                                             victims of the device that were used often: in free blocks, or in place of the
-//!                                                              next victim, if that is cold and has its copy below
+//!   hints    [ request 7: h0 h1 h2 h3 … ] [ request 9: … ]    the oldest first, block by block, as far as
+//!                                                             `prefetch.blocks` allows; each at most as long
+//!                                                             as the device has blocks
+//!   hot      h h h                                            victims of the device that were used often:
+//!                                                             into free blocks, or in place of the next
+//!                                                             victim, if that is cold and has its copy below
 //! ```
 //!
 //! Invariants
-//! - I1: prefetching takes no block of the device while anybody is in the queue for one; what of it has not
-//!   begun to move is dropped then.
-//! - I2: it waits for nothing: no free block, and no victim that is free at once, and it is put off.
+//! - I1: prefetching takes no block of the device while a request is in the queue for one. Guesses that
+//!   have not begun to move are dropped then.
+//! - I2: it waits for nothing: without a free block, or a victim that is free at once, it is put off.
 
 use crate::engine::inner::Inner;
 use crate::state::{GroupId, Guess, Left, Source, Traffic, Up, UpId};
@@ -32,11 +34,11 @@ impl Traffic {
         if inner.rules.prefetch_blocks == 0 || self.refuses() {
             return number;
         }
-        // More than the device has cannot be there at a time; nor is a hint to keep more memory than that.
+        // More than its capacity cannot be in the device at a time; and a hint is to keep no more memory.
         let most = hashes.len().min(inner.group(group).device.pool().capacity());
         inner.counts.hint_cut(hashes.len() - most);
         let hashes = &hashes[..most];
-        // What the device has of it must not be what leaves for the rest; it is used when it is asked for.
+        // Blocks that the device has must not leave for the rest; they are used when the request comes.
         let mut there = Vec::with_capacity(hashes.len());
         let next = inner.group(group).device.pool().touch_refs(hashes, &mut there);
         for block in there.into_iter().rev() {
@@ -46,7 +48,7 @@ impl Traffic {
         number
     }
 
-    /// A victim of the device that was used often: from when it is below it may come up again.
+    /// Notes a victim of the device that was used often: it may come up again once it is below.
     pub(crate) fn note_leaving(&mut self, inner: &Inner, group: GroupId, name: Name) {
         match self.downs.find((group, name.hash)).and_then(|key| self.downs.get_mut(key)) {
             Some(down) => down.note_hot(),
@@ -54,7 +56,7 @@ impl Traffic {
         }
     }
 
-    /// One that is below.
+    /// Notes a hot block that is below.
     pub(crate) fn note_hot(&mut self, inner: &Inner, group: GroupId, name: Name) {
         self.guesses.note_hot(group, name, inner.rules.prefetch_hints as usize);
     }
@@ -66,7 +68,7 @@ impl Traffic {
         transfers.into_iter().for_each(|key| self.recall_guess(inner, key));
     }
 
-    /// Drops what has not begun to move: others need the room (I1).
+    /// Drops guesses that have not begun to move: others need the room (I1).
     pub(crate) fn drop_guesses(&mut self, inner: &Inner) {
         let transfers: Vec<UpId> = self.guesses.under_way().collect();
         transfers.into_iter().for_each(|key| self.recall_guess(inner, key));
@@ -79,7 +81,7 @@ impl Traffic {
         }
     }
 
-    /// Begins what there is room for.
+    /// Begins guesses as far as there is room.
     pub(crate) fn serve_guesses(&mut self, inner: &Inner) {
         while self.may_guess(inner) {
             let there = |group, hash| inner.group(group).device.pool().contains(hash);
@@ -100,8 +102,8 @@ impl Traffic {
         }
     }
 
-    /// Whether the device's next victim is worth less than one that is hot: it is not, and leaves without a
-    /// copy. So what leaves for a hot one never comes back for its sake.
+    /// Whether the device's next victim is worth less than a hot block: it is not hot, and leaves without
+    /// a copy. So a block that leaves for a hot one never comes back for being hot.
     fn is_next_cold(&mut self, inner: &Inner, group: GroupId) -> bool {
         let of = inner.group(group);
         if self.groups[group].on_their_way.device_victims() > 0 {
@@ -119,15 +121,15 @@ impl Traffic {
             && (self.guesses.under_way().len() as u32) < inner.rules.prefetch_blocks
     }
 
-    /// Begins a transfer. False: there is no block for it now (I2). A block that is nowhere ends its hint:
-    /// what is behind it is of no use.
+    /// Begins a guess. Returns false if there is no block for it now (I2). A block that no tier has ends
+    /// its hint: the blocks behind it are of no use.
     fn guess(&mut self, inner: &Inner, guess: Guess, may_evict: bool) -> bool {
         let Guess { group, tenant, hint: request, name } = guess;
         if self.ups.has((group, name.hash)) || self.downs.has((group, name.hash)) {
             return true;
         }
         let of = inner.group(group);
-        // One that is hot may have come up for somebody.
+        // A hot block may have come up for a request.
         if of.device.pool().contains(name.hash) {
             return true;
         }
@@ -138,7 +140,7 @@ impl Traffic {
             return true;
         };
         let tenant = self.owner_of(inner, group, source, tenant);
-        // A guess displaces none of the tenant's own.
+        // A guess displaces none of the tenant's own blocks.
         if self.is_purging(tenant) || !of.device.owners().take(tenant, 1) {
             self.put_down(inner, group, source);
             self.guesses.end_hint(request);
@@ -158,14 +160,14 @@ impl Traffic {
         true
     }
 
-    /// A block of the device that nobody waits for.
+    /// Takes a device block that is free, or a victim's that is free at once.
     fn spare_block(&mut self, inner: &Inner, group: GroupId, may_evict: bool) -> Option<BlockId> {
         let pool = &inner.group(group).device.pool();
         let free = self.scratch.one_free(pool);
         if free.is_some() {
             return free;
         }
-        // One that is on its way out will do, when it is out.
+        // A block that is on its way out will do, once it is out.
         if !may_evict || self.groups[group].on_their_way.device_victims() > 0 {
             return None;
         }
@@ -181,7 +183,7 @@ impl Traffic {
         }
     }
 
-    /// A transfer of this class ends, or becomes somebody's.
+    /// Ends a guess: its transfer has ended, or a caller waits for it now.
     pub(crate) fn guess_over(&mut self, class: Class, key: UpId) {
         if class == Class::Prefetch {
             self.guesses.end(key);

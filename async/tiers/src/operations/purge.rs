@@ -1,14 +1,14 @@
-//! Begins and ends purges, hands blocks to them, and says when tags are looked through. The task of a purge:
-//! `calls/purge.rs`.
+//! Begins and ends purges, hands blocks to them, and decides when tags are scanned. The task of a
+//! purge: `calls/purge.rs`.
 //!
 //! Invariants
-//! - I1: a block that is registered when the purge begins is in its hands, or withdrawn, before anything else
-//!   happens under the lock. So no allocation evicts it. A handle that is being dropped this moment may be
-//!   dropped before.
-//! - I2: tags are looked through once at the beginning, once after each telling that a block of the tenant
-//!   may have been registered (`look_again`), once more after a look that found one between two states, and
-//!   before the purge is over; not each time that it is told.
-//! - I3: the purge ends with its task, however that ends; or its tenant would have nothing for ever.
+//! - I1: a block that is registered when the purge begins is in its hands, or withdrawn, before any other
+//!   change under the lock. So no allocation evicts it. Only a handle that is being dropped at this
+//!   moment may be dropped before.
+//! - I2: tags are scanned once at the beginning, once after each note that a block of the tenant may have
+//!   been registered (`look_again`), once more after a scan that found a block between two states, and
+//!   once before the purge is over. They are not scanned each time that the purge is told of a change.
+//! - I3: the purge ends with its task, however that ends; otherwise its tenant would get no blocks for ever.
 
 use crate::engine::group_tiers::give_up_slot;
 use crate::engine::inner::Inner;
@@ -17,7 +17,7 @@ use crate::transfer::{Cause, Failure};
 use kvstrata_core::{BlockId, TenantId};
 
 impl Traffic {
-    /// They are free, or quarantined, or lost with their volume.
+    /// Takes a purge's blocks back: they are free, or quarantined, or lost with their volume.
     pub(crate) fn put_back(&mut self, inner: &Inner, tenant: TenantId, erased: Erased) {
         self.purges.erased(tenant);
         for piece in erased.failed {
@@ -47,29 +47,28 @@ impl Traffic {
 }
 
 impl Traffic {
-    /// Whether a tenant is being purged.
     pub(crate) fn is_purging(&self, tenant: TenantId) -> bool {
         self.purges.has(tenant)
     }
 
-    /// Blocks of a kind that purges have.
+    /// Counts the blocks of a kind that purges have.
     pub(crate) fn in_purges(&self, kind: impl Fn(&Piece) -> bool) -> usize {
         self.purges.pieces().filter(|piece| kind(piece)).count()
     }
 
-    /// A block that was a tenant's, and is nobody's now: the purge's, if there is one (I1). False: free it.
+    /// Hands a tenant's former block to its purge, if there is one (I1). Otherwise returns false: free it.
     pub(crate) fn hand_to_purge(&mut self, tenant: TenantId, piece: Piece) -> bool {
         self.purges.give(tenant, piece)
     }
 
-    /// A block of the device that was a tenant's is free, unless a purge has it.
+    /// Frees a tenant's former block of the device, unless a purge has it.
     pub(crate) fn freed_by(&mut self, inner: &Inner, group: GroupId, tenant: TenantId, block: BlockId) {
         if !self.hand_to_purge(tenant, Piece::Device(group, block)) {
             self.freed(inner, group, block);
         }
     }
 
-    /// The same of host memory.
+    /// Frees a tenant's former block of host memory, unless a purge has it.
     pub(crate) fn freed_host_by(&mut self, inner: &Inner, group: GroupId, tenant: TenantId, block: HostSlot) {
         let piece = match inner.group(group).host {
             Some(_) => Piece::Host(group, block),
@@ -80,11 +79,12 @@ impl Traffic {
         }
     }
 
-    /// Calls back what has not begun to move. How many transfers the tenant has.
+    /// Begins a purge, and calls back transfers that do not move yet. Returns how many transfers the
+    /// tenant had.
     pub(crate) fn begin_purge(&mut self, inner: &Inner, tenant: TenantId, zero: bool) -> usize {
         self.purges.begin(tenant, zero);
         inner.tenants.purges.enter();
-        // Who releases from now on tells.
+        // From now on, each release notifies.
         inner.waiting.enter();
         let cancelled = Failure::of(Cause::Cancelled);
         let ups = self.ups.keys_of(|up| up.tenant() == tenant);
@@ -110,8 +110,8 @@ impl Traffic {
         in_flight
     }
 
-    /// Takes the slots of others' transfers that have a block of the tenant's until they are written; the
-    /// transfers get others, or end.
+    /// Takes slots with a block of the tenant's from others' transfers that have not written them yet.
+    /// These transfers get other slots, or end.
     pub(crate) fn take_slots(&mut self, inner: &Inner, tenant: TenantId) {
         let has =
             |down: &Down| down.slot_was() == tenant && down.tenant() != tenant && down.unwritten().is_some();
@@ -120,7 +120,7 @@ impl Traffic {
             let (at, group, other) = (down.at(), down.group(), down.tenant());
             let slot = down.gives_slot_up();
             self.slot_left(inner, group, slot, tenant);
-            // One that moves to the staging ends there.
+            // A transfer that is moving to staging ends there.
             if !self.give_slot(inner, key, other) && self.recall(at) {
                 self.groups[group].waiting_for_host.remove(key);
                 self.without_slot(inner, key);
@@ -128,8 +128,8 @@ impl Traffic {
         }
     }
 
-    /// A purge has taken a transfer's slot, and there is no other: called off, which is no failure; but a
-    /// victim, being another's, is lost.
+    /// Ends a transfer that has lost its slot to a purge, with no other slot available. Cancelling is no
+    /// failure; but a victim, being another tenant's, is lost.
     pub(crate) fn without_slot(&mut self, inner: &Inner, key: DownId) {
         if let Some(down) = self.downs.get(key) {
             self.goes_no_further(inner, down);
@@ -137,8 +137,8 @@ impl Traffic {
         self.down_failed(inner, key, Failure::of(Cause::Cancelled));
     }
 
-    /// A slot that a transfer has not written, with a block that was a tenant's: the purge's, if there is
-    /// one, or free when that is forgotten.
+    /// Gives up a slot that a transfer has not written, and that has a tenant's block: to the tenant's
+    /// purge, if there is one, or free once the block is forgotten.
     pub(crate) fn slot_left(
         &mut self,
         inner: &Inner,
@@ -164,12 +164,12 @@ impl Traffic {
 }
 
 impl Traffic {
-    /// Some block of a tenant's may have been registered: a purge looks for it.
+    /// Notes that a block of a tenant may have been registered: a purge looks for it.
     pub(crate) fn look_again(&mut self, tenant: TenantId) {
         self.purges.look_again(tenant);
     }
 
-    /// Under the lock that the purge begins with; what is found is for its task.
+    /// Sweeps under the lock that the purge begins with; its task gets the blocks that this finds.
     pub(crate) fn first_sweep(&mut self, inner: &Inner, work: &mut Work) {
         let (pieces, _) = self.sweep(inner, work);
         self.purges.keep(work.tenant, pieces);

@@ -1,15 +1,16 @@
-//! Blocks that are never used again: a device that has failed keeps them, and may still read or write them,
-//! or they could not be overwritten.
+//! Blocks that are never used again: a failed device keeps them, and may still read or write them, or
+//! they could not be overwritten.
 //!
-//! | what a copy that a device keeps leaves behind | |
-//! |---|---|
-//! | the device's block | owned by nobody; a block that had stayed registered (`down.rs`) is held, or leased, for ever, and found, unless its name is forgotten: its bytes are there |
-//! | the host's | owned by nobody; the source of a copy up is held for ever, and found |
-//! | of the disk, credits, a place in the wait queue | nothing: no device reaches them |
+//! A copy that a device keeps leaves behind:
+//! - the device's block: unowned. A block that had stayed registered (`down.rs`) is held, or leased, for
+//!   ever, and found, unless its name is forgotten: its bytes are there.
+//! - the host's block: unowned. The source of a copy up is held for ever, and found.
+//! - slots of the disk, credits, a place in the wait queue: none, since no device reaches them.
 //!
-//! I1. No caller waits for a quarantined block: a purge withdraws what is registered of the tenant's, and
-//! counts it (`sweep.rs`); where all
-//!     of staging is quarantined, what needs some fails (`room.rs`, `up.rs`).
+//! Invariants
+//! - I1: no caller waits for a quarantined block. A purge withdraws the tenant's registered ones, and
+//!   counts them (`sweep.rs`). Where all of staging is quarantined, a transfer that needs some fails
+//!   (`room.rs`, `up.rs`).
 
 use crate::engine::inner::Inner;
 use crate::state::{Down, HostSlot, Piece, Source, Traffic, Up};
@@ -17,12 +18,11 @@ use crate::tier::Tier;
 use kvstrata_core::TenantId;
 
 impl Traffic {
-    /// A block is never used again.
     pub(crate) fn quarantine_piece(&mut self, tenant: TenantId, piece: Piece, registered: bool) {
         self.quarantine.keep(tenant, piece, registered);
     }
 
-    /// What a transfer up has had.
+    /// Quarantines the blocks of a transfer up.
     pub(crate) fn quarantine_ends_of_up(&mut self, inner: &Inner, up: &Up) {
         let group = up.group();
         if let Some(device) = up.device() {
@@ -45,7 +45,7 @@ impl Traffic {
         }
     }
 
-    /// What a transfer down from the device has had.
+    /// Quarantines the blocks of a transfer down from the device.
     pub(crate) fn quarantine_ends_of_down(&mut self, inner: &Inner, down: &Down) {
         let (group, tenant) = (down.group(), down.tenant());
         let registered = !down.is_victim();
@@ -62,13 +62,12 @@ impl Traffic {
         }
     }
 
-    /// Whether a registered block is one.
     pub(crate) fn is_quarantined(&self, piece: Piece) -> bool {
         self.quarantine.has_registered(piece)
     }
 
-    /// A slot has a tenant's block, and its volume is out of service: nobody uses either, but the next
-    /// opening may find it.
+    /// Notes that a tenant's block is in a slot of a volume that is out of service: both are unused, but
+    /// the next opening may find them.
     pub(crate) fn note_lost(&mut self, tenant: TenantId) {
         self.quarantine.note_lost(tenant);
     }

@@ -1,29 +1,33 @@
-//! A tenant at its quota: its own blocks make room for its own, and whoever waits for that holds nobody up.
+//! A tenant at its quota: its own blocks make room for its own, and its requests that wait for that hold
+//! no other tenant up.
 //!
 //! ```text
-//!   allocate, onboard ──► a credit for each block? ── yes ──► the wait queue, as everybody
+//!   allocate, onboard ──► a credit for each block? ── yes ──► the wait queue, as for any request
 //!                             │ no
 //!                             ▼
-//!                         held (`waiting_for_quota.rs`)       credits come back: a release lets its blocks be evicted, a handle is dropped, a purge
+//!                         held (`waiting_for_quota.rs`)    credits come back: a release lets its blocks be
+//!                                                          evicted, a handle is dropped, a purge
 //! ```
 //!
-//! What makes room is the tenant's next victims, in the order of the tier's eviction; they go down as any
-//! victim does. All that are needed, or none. To find them the order is looked through, under the lock, from
-//! where the tenant's last look has come: others' blocks are passed once, and not with each block that needs
-//! room; where that finds too few, once more from the oldest. In the device, where these are too few, copies
-//! by choice that wait themselves are called off, and then parents leave too that the policy keeps for held
-//! children's sake, as for the wait queue. Who is held is looked for again when the tenant's credits have
-//! changed, or one of its blocks was let go of, or it needs fewer, and not at each change of anybody's;
-//! copies are hurried for it then, and when transfers have begun or come to blocks.
+//! The tenant's next victims make room, in the tier's eviction order: as many as are needed, or none.
+//! They go down as any victim does. The search goes through the order, under the lock, from where the
+//! tenant's last look stopped. So it passes others' blocks once, and not with each block that needs room.
+//! If it finds too few, it starts once more from the oldest. If these are too few in the device, copies
+//! by choice that wait themselves are called off. Then parents leave, too, that the policy keeps for the
+//! sake of held children, as for the wait queue.
 //!
-//! Below, a copy of a tenant at its quota takes the place of its own next victim, or is not made. Where there
-//! was none it is not looked for again with each copy of a list, but when something of the tenant's has
-//! changed.
+//! A held request is examined again when its tenant's credits have changed, when one of its tenant's
+//! blocks was released, or when it needs fewer blocks; not at each change by others. Copies are hurried
+//! for it then, and when transfers have begun or got blocks.
+//!
+//! Below, a copy for a tenant at its quota takes the place of the tenant's own next victim, or is not
+//! made. If there was no such victim, the next look waits for a change of the tenant's; it does not come
+//! with each copy of a list.
 //!
 //! Invariants
-//! - I1: who is in a line has a credit for each block that it needs.
-//! - I2: no request waits for credits that it has itself: of a run that somebody else asks for, what is more
-//!   than its owner may have is a miss at once (`onboard.rs`).
+//! - I1: an entry in a wait queue has a credit for each block that it needs.
+//! - I2: no request waits for credits that it has itself: a run's blocks beyond their owner's quota are a
+//!   miss at once (`onboard.rs`).
 
 #[cfg(test)]
 mod tests;
@@ -37,7 +41,7 @@ use kvstrata_core::owners::Owners;
 use kvstrata_core::{BlockId, BlockPool, BlockRef, TenantId};
 use kvstrata_ffi::disk::Name;
 
-/// What is to leave the device, so that a tenant has credits.
+/// Blocks that are to leave the device, so that a tenant has credits.
 #[derive(Default)]
 struct Leaving {
     blocks: Vec<BlockRef>,
@@ -45,7 +49,7 @@ struct Leaving {
     copies: Vec<DownId>,
 }
 
-/// Up to `wanted` of the next victims of a tier that are a tenant's.
+/// Returns up to `wanted` of a tier's next victims that are a tenant's.
 fn own_victims(
     looks: &mut OwnLooks,
     pool: &BlockPool,
@@ -65,7 +69,7 @@ fn own_victims(
     own
 }
 
-/// The next one. Where there was none it is looked for again only when things have changed.
+/// Returns the next such victim. If there was none, it looks again only after the state has changed.
 fn next_own_victim(
     looks: &mut OwnLooks,
     pool: &BlockPool,
@@ -86,14 +90,15 @@ fn state_in_host(host: &TierPool, tenant: TenantId) -> State {
     [used, stirs, ended, 0, 0]
 }
 
-/// The pool tells nobody of what becomes of its blocks: so it is asked.
+/// The pool does not report changes of its blocks, so its counters are read.
 fn state_below(pool: &BlockPool, owners: &Owners, tenant: TenantId) -> State {
     let [used, stirs, _] = owners.state_of(tenant, false);
     [used, stirs, 0, pool.stats().removed as u32, pool.available() as u32]
 }
 
-/// Adds, up to `wanted`, a tenant's blocks that nobody holds or copies, and that the policy keeps out of its
-/// order for their children's sake: the children are held, perhaps by who waits here. Lower classes first.
+/// Adds, up to `wanted`, a tenant's blocks that no caller holds or copies, and that the policy keeps out
+/// of its order for their children's sake. The children are held, perhaps by the waiter itself. Lower
+/// classes first.
 fn add_parents(tier_pool: &TierPool, tenant: TenantId, wanted: usize, own: &mut Vec<BlockRef>) {
     let mut known: Vec<BlockId> = own.iter().map(|block| block.id).collect();
     known.sort_unstable();
@@ -103,7 +108,7 @@ fn add_parents(tier_pool: &TierPool, tenant: TenantId, wanted: usize, own: &mut 
     };
     let unheld = registered.map(|(block, _)| block).filter(may_leave);
     let mut more = unheld.filter(|block| known.binary_search(&block.id).is_err());
-    // Lower classes first: where there are some, all are looked at.
+    // Lower classes first: where there are several, all blocks are examined.
     let mut by_class = Vec::new();
     if !tier_pool.are_of_one_class() {
         by_class.extend(more.by_ref());
@@ -113,8 +118,8 @@ fn add_parents(tier_pool: &TierPool, tenant: TenantId, wanted: usize, own: &mut 
 }
 
 impl Traffic {
-    /// What of a tenant's is to leave the device, so that it has credits for so many more: nothing if it has
-    /// them. None: there is too little.
+    /// Returns the tenant's blocks that are to leave the device so that it has credits for `need` more;
+    /// nothing if it has them. Returns none if there are too few.
     fn own_that_leave(
         &mut self,
         inner: &Inner,
@@ -146,7 +151,7 @@ impl Traffic {
         (blocks.len() == short).then_some(Leaving { blocks, copies })
     }
 
-    /// Whether a tenant can have credits of the device, by its own victims, if need be: as things are now.
+    /// Whether a tenant can have credits of the device now, by its own victims if need be.
     pub(crate) fn has_credits(
         &mut self,
         inner: &Inner,
@@ -157,7 +162,7 @@ impl Traffic {
         self.own_that_leave(inner, group, tenant, need).is_some()
     }
 
-    /// Takes credits of the device for a tenant, for blocks that its own victims make room for, if need be.
+    /// Takes credits of the device for a tenant; its own victims make room if need be.
     pub(crate) fn take_credits(
         &mut self,
         inner: &Inner,
@@ -174,7 +179,7 @@ impl Traffic {
             let Some(own) = self.own_that_leave(inner, group, tenant, need) else { return false };
             self.call_off(inner, group, &own.copies);
             for block in own.blocks {
-                // Used meanwhile: then it is found no more, and others are looked for.
+                // Used meanwhile: it is found no more, and the next look finds others.
                 let Ok(victim) = tier_pool.pool().evict_this(block) else { continue };
                 let name = tier_pool.name(victim.id(), victim.hash());
                 let block = victim.into_mutable().into_id();
@@ -185,7 +190,7 @@ impl Traffic {
         }
     }
 
-    /// A credit of the host for a copy; at the quota the tenant's next victim there makes room.
+    /// Takes a credit of the host for a copy. At the quota the tenant's next victim there makes room.
     pub(crate) fn host_credit(
         &mut self,
         inner: &Inner,
@@ -202,7 +207,7 @@ impl Traffic {
             let looks = self.groups[group].own_looks.of(Tier::Host, tenant);
             let owner = |block| host.owners().owner(block);
             let Some(block) = next_own_victim(looks, host.pool(), owner, tenant, state) else { return false };
-            // Used meanwhile: then it is found no more.
+            // Used meanwhile: it is found no more.
             let Ok(victim) = host.pool().evict_this(block) else { continue };
             let name = host.name(victim.id(), victim.hash());
             let block = victim.into_mutable().into_id();
@@ -210,8 +215,8 @@ impl Traffic {
         }
     }
 
-    /// A slot of a tier below host memory for a copy of a tenant's block, whose credit goes with it; and whose block
-    /// is there still.
+    /// Takes a slot of a tier below host memory, and its credit, for a copy of a tenant's block. Also
+    /// returns the owner of the block that is still in the slot.
     pub(crate) fn slot_of(
         &mut self,
         of: &GroupTiers,
@@ -220,7 +225,7 @@ impl Traffic {
     ) -> Option<(BlockId, TenantId)> {
         let lower = of.lower(number)?;
         let (port, owners) = (&lower.port, &lower.owners);
-        // Slots of a lost volume leave the pool without a word, now and then: at once they count for nobody.
+        // Slots of a lost volume leave the pool without notice, now and then: they stop counting at once.
         if owners.hear_of(port.losses()) {
             owners.give_up(|slot| port.is_lost(slot));
         }
@@ -228,7 +233,7 @@ impl Traffic {
             let state = state_below(port.pool(), owners, tenant);
             let looks = self.groups[of.number].own_looks.of(Tier::Below(number), tenant);
             let own = next_own_victim(looks, port.pool(), |slot| owners.counted(slot), tenant, state);
-            // Its credit is the new one's.
+            // The new block takes over its credit.
             return port.reserve_this(own?).map(|slot| (slot, tenant));
         }
         loop {
@@ -236,7 +241,7 @@ impl Traffic {
                 owners.give(tenant, 1);
                 return None;
             };
-            // A block that has come to the tier since the last sweep.
+            // A block of a purged tenant may have come to the tier since the last sweep.
             let owner = owners.owner(slot);
             if !self.hand_to_purge(owner, Piece::Below(of.number, number, slot)) {
                 owners.hand_over(slot, tenant);
@@ -245,7 +250,7 @@ impl Traffic {
         }
     }
 
-    /// A slot for a transfer that has none any more. False: there is none.
+    /// Gives a slot to a transfer that has lost its own. Returns false if there is none.
     pub(crate) fn give_slot(&mut self, inner: &Inner, key: DownId, tenant: TenantId) -> bool {
         let Some((group, number)) = self.downs.get(key).map(|down| (down.group(), down.below())) else {
             return false;
@@ -257,7 +262,7 @@ impl Traffic {
 }
 
 impl Traffic {
-    /// Whether a tenant has credits of the host, and all are in use, by what may leave later.
+    /// Whether a tenant has credits of the host, all in use by blocks that may leave later.
     pub(crate) fn waits_for_host_credit(&self, inner: &Inner, group: GroupId, tenant: TenantId) -> bool {
         let Some(host) = &inner.group(group).host else { return false };
         let looks = self.groups[group].own_looks.known(Tier::Host, tenant);
@@ -265,7 +270,7 @@ impl Traffic {
         vain && host.owners().limit(tenant) != Some(0)
     }
 
-    /// A block of the host that was evicted: down to the disk, or free.
+    /// Sends an evicted block of the host down to the disk, or frees it.
     fn host_left(&mut self, inner: &Inner, group: GroupId, block: BlockId, name: Name, class: Class) {
         if self.sink_or_drop(inner, group, block, name, class).is_none() {
             self.freed_host(inner, group, HostSlot::of(block));

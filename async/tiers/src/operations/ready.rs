@@ -1,23 +1,24 @@
-//! Victims that need no copy any more: they leave first, in the order in which looks have found them.
+//! Ready victims: those that need no copy any more. They leave first, in the order in which looks found them.
 //!
 //! ```text
-//!   look ──► copied down, or below already ──► ready   1 2 3 4 …   as many as the window, at most
+//!   look ──► copied down, or below already ──► ready   1 2 3 4 …    at most as many as the window
 //!                                              └─ an allocation takes from the front, and waits for no copy
-//!                                                 used since, held, a parent again, not below any more: dropped; its copy under way: passed
+//!       dropped:  used since, held, a parent again, not below any more
+//!       passed:   its copy is under way
 //! ```
 //!
-//! Where a look says exactly what a search will take later (LRU), copies ahead of need are all that it takes.
-//! `Reuse` changes its mind between the two, and what was copied would stay while what leaves is to be copied
-//! first: so there the look decides ([`StackParts::ahead_first`](crate::StackParts::ahead_first)). What a
-//! block is worth is then judged some part of the tier's turnover before it leaves; a use in between keeps
-//! it, as ever.
+//! Where a look tells exactly which blocks a search will take later (LRU), copies ahead of need are
+//! enough. `Reuse` changes its mind between the two: copied blocks would stay, and the blocks that leave
+//! would have to be copied first. So there the look decides
+//! ([`StackParts::ahead_first`](crate::StackParts::ahead_first)). A block's worth is then judged some
+//! part of the tier's turnover before it leaves; a use in between keeps it, as ever.
 //!
 //! Invariants
-//! - I1: nothing is taken that was used since it was found, as far as iterations tell; nor a parent before
-//!   its children, nor what is of a higher class than the policy's next victim.
+//! - I1: no block is taken that was used since it was found, as far as iterations tell; no parent before
+//!   its children; no block of a higher class than the policy's next victim.
 //! - I2: a block is here once.
-//! - I3: a look goes on where the one before it has stopped, and begins anew at most once in two windows;
-//!   between two iterations it is of twice what is lacking, and a part.
+//! - I3: a look continues where the look before it stopped, and begins anew at most once in two windows.
+//!   Between two iterations it covers twice the number of blocks that are lacking, and a part ([`PART`]).
 
 use crate::engine::group_tiers::{TierPool, pool_of};
 use crate::engine::inner::Inner;
@@ -26,34 +27,34 @@ use crate::tier::Tier;
 use crate::transfer::Class;
 use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, VictimsSeen};
 
-/// Victims looked at at a time: what finds no room is looked at again.
+/// Number of victims examined at a time; those that find no room are examined again.
 const PART: usize = 64;
 
-/// Of those that are on their way still, and of their parents, so many are passed by in search of one that is
-/// not.
+/// Maximum number of late entries (copies under way, and their parents) that a search for a ready one
+/// passes by.
 const LATE: usize = 256;
 
-/// How an entry is.
+/// The condition of an entry.
 enum How {
-    /// It can be taken, and this is its hash.
+    /// It can be taken; this is its hash.
     Ready(SequenceHash),
     /// Its copy is under way, or a child's.
     Late,
-    /// Others go first, by its class.
+    /// Its class is higher: others go first.
     Higher,
-    /// It is ready no more.
+    /// It is no longer ready.
     Gone,
 }
 
-/// The hash of a block that nobody has used since it was found, nor holds.
+/// Returns the hash of a block that has no holder and was not used since it was found.
 fn still(tier_pool: &TierPool, entry: ReadyBlock, now: u64) -> Option<SequenceHash> {
     let hash = tier_pool.pool().evictable(entry.block)?;
     (tier_pool.ages().used(entry.block.id, now) == entry.used).then_some(hash)
 }
 
 impl Traffic {
-    /// Looks for as many of the next victims as the window lacks, and copies down those that the tier below
-    /// has not.
+    /// Looks for as many of the next victims as the window lacks, and copies down those that the tier
+    /// below lacks.
     pub(crate) fn make_ready(
         &mut self,
         inner: &Inner,
@@ -64,7 +65,7 @@ impl Traffic {
         let now = inner.now();
         let mut ready = std::mem::take(&mut self.looks_of((group, tier)).ready);
         ready.sweep(|entry| {
-            // A copy may have been called off, or what it has made may be gone again.
+            // A copy may have been called off, or its block may have left the tier below.
             let is_ready = |hash| {
                 tier_pool.pool().is_leased(entry.block)
                     || self.leaves_free(inner, (group, tier), entry.block.id, hash)
@@ -74,7 +75,7 @@ impl Traffic {
         self.looks_of((group, tier)).ready = ready;
         let looks = self.looks_of((group, tier));
         if looks.passed >= 2 * window {
-            // What has become worth least since is found from the beginning.
+            // From the beginning, to find blocks that have become worth least since.
             (looks.seen, looks.passed) = (VictimsSeen::default(), 0);
         }
         let mut left = LOOK.min(2 * window.saturating_sub(looks.ready.len()) + PART);
@@ -92,7 +93,7 @@ impl Traffic {
             }
             let looks = self.looks_of((group, tier));
             if !is_wanted {
-                // The next look is to come to those that were left.
+                // The next look must reach those that were left.
                 looks.seen = before;
                 break;
             }
@@ -105,7 +106,7 @@ impl Traffic {
         self.scratch.return_next_victims(next);
     }
 
-    /// False: there is no room for its copy now.
+    /// Makes one block ready. Returns false if there is no room for its copy now.
     fn make_one_ready(
         &mut self,
         inner: &Inner,
@@ -119,7 +120,7 @@ impl Traffic {
         }
         let tier_pool = pool_of(inner.group(of.0), of.1);
         let used = tier_pool.ages().used(block.id, now);
-        // What was copied once is not copied again and again, where the tier below soon lets go of it.
+        // Copied once, a block is not copied again and again where the tier below soon drops it.
         let again = tier_pool.ages().is_clean(block);
         if !again && !self.one_ahead(inner, of, block, tier_pool.name(block.id, hash), Class::Offload) {
             return false;
@@ -130,7 +131,7 @@ impl Traffic {
         true
     }
 
-    /// Takes up to so many of those that are ready. How many.
+    /// Takes up to `wanted` ready blocks. Returns how many.
     pub(crate) fn take_ready(
         &mut self,
         inner: &Inner,
@@ -164,7 +165,7 @@ impl Traffic {
         taken
     }
 
-    /// How many of those that are ready could be taken, of so many.
+    /// Counts the ready blocks that could be taken, up to `most`.
     pub(crate) fn count_ready(&mut self, inner: &Inner, of: (GroupId, Tier), most: usize) -> usize {
         let (tier_pool, now) = (pool_of(inner.group(of.0), of.1), inner.now());
         let (mut ready, mut late) = (0, 0);
@@ -183,7 +184,7 @@ impl Traffic {
         ready
     }
 
-    /// How an entry is at this moment, behind some that are late, where none of a higher class may go.
+    /// Returns the condition of an entry now, behind late ones or not, with classes up to `highest` allowed.
     fn how(
         &self,
         inner: &Inner,
@@ -205,7 +206,7 @@ impl Traffic {
         }
     }
 
-    /// The class of the policy's next victim, where there are several.
+    /// Returns the class of the policy's next victim, where there are several classes.
     fn highest(&mut self, tier_pool: &TierPool, of: (GroupId, Tier)) -> Option<Priority> {
         if tier_pool.are_of_one_class() || self.looks_of(of).ready.is_empty() {
             return None;
@@ -218,7 +219,7 @@ impl Traffic {
         &mut self.looks[group.index()][tier.index()]
     }
 
-    /// Whether it leaves without a copy: it has one, or is not worth it.
+    /// Whether a block leaves without a copy: it has one, or is not worth it.
     fn leaves_free(
         &self,
         inner: &Inner,

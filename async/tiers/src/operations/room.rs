@@ -1,13 +1,14 @@
 //! Room below: blocks of host memory for transfers down, and slots of the tiers below it.
 //!
 //! ```text
-//!   a transfer down ─► free one ─► victim that the disk has, or does not want ─► victim on its way to the disk ─► none
-//!                    now         now                                           soon                             never: dropped
+//!   a transfer down ─► a free block ─► a victim that the disk ─► a victim on its way ─► none
+//!                                      has, or does not want     to the disk
+//!                      now             now                       soon                   never: dropped
 //! ```
 //!
-//! Victims of the device may have the last free blocks of the host tier, its headroom; copies by choice leave
-//! them. It is kept free ahead of need where there is a disk: where there is none, a victim of the host costs
-//! nothing. Who waits here: `waiting_for_host.rs`.
+//! Only victims of the device may take the last free blocks of the host tier, its headroom; copies by
+//! choice leave them. The headroom is kept free ahead of need where there is a disk: without one, a
+//! victim of the host costs nothing. The waiters: `waiting_for_host.rs`.
 
 use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
@@ -19,8 +20,9 @@ use kvstrata_core::{BlockId, BlockPool, SequenceHash, TenantId};
 use kvstrata_ffi::disk::Name;
 
 impl Traffic {
-    /// A slot of the first tier below host memory that lacks a block, wants it and has room; and whose block is there
-    /// still. What a tier does not want it counts itself.
+    /// Takes a slot of the first tier below host memory that lacks a block, admits it and has room. Also
+    /// returns the owner of the block that is still in the slot. A tier itself counts the blocks that it
+    /// does not admit.
     pub(crate) fn slot_below(
         &mut self,
         inner: &Inner,
@@ -42,22 +44,22 @@ impl Traffic {
                 }
             }
         }
-        // What another one has is not lost.
+        // A block that another tier has is not lost.
         if let Some(number) = full.filter(|_| !of.any_lower_contains(name.hash)) {
             self.without_room(inner, of.number, (from, Tier::Below(number)), source, tenant);
         }
         None
     }
 
-    /// A transfer has been written to a tier below, or cannot be: on to the next one that lacks its block, and takes it.
-    /// False: there is none.
+    /// Sends a transfer on that was written to a tier below, or cannot be: to the next tier that lacks
+    /// its block, and takes it. Returns false if there is none.
     pub(crate) fn goes_on_below(&mut self, inner: &Inner, key: DownId) -> bool {
         let Some(down) = self.downs.get(key) else { return false };
         let of = inner.group(down.group());
         let (next, hash, source) = (down.below() + 1, down.name().hash, down.source());
         let (tenant, class, written) = (down.tenant(), down.class(), down.is_written());
         let (from, victim) = (down.from(), down.is_victim());
-        // For a victim of the device requests wait until it has ended.
+        // Requests wait for the end of a device victim's transfer: once written, it goes no further.
         let waited_for = from == Tier::Device && victim && written;
         if usize::from(next) >= of.lower.len() || self.is_closed() || waited_for {
             return false;
@@ -79,9 +81,10 @@ impl Traffic {
         false
     }
 
-    /// Whether a block may go to a tier below: to the first one always, as far as this goes. A tier further down must
-    /// have room in its queue; and of what nobody has asked for no more goes there than a part of the blocks above, so that it
-    /// keeps these from nobody where it is slow. Where it does not keep up, of victims one at a time.
+    /// Whether a block may go to a tier below: to the first one always, as far as this goes. A tier
+    /// further down must have room in its queue. Blocks that no caller has asked for go there up to a
+    /// part of the blocks above, so that a slow tier keeps these from no waiter. If it does not keep up,
+    /// victims go one at a time.
     pub(crate) fn may_go_on(
         &mut self,
         inner: &Inner,
@@ -96,20 +99,21 @@ impl Traffic {
         }
         let queue = &self.queues[path];
         let on_it = queue.in_flight() as usize + queue.waiting() as usize;
-        // One at a time tells when it does again.
+        // One at a time tells when it keeps up again.
         let most = match source {
             Have::Held(_) => usize::MAX,
             Have::Leased(_) => Traffic::share_of(of),
             Have::Owned(_) if self.waits_for_none(inner, of.number, path) => Traffic::share_of(of),
-            // Of the device: somebody waits for it.
+            // Of the device: a request waits for it.
             Have::Owned(_) => usize::from(of.host.is_some()),
         };
         self.has_room(path, class) && on_it < most
     }
 
-    /// A victim goes no further, since the tier below has no room: news to an operator, who may have a larger
-    /// one. Not where a quota of nothing there says so; nor, unless a quota is reached, while a purge has
-    /// blocks there, or where a failure that is said keeps some.
+    /// Counts a victim that goes no further, since the tier below has no room. The operator, who may have
+    /// a larger one, is told, except if a quota of nothing is the cause. If no quota is reached, the
+    /// operator is not told either while there is a purge, a quarantined block or a lost slot: these may
+    /// keep the room.
     pub(crate) fn without_room(
         &self,
         inner: &Inner,
@@ -133,7 +137,7 @@ impl Traffic {
         }
     }
 
-    /// A block of host memory for a transfer down.
+    /// Takes a block of host memory for a transfer down.
     pub(crate) fn host_slot(&mut self, inner: &Inner, group: GroupId, source: Have, class: Class) -> Slot {
         let of = inner.group(group);
         let victim = matches!(source, Have::Owned(_));
@@ -146,11 +150,11 @@ impl Traffic {
             return match staged {
                 Some(staged) => Slot::Now(staged),
                 None if self.quarantine.has_all_staging(group, inner.group(group).staging) => Slot::Never,
-                // They come back: whoever has one owns all that it needs.
+                // Staging comes back: each of its holders owns all that it needs.
                 None => Slot::Soon,
             };
         };
-        // Victims of the device may have the last ones, and nobody else.
+        // Only victims of the device may take the last ones.
         let spared = if victim { 0 } else { inner.rules.host_headroom as usize };
         if host.pool().free() > spared
             && let Some(slot) = self.scratch.one_free(host.pool())
@@ -163,19 +167,19 @@ impl Traffic {
         }
         if victim && !self.may_wait_below(inner, group) {
             let slot = self.slot_without_waiting(inner, group, class);
-            // What lands is the host's next victim.
+            // A block that lands is the host's next victim.
             let lands = self.groups[group].on_their_way.landing() > 0;
             return if matches!(slot, Slot::Never) && lands { Slot::Soon } else { slot };
         }
-        // Before the look and behind it: what is let go of meanwhile is more than there was.
+        // Before the look and behind it: blocks released meanwhile are more than there were.
         let available = host.pool().available();
         let slot = self.host_victim(inner, group, class);
         let state = &mut self.groups[group];
         let through = &state.on_their_way;
         match slot {
             Slot::Never if victim && through.any_through_host() => Slot::Soon,
-            // What passes through it can be a victim then, and costs a copy by choice nothing where the disk
-            // has it.
+            // A block on its way through the host can be a victim then. It costs a copy by choice nothing
+            // where the disk has it.
             Slot::Never
                 if !victim
                     && !of.lower.is_empty()
@@ -208,7 +212,7 @@ impl Traffic {
         }
     }
 
-    /// The host's next victim. Not by `victims`, which somebody may be going through.
+    /// Takes the host's next victim. Not by `victims`, which a caller may be going through.
     pub(crate) fn one_victim(
         &mut self,
         inner: &Inner,
@@ -222,8 +226,8 @@ impl Traffic {
         self.scratch.return_one_victim(victim)
     }
 
-    /// A block of host memory is free: the first victim's that waits for one. What is left is given out when
-    /// it is seen who needs it.
+    /// Frees a block of host memory: the first waiting victim gets it. Otherwise it is given out when the
+    /// needs are seen.
     pub(crate) fn freed_host(&mut self, inner: &Inner, group: GroupId, block: HostSlot) {
         match (self.pop_victim(group), &inner.group(group).host) {
             (Some(key), _) => self.give_host(inner, key, block),
@@ -232,8 +236,8 @@ impl Traffic {
         }
     }
 
-    /// Whether a copy by choice may begin: its path's queue has room, and host memory is to be had, as far as
-    /// is known, without more on the way to the disk than may wait for that.
+    /// Whether a copy by choice may begin: its queue has room, and, as far as is known, host memory is
+    /// available without more blocks on the way to the disk than may wait for it.
     pub(crate) fn may_copy(&mut self, inner: &Inner, group: GroupId, class: Class) -> bool {
         let of = inner.group(group);
         let spared = inner.rules.host_headroom as usize;

@@ -1,32 +1,32 @@
-//! A tier below that takes its time: no request for blocks of the device waits for it for long.
+//! A slow tier below: no request for blocks of the device waits long for it.
 //!
 //! ```text
 //!   a victim of the device needs a host block, and the host is full
-//!     requests may wait ──── the host's next victim is written; its block is had when that has ended
-//!     they may not ────┬──── a host victim that the disk has: at once
-//!                      ├──── host victims are written as far as few are (the share): nobody waits for these
-//!                      └──── the next one is dropped, and counted: its block is had at once
+//!     requests may wait ──── the host's next victim is written; its block is available afterwards
+//!     they may not ────┬──── a host victim that the disk has: available at once
+//!                      ├──── a few host victims (the share) are written: no request waits for these
+//!                      └──── the next one is dropped, and counted: its block is available at once
 //! ```
 //!
-//! A path whose lower end may be slow is [`slow_path`]'s; what follows is the same for each: the requests'
-//! [`Patience`](crate::transfer::Patience) says whether they wait, the path's
-//! [`Breaker`](crate::transfer::Breaker) whether more than one transfer goes. Where there is no host tier,
-//! victims of the device are treated as those of the host are.
+//! [`slow_path`] returns the path that may be slow at its lower end; the rest is the same for each path.
+//! The requests' [`Patience`](crate::transfer::Patience) says whether they wait; the path's
+//! [`Breaker`](crate::transfer::Breaker) says whether more than one transfer goes. Where there is no host
+//! tier, victims of the device are treated as those of the host are.
 //!
 //! Reads have a path of their own, and go on.
 //!
-//! Nobody waits for tiers further down than the first: a victim that goes on there is none of those on their way, for whoever
-//! waits, and of what nobody has asked for no more goes there than the same part of the blocks (`room.rs`). A block that one of
-//! the tiers below has is not lost where another does not take it.
+//! No request waits for tiers further down than the first: for waiters, a victim that goes on there is
+//! none of those on their way. Blocks that no caller has asked for go there up to the same share
+//! (`room.rs`). A block that one of the tiers below has is not lost where another does not take it.
 //!
 //! Invariants
-//! - I1: who waits in the queue for longer than the patience lets it waits for no write: a victim of the
-//!   device gets a host block that is free, or a dropped victim's, or one on its way to the host; or it is
-//!   dropped itself.
-//! - I2: while requests do not wait, no more than a part ([`SHARE`]) of the tier's blocks are on their way
+//! - I1: a request that has waited in the queue for longer than the patience lets it waits for no write.
+//!   A victim of the device gets a host block that is free, or a dropped victim's, or one on its way to
+//!   the host; or it is dropped itself.
+//! - I2: while requests do not wait, at most a part ([`SHARE`]) of the tier's blocks are on their way
 //!   down for their sake; one, while the breaker is open.
-//! - I3: each block that is dropped so is counted once: by its path with [`Cause::Slow`], and by its tier.
-//! - I4: while a request waits for a write there is an alarm for when that is to be looked at again.
+//! - I3: each block dropped in this way is counted once: by its path with [`Cause::Slow`], and by its tier.
+//! - I4: while a request waits for a write, an alarm is set for the next look at that.
 
 use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
@@ -38,44 +38,43 @@ use kvstrata_core::{BlockId, SequenceHash, TenantId, VictimsSeen};
 use kvstrata_ffi::disk::Name;
 use std::time::Duration;
 
-/// Of a tier's blocks, one in so many may be on its way down while nobody waits for that.
+/// One in `SHARE` of a tier's blocks may be on its way down while no request waits for that.
 const SHARE: usize = 8;
 
-/// Next victims of the host among which one is looked for that the disk has.
+/// Number of the host's next victims among which to find one that the disk has.
 const CLEAN: usize = 8;
 
-/// After so long without a dropped block a path is said to have recovered.
+/// After this time without a dropped block, a path is reported as recovered.
 pub(crate) const RECOVERED: Duration = Duration::from_secs(30);
 
-/// The path from a group's memory to the tier below that victims are written to, which may be slow. They go further down
-/// only where that keeps up, too ([`Traffic::waits_for_none`]).
+/// Returns the path on which victims go from a group's memory to the tier below, which may be slow. They
+/// go further down only where that keeps up, too ([`Traffic::waits_for_none`]).
 fn slow_path(of: &GroupTiers) -> Option<Path> {
     (!of.lower.is_empty()).then_some(Path::ToBelow(0))
 }
 
 impl Traffic {
-    /// When this change is, by the manager's clock: read once.
+    /// Returns the time of this change by the manager's clock, read once.
     pub(crate) fn moment(&mut self, inner: &Inner) -> Duration {
         *self.moment.get_or_insert_with(|| inner.elapsed())
     }
 
-    /// Something of a path is under way from now on, or nothing is.
+    /// Notes whether transfers of a path are under way.
     pub(crate) fn busy(&mut self, inner: &Inner, path: Path, busy: bool) {
         self.paces[path.index()].set_busy(busy, || inner.elapsed());
     }
 
-    /// So many bytes have been moved on a path.
     pub(crate) fn moved(&mut self, inner: &Inner, path: Path, bytes: u64) {
         let now = self.moment(inner);
         self.paces[path.index()].moved(bytes, now);
     }
 
-    /// How long blocks of devices were being copied to host memory, in all.
+    /// Returns for how long blocks of devices were being copied to host memory, in total.
     fn copied(&self, now: Duration) -> Duration {
         self.paces[Path::DeviceToHost.index()].busy_until(now)
     }
 
-    /// For a request that gets into a line.
+    /// Returns how long copying and waiting below have taken so far, for a request that enters a queue.
     pub(crate) fn came_at(&mut self, inner: &Inner, group: GroupId) -> Came {
         if slow_path(inner.group(group)).is_none() {
             return Came::default();
@@ -84,7 +83,7 @@ impl Traffic {
         Came { copying: self.copied(now), below: self.groups[group].below.until(now) }
     }
 
-    /// A request has all its blocks.
+    /// Notes that a request has all its blocks.
     pub(crate) fn served_in_queue(&mut self, inner: &Inner, group: GroupId, came: Came) {
         let Some(path) = slow_path(inner.group(group)) else { return };
         let (now, at_once) = (self.moment(inner), inner.watch.at_once(group));
@@ -95,14 +94,14 @@ impl Traffic {
         waits.served(copying, below, keeps_up, at_once);
     }
 
-    /// Whether a path to a slower tier keeps up with the copies that fill the one above.
+    /// Whether a path to a slower tier keeps up with the copies that fill the tier above.
     fn keeps_up(&mut self, inner: &Inner, path: Path) -> bool {
         let now = self.moment(inner);
         let [above, below] = [Path::DeviceToHost, path].map(|path| &self.paces[path.index()]);
         below.keeps_up_with(above, inner.rules.keeps_up, now)
     }
 
-    /// Whether who waits in the queue may wait for writes to the tier below (I1).
+    /// Whether requests in the queue may wait for writes to the tier below (I1).
     pub(crate) fn may_wait_below(&mut self, inner: &Inner, group: GroupId) -> bool {
         let Some(path) = slow_path(inner.group(group)) else { return true };
         if self.is_slow(inner, path) {
@@ -119,7 +118,7 @@ impl Traffic {
         state.below.may_wait(waiting, longest, keeps_up)
     }
 
-    /// Whether no request waits for long for a victim that goes down a path, too.
+    /// Whether a victim may go down a path, too, without making a request wait for long.
     pub(crate) fn waits_for_none(&mut self, inner: &Inner, group: GroupId, path: Path) -> bool {
         !self.is_slow(inner, path)
             && !self.pauses(inner, path)
@@ -139,28 +138,27 @@ impl Traffic {
         self.paces[path.index()].is_open_after(now.saturating_sub(since))
     }
 
-    /// Whether the oldest transfer of a path takes far longer than most: the drive pauses. To be asked behind
-    /// [`is_slow`](Traffic::is_slow), which takes out those that have ended.
+    /// Whether the oldest transfer of a path takes far longer than most: the drive pauses. To be called
+    /// after [`is_slow`](Traffic::is_slow), which removes the transfers that have ended.
     fn pauses(&mut self, inner: &Inner, path: Path) -> bool {
         let now = self.moment(inner);
         self.paces[path.index()].hangs(now)
     }
 
-    /// A transfer starts on a path to a slower tier.
+    /// Notes that a transfer starts on a path to a slower tier.
     pub(crate) fn started_below(&mut self, inner: &Inner, key: DownId, path: Path) {
         let now = self.moment(inner);
         let Some(number) = self.downs.get(key).map(|down| down.serial()) else { return };
         self.paces[path.index()].started(key, number, now);
     }
 
-    /// It has ended.
     pub(crate) fn ended_below(&mut self, inner: &Inner, key: DownId, path: Path) {
         let now = self.moment(inner);
         let Some(number) = self.downs.get(key).map(|down| down.serial()) else { return };
         self.paces[path.index()].ended(key, number, now);
     }
 
-    /// How many victims of a tier may be on their way to a slow one while nobody waits for that (I2).
+    /// Returns how many victims may be on their way to a slow tier while no request waits for that (I2).
     fn share(&self, inner: &Inner, group: GroupId, path: Path) -> usize {
         if self.paces[path.index()].is_open() {
             return usize::from(!self.is_shut(path));
@@ -168,12 +166,12 @@ impl Traffic {
         Traffic::share_of(inner.group(group))
     }
 
-    /// How many of the blocks above the tiers below host memory may be on a way that nobody waits for.
+    /// Returns how many of the blocks above the lower tiers may be on a way for which no request waits.
     pub(crate) fn share_of(of: &GroupTiers) -> usize {
         (of.host.as_ref().unwrap_or(&of.device).pool().capacity() / SHARE).max(1)
     }
 
-    /// A block of the host tier for a victim of the device, without waiting for a write (I1).
+    /// Takes a block of the host tier for a victim of the device, without waiting for a write (I1).
     pub(crate) fn slot_without_waiting(&mut self, inner: &Inner, group: GroupId, class: Class) -> Slot {
         let of = inner.group(group);
         let (Some(host), Some(path)) = (&of.host, slow_path(of)) else { return Slot::Never };
@@ -190,15 +188,15 @@ impl Traffic {
                 return Slot::Now(HostSlot::of(block));
             }
         }
-        // All others are in use, or on their way: those that have not begun go no further.
+        // All others are in use, or on their way: one that has not begun goes no further.
         if let Some(key) = self.queued_sink(group, path) {
             let (at, tenant) = (self.downs[key].at(), self.downs[key].tenant());
             self.recall(at);
             self.note_dropping(inner, path, About::of(group, tenant));
             self.down_failed(inner, key, Failure::of(Cause::Slow));
-            // What it had is free: copies by choice may wait for that.
+            // All that it had is free: copies by choice may wait for that.
             self.again = true;
-            // Who has waited for longer may have it.
+            // A victim that has waited for longer may have it.
             return match self.scratch.one_free(host.pool()) {
                 Some(slot) => Slot::Now(HostSlot::of(slot)),
                 None => Slot::Soon,
@@ -207,8 +205,8 @@ impl Traffic {
         Slot::Never
     }
 
-    /// Sends a victim of the host down; or drops it, where requests do not wait and as many are on their way
-    /// as may be then (I2).
+    /// Sends a victim of the host down. It is dropped instead if requests do not wait and as many are on
+    /// their way as may be then (I2).
     pub(crate) fn sink_or_drop(
         &mut self,
         inner: &Inner,
@@ -230,7 +228,7 @@ impl Traffic {
         self.sink(inner, group, Cargo::new(Have::Owned(block), name, class))
     }
 
-    /// Among the host's next victims, one that the tier below has.
+    /// Takes one of the host's next victims that a tier below has.
     fn clean_host_victim(&mut self, inner: &Inner, group: GroupId) -> Option<BlockId> {
         let of = inner.group(group);
         let (host, mut seen, mut next) =
@@ -243,12 +241,12 @@ impl Traffic {
             .find(|(block, hash)| is_below(*hash) && !self.is_purging(host.owners().owner(block.id)));
         self.scratch.return_next_victims(next);
         let victim = host.pool().evict_this(clean?.0).ok()?;
-        // It has the block's class for eviction from now on.
+        // The copy below takes over the block's class for eviction.
         let _ = of.in_lower(victim.hash(), host.class(victim.id()));
         Some(victim.into_mutable().into_id())
     }
 
-    /// A victim that waits for its turn on a path.
+    /// Finds a victim that waits for its turn on a path.
     fn queued_sink(&self, group: GroupId, path: Path) -> Option<DownId> {
         let waits = |down: &Down| {
             let on = matches!(down.at(), At::Queued(of, _) if of == path);
@@ -257,8 +255,8 @@ impl Traffic {
         self.downs.iter().find(|(_, down)| waits(down)).map(|(key, _)| key)
     }
 
-    /// Whether a victim of the device is to go straight to a slow tier, where there is no host tier; or else
-    /// it is dropped.
+    /// Whether a victim of the device may go straight to a slow tier, where there is no host tier.
+    /// Otherwise it is dropped.
     pub(crate) fn may_go_below(&mut self, inner: &Inner, group: GroupId) -> bool {
         let of = inner.group(group);
         let Some(path) = slow_path(of).filter(|_| of.host.is_none()) else { return true };
@@ -270,15 +268,15 @@ impl Traffic {
         state.staging.free() > reads && state.on_their_way.device_victims() < self.share(inner, group, path)
     }
 
-    /// Blocks of the device that will be free without a write that nobody may wait for.
+    /// Counts device blocks that will be free, except by a write for which no request may wait.
     pub(crate) fn draining(&mut self, inner: &Inner, group: GroupId) -> usize {
         let draining = self.groups[group].on_their_way.device_victims();
         let waits = draining == 0 || inner.group(group).host.is_some() || self.may_wait_below(inner, group);
         if waits { draining } else { 0 }
     }
 
-    /// Victims of the device that wait for their turn on the way to a slow tier, where there is no host tier,
-    /// go no further: up to `wanted`. Whether there was one.
+    /// Ends up to `wanted` victims of the device that wait for their turn on the way to a slow tier,
+    /// where there is no host tier. Returns whether there was one.
     pub(crate) fn call_off_draining(&mut self, inner: &Inner, group: GroupId, wanted: usize) -> bool {
         let of = inner.group(group);
         let Some(path) = slow_path(of).filter(|_| of.host.is_none()) else { return false };
@@ -302,7 +300,7 @@ impl Traffic {
         !such.is_empty()
     }
 
-    /// A victim goes no further, since the tier below takes too long (I3).
+    /// Counts a victim that goes no further, since the tier below takes too long (I3).
     pub(crate) fn drop_slow(&mut self, inner: &Inner, group: GroupId, from: Tier, tenant: TenantId) {
         let Some(path) = slow_path(inner.group(group)) else { return };
         let about = About::of(group, tenant);
@@ -311,14 +309,14 @@ impl Traffic {
         self.note_dropping(inner, path, about);
     }
 
-    /// A victim of the device that waited for a host block is about to be dropped, for the same reason.
+    /// Reports that a device victim that waited for a host block is about to be dropped for the same reason.
     pub(crate) fn note_slow(&mut self, inner: &Inner, group: GroupId, tenant: TenantId) {
         if let Some(path) = slow_path(inner.group(group)) {
             self.note_dropping(inner, path, About::of(group, tenant));
         }
     }
 
-    /// Blocks are being dropped: said once, until that is over.
+    /// Reports dropped blocks once, until that is over.
     fn note_dropping(&mut self, inner: &Inner, path: Path, about: About) {
         let now = self.moment(inner);
         if self.paces[path.index()].dropped(now) {
@@ -327,7 +325,7 @@ impl Traffic {
         }
     }
 
-    /// Whether a path has recovered: none were dropped for a while.
+    /// Checks whether a path has recovered: no block was dropped for a while.
     pub(crate) fn look_at_recovery(&mut self, inner: &Inner, path: Path) {
         let now = self.moment(inner);
         let Some(last) = self.paces[path.index()].last_dropped() else { return };
@@ -339,7 +337,7 @@ impl Traffic {
         inner.counts.notices.raise_anew(Notice::Recovered(path), About::default());
     }
 
-    /// Notes since when the wait queue waits for writes below, and has an alarm for it (I4).
+    /// Notes since when the wait queue waits for writes below, and sets its alarm (I4).
     pub(crate) fn note_below(&mut self, inner: &Inner, group: GroupId) {
         let of = inner.group(group);
         if slow_path(of).is_none() {
@@ -362,7 +360,7 @@ impl Traffic {
         let Some(first) = state.queue.first() else { return };
         let waited = state.below.until(now).saturating_sub(first.came().below);
         let look = state.below.next_look();
-        // At its limit, and from then on each time that this has passed again.
+        // At its limit, and from then on each time that the limit has passed again.
         let wait = if waited < look { look - waited } else { look.max(Duration::from_millis(1)) };
         state.below.alarm_set();
         self.due(inner.due_in(wait), Waits::Below(group));

@@ -1,31 +1,32 @@
-//! Copies down by layers: what a pass of the model is done with goes down while the pass goes on, so that
-//! little is left when it ends.
+//! Copies down by layers: the layers that a pass of the model is done with go down while the pass goes
+//! on, so that little is left when it ends.
 //!
 //! ```text
 //!   the pass   0   1   2   3   4   5   6   7   8   9      ten layers, and a gate at layer 3: steps of four
 //!                          ▼               ▼       ▼
-//!   copies                 0 1 2 3         4 5 6 7  8 9   one for each step; what is open when one has landed goes in one
+//!   copies                 0 1 2 3         4 5 6 7  8 9   one for each step; if several steps are open
+//!                                                         when one has landed, they go in one copy
 //!
 //!   Wants ──► Queued ──► Moving ─┬─ all layers are down: as any transfer
-//!                ▲               ├─ the next step is open ─────► Queued
-//!                │               └─ it is not ────► Gated ─┬─ the engine goes on ─────► Queued
-//!                │                                         ├─ it does not: late, by `deadline.offload`
-//!                └──── Wants ◄──── the last layer is done ─┴─ its staging is needed: Gated without it, all layers once more
+//!                ▲               ├─ the next step is open ──► Queued
+//!                │               └─ it is not ──► Gated ─┬─ the engine goes on ──► Queued
+//!                │                                       ├─ it does not: late, by `deadline.offload`
+//!                └──── Wants ◄─── the last layer is done ┴─ its staging is needed: Gated without it,
+//!                                                           all layers once more
 //! ```
 //!
-//! By layers goes what is gated at a layer that is not the last, in a model of one group: there the clock's
-//! layers are the block's. Anything else is copied whole, when the last layer is done.
+//! A copy goes by layers if it is gated at a layer that is not the last, in a model of one group: there
+//! the clock's layers are the block's. Any other copy goes whole, when the last layer is done.
 //!
-//! A transfer that is Gated moves nothing, and goes on when the engine says so, or never. So nobody else's
-//! need waits for the host memory that it has: a block of the host tier is not counted among those that come
-//! back (`landing`), and staging is given up to victims and urgent reads. Its device block is held, as that
-//! of any copy that waits for a gate: who waits for that waits for the engine, and no longer than until the
-//! first of both deadlines.
+//! A Gated transfer moves nothing, and goes on when the engine says so, or never. So no other need waits
+//! for its host memory: a block of the host tier is not counted among those that come back (`landing`),
+//! and staging is given up to victims and urgent reads. Its device block is held, as that of any gated
+//! copy. A request for that block waits for the engine, until the first of both deadlines at the latest.
 //!
 //! Invariants
 //! - I1: no layer is copied before the clock has passed the last one of its step.
-//! - I2: who is Gated is in `gated`, once, until it goes on or ends: whatever ends it takes it out there.
-//! - I3: a transfer gives its staging up once at most: from then on it goes whole.
+//! - I2: a Gated transfer is in `gated`, once, until it goes on or ends: each way of ending takes it out.
+//! - I3: a transfer gives its staging up at most once: from then on it goes whole.
 
 use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
@@ -35,8 +36,8 @@ use crate::state::{Down, DownId, GatedTransfer, GroupId, HostSlot, Steps, Traffi
 use crate::transfer::{Cause, Failure, Path};
 
 impl Traffic {
-    /// What a copy of whole blocks behind a gate waits for; and how it goes by layers, if it does: then it
-    /// begins behind the gate itself.
+    /// Returns the gate of whole copies, and the steps if the copy goes by layers: then it begins behind
+    /// the given gate itself.
     pub(crate) fn steps_of(&self, of: &GroupTiers, gate: Gate) -> (Gate, Option<Steps>) {
         let whole = self.iterations.clock().of_all_layers(gate);
         let fits = self.groups.len() == 1 && of.layers == self.iterations.clock().layers();
@@ -50,8 +51,8 @@ impl Traffic {
         }
     }
 
-    /// Takes down what it can of a transfer that has its host block: a copy, or else it waits for the next
-    /// step.
+    /// Queues the open layers of a transfer that has its host block, as one copy. If there are none, it
+    /// waits for the next step.
     pub(crate) fn queue_layers(&mut self, inner: &Inner, key: DownId) {
         let Some(down) = self.downs.get_mut(key) else { return };
         let group = inner.group(down.group());
@@ -71,7 +72,7 @@ impl Traffic {
 
     fn wait_for_layer(&mut self, inner: &Inner, key: DownId, gate: Gate) {
         if self.is_closed() {
-            // Nobody iterates any more.
+            // The engine iterates no more.
             inner.counts.failed(Path::DeviceToHost, Cause::Cancelled, About::default());
             return self.down_failed(inner, key, Failure::of(Cause::Cancelled));
         }
@@ -87,25 +88,25 @@ impl Traffic {
         self.watch_gates(inner, inner.rules.offload_deadline);
     }
 
-    /// The transfer, if it still is the one that waits.
+    /// Returns the transfer, if it still is the one that waits.
     fn gated_transfer(&mut self, GatedTransfer { key, serial, .. }: GatedTransfer) -> Option<&mut Down> {
         let waits = |down: &&mut Down| down.serial() == serial && down.is_gated();
         self.downs.get_mut(key).filter(waits)
     }
 
-    /// The engine has not gone on for too long.
+    /// Ends a transfer that has waited for its engine for too long.
     pub(crate) fn late_for_layer(&mut self, inner: &Inner, transfer: GatedTransfer) {
         if self.gated_transfer(transfer).is_some() {
             self.down_failed(inner, transfer.key, Failure::of(Cause::Deadline));
         }
     }
 
-    /// A transfer whose gate has opened goes on.
+    /// Continues a transfer after its gate has opened.
     pub(crate) fn go_on(&mut self, inner: &Inner, transfer: GatedTransfer) {
         let key = transfer.key;
         let Some(down) = self.gated_transfer(transfer) else { return };
         let (group, has_host) = (down.group(), down.host().is_some());
-        // Where it has given up its staging, it waits for some as it did before it had any.
+        // If it has given up its staging, it waits for some as it did before it had any.
         down.wants_host();
         self.groups[group].queue.note_change();
         if !has_host {
@@ -116,8 +117,8 @@ impl Traffic {
         self.queue_layers(inner, key);
     }
 
-    /// Somebody needs staging: a transfer that waits for the engine gives its own up, and comes whole when
-    /// the last layer is done (I3). Whether there is one.
+    /// Frees staging that is needed: a transfer that waits for the engine gives its own up, and goes
+    /// whole when the last layer is done (I3). Returns whether there is one.
     pub(crate) fn reclaim_staging(&mut self, inner: &Inner, group: GroupId) -> bool {
         if self.iterations.none_waits() {
             return false;

@@ -1,22 +1,21 @@
-//! What a purge finds, and what each sweep looks at.
+//! The blocks that a purge finds, and those that each sweep examines.
 //!
-//! | a block of the tenant's, by its tag | what becomes of it |
+//! | a block of the tenant's, by its tag | outcome |
 //! |---|---|
-//! | registered, and nobody holds it | taken out |
+//! | registered, without a holder | taken out |
 //! | registered and held | withdrawn, by a reference of the purge's own |
-//! | withdrawn by somebody else, and still held: it was rotten, or its name is forgotten (`forget.rs`) | the same reference |
-//! | such a one that a failed device keeps | counted, and not waited for |
+//! | already withdrawn (rotten, or forgotten: `forget.rs`), still held | the same reference |
+//! | withdrawn, and kept by a failed device | counted, and not waited for |
 //!
-//! A purge is told of each change of the manager, and most of them are others' affairs: so what is held is
-//! looked at, all of it, when a block of the tenant's was let go of (`Owners::stir`), and a few blocks in
-//! turn otherwise.
+//! A purge is told of each change of the manager, and most of them concern other tenants. So it examines
+//! all held blocks when a block of the tenant's was released (`Owners::stir`), and a few in turn otherwise.
 //!
 //! Invariants
 //! - I1: a block that was found is not free before the purge has it: the purge's reference keeps it
 //!   (`core/src/pool/withdraw.rs`, I1 and I2).
-//! - I2: who lets go of a block that a request or a transfer has held stirs, and then tells; the count is
-//!   read before the look. So the look that follows the last release is at all that are held. Who holds one
-//!   for a moment and tells nobody, as a lookup of another hash may that passes by, is found out by the looks
+//! - I2: a release of a block that a request or a transfer has held stirs, and then tells the purge; the
+//!   count is read before the look. So the look that follows the last release examines all held blocks. A
+//!   hold for a moment, without a notice (a passing look-up of another hash), is found out by the looks
 //!   in turn, after a bounded number of changes.
 
 use crate::engine::group_tiers::GroupTiers;
@@ -26,9 +25,9 @@ use crate::tier::Tier;
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash, TenantId};
 use std::ops::Bound;
 
-/// What was found in a block.
+/// The result of looking at a block.
 enum Found {
-    /// Nobody held it: it is the caller's.
+    /// It had no holder: it is the caller's.
     Idle(BlockId, SequenceHash),
     /// Withdrawn, with a reference that is the caller's.
     Held(BlockRef, SequenceHash),
@@ -37,10 +36,10 @@ enum Found {
     Moves,
 }
 
-/// Takes a block that is, or was until it was withdrawn, registered by somebody who is `ours`.
+/// Takes a block that is registered, or was until it was withdrawn, if `ours` holds for its owner.
 fn find(pool: &BlockPool, block: BlockId, ours: impl Fn() -> bool) -> Found {
     if let Some((block, hash)) = pool.registered(block) {
-        // Of the registration that was just seen, or a later one (`owners`, I2).
+        // The tag is of the registration just seen, or of a later one (`owners`, I2).
         if !ours() {
             return Found::Nothing;
         }
@@ -62,7 +61,7 @@ fn find(pool: &BlockPool, block: BlockId, ours: impl Fn() -> bool) -> Found {
 }
 
 impl Work {
-    /// Whether blocks of the tenant were let go of since the last time (I2).
+    /// Whether blocks of the tenant were released since the last time (I2).
     fn hears(&mut self, inner: &Inner) -> bool {
         let tiers = inner.groups.iter().flat_map(|of| inner.tiers().map(|tier| of.owners(tier)));
         let stirs = tiers.flatten().map(|owners| {
@@ -74,7 +73,7 @@ impl Work {
         before != self.heard
     }
 
-    /// The held ones that are to be looked at now: all of them, or the next few.
+    /// Returns the held blocks to examine now: all of them, or the next few.
     fn next(&mut self, all: bool) -> Vec<Place> {
         if all {
             return self.held.keys().copied().collect();
@@ -88,7 +87,7 @@ impl Work {
 }
 
 impl Traffic {
-    /// Takes what is to be had, and whether that was all there will be.
+    /// Takes the blocks that are available. Also returns whether those were all there will be.
     pub(crate) fn sweep(&mut self, inner: &Inner, work: &mut Work) -> (Vec<Piece>, bool) {
         let tenant = work.tenant;
         let mut pieces = Vec::new();
@@ -115,8 +114,8 @@ impl Traffic {
             return self.sweep(inner, work);
         }
         for of in &inner.groups {
-            // Slots whose blocks went without a word: their read has failed, and their record ended; or their
-            // volume is lost, which may be opened again.
+            // Slots that lost their blocks without notice: the read failed, and the record ended; or the
+            // volume is lost, and may be opened again.
             for lower in &of.lower {
                 for slot in lower.owners.tagged(tenant) {
                     if lower.port.is_lost(slot) {
@@ -129,7 +128,7 @@ impl Traffic {
         (pieces, true)
     }
 
-    /// Whether it has a transfer, or another's is about to end what a slot holds of its.
+    /// Whether the tenant has a transfer, or another's transfer is about to overwrite its block in a slot.
     fn has_transfers(&self, tenant: TenantId) -> bool {
         self.ups.iter().any(|(_, up)| up.tenant() == tenant)
             || self.downs.iter().any(|(_, down)| down.tenant() == tenant || down.slot_was() == tenant)
@@ -170,7 +169,7 @@ impl Traffic {
         }
     }
 
-    /// Takes the held ones that nobody else has any more, of those that are looked at now.
+    /// Takes those of the examined held blocks that have no other holder any more.
     fn look_at_held(&mut self, inner: &Inner, work: &mut Work, all: bool, pieces: &mut Vec<Piece>) {
         let tenant = work.tenant;
         let places = work.next(all);
@@ -180,7 +179,7 @@ impl Traffic {
             let (group, tier, block) = place;
             let (of, Some(held)) = (inner.group(group), work.held.get(&place).copied()) else { continue };
             if self.is_quarantined(piece(group, tier, block)) {
-                // Its registration will not end, nor its references.
+                // Neither its registration nor its references will end.
                 if let Some(owners) = of.owners(tier) {
                     owners.note(block, TenantId::NOBODY);
                     owners.give(tenant, 1);

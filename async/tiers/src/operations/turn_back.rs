@@ -1,8 +1,9 @@
-//! A block on its way down that is asked for: it is registered again where it comes from, with the bytes that
-//! it still has.
+//! Turns a block back that a request asks for on its way down: it is registered again where it comes
+//! from, with the bytes that it still has.
 //!
 //! The transfer goes on: from then on it holds its source, which it owned. A tenant at its quota has no
-//! credit for the block, and so a miss, until the block is below; and so has one that is being purged.
+//! credit for the block, and so a miss, until the block is below. A tenant that is being purged has a
+//! miss, too.
 
 use crate::engine::inner::Inner;
 use crate::state::{DownId, Have, Traffic};
@@ -10,8 +11,7 @@ use crate::tier::Tier;
 use kvstrata_core::BlockRef;
 
 impl Traffic {
-    /// A block on its way down is asked for: where it comes from it is registered again. A reference for who
-    /// asks.
+    /// Registers a block on its way down again where it comes from. Returns a reference for the caller.
     pub(crate) fn turn_back(&mut self, inner: &Inner, key: DownId) -> Option<(Tier, BlockRef)> {
         let tenant = self.downs.get(key)?.tenant();
         if self.is_purging(tenant) {
@@ -25,17 +25,17 @@ impl Traffic {
             (_, None) => return None,
         };
         let block = match down.source() {
-            // It was evicted, and another copy of it may have come meanwhile: then the pool have that one.
+            // It was evicted. If another copy has come meanwhile, the pool has that one.
             Have::Owned(block) => {
                 if let Some(there) = tier_pool.pool().lookup_ref(down.name().hash) {
                     return Some((tier, there));
                 }
-                // At its quota the tenant has it as a miss.
+                // At its quota, the tenant has a miss.
                 if !tier_pool.owners().take(down.tenant(), 1) {
                     return None;
                 }
-                // An engine may register another copy this moment: this one is being read, and must not give
-                // way.
+                // An engine may register another copy at this moment: this one is being read, and must
+                // not give way.
                 let held =
                     tier_pool.register_beside(block, down.name(), down.tenant(), tier_pool.class(block))?;
                 let on_their_way = &mut self.groups[down.group()].on_their_way;

@@ -1,32 +1,33 @@
-//! Blocks that are registered before they are written: others find them in the device at once, and nobody
-//! copies them before the pass that writes them is over.
+//! Blocks that are registered before they are written: others find them in the device at once, and no
+//! copy of them begins before the pass that writes them is over.
 //!
 //! ```text
-//!   register_ahead(hashes, parent, n) ──► marked ─┬─ all layers of iteration n are done ───► written: as any registered block
-//!                                                 ├─ the engine goes on no more: late ─────┐
-//!                                                 ├─ shutdown ─────────────────────────────┼─► withdrawn: nobody finds it any more
-//!                                                 └─ Ahead::withdraw: it does not write them ─┘
+//!   register_ahead(hashes, parent, n)
+//!     └─► marked ─┬─ all layers of iteration n are done ─────► written: as any registered block
+//!                 ├─ the engine goes on no more: late ───────┐
+//!                 ├─ shutdown ───────────────────────────────┼─► withdrawn: no look-up finds it any more
+//!                 └─ Ahead::withdraw: no write of the list ──┘
 //! ```
 //!
-//! Whoever finds such a block reads it in the device, where one stream orders it behind what writes it. A
-//! copy down is in no such order, and what it copied too early would be found below under the block's hash
-//! for ever.
+//! A request that finds such a block reads it in the device, where one stream orders the read behind the
+//! write. A copy down is in no such order: bytes that it copied too early would be found below under the
+//! block's hash for ever.
 //!
 //! Invariants
-//! - I1: a mark holds its block until the iteration is over, or late: so the block is no victim, nor looked
-//!   at by copies ahead of need, which are of blocks that nobody holds.
-//! - I2: a block is marked before anybody can find it, and whoever copies one that may be held asks for its
-//!   mark, under the lock, and waits for its gate at least: offloads, persist and preemption (`offload.rs`),
-//!   and what is written through (`ahead.rs`), which the end of the mark makes up for. What lists have
-//!   registered ahead together is written with the first of their passes that is over, and given up with the
-//!   last. A copy that waits for a pass, or goes by its layers, waits for the next one, or ends, when all
-//!   lists of the passes up to that have withdrawn.
-//! - I3: what is registered behind a marked block is marked for the same pass at least. It is computed from
-//!   that block: with a block that is withdrawn, or put off to a later pass than theirs, go those that are
-//!   registered behind it.
-//! - I4: nothing of a block that is marked is registered below (I2, and I3 of `down.rs`). So of one that is
-//!   given up nothing comes to be there: its transfer is called back, or nobody knows of it any more and it
-//!   ends when it lands; and the same hash may be registered anew at once.
+//! - I1: a mark holds its block until the iteration is over, or late. So the block is no victim. Copies
+//!   ahead of need do not look at it either, since they are of blocks without a holder.
+//! - I2: a block is marked before any look-up can find it. A copy of a block that may be held asks for
+//!   its mark, under the lock, and waits for its gate at least: offloads, persist and preemption
+//!   (`offload.rs`), and write-through (`ahead.rs`), which the end of the mark makes up for. A block that
+//!   several lists have registered ahead is written with the first of their passes that is over, and
+//!   given up with the last. A copy that waits for a pass, or goes by its layers, waits for the next one,
+//!   or ends, when all lists of the passes up to that have withdrawn.
+//! - I3: a block that is registered behind a marked block is marked for the same pass or a later one: it
+//!   is computed from that block. If a block is withdrawn, or put off to a later pass than theirs, the
+//!   blocks registered behind it go with it.
+//! - I4: no byte of a marked block is registered below (I2, and I3 of `down.rs`). So nothing of a block
+//!   that is given up gets there: its transfer is called back, or is found by no look-up any more and
+//!   ends when it lands. The same hash may be registered anew at once.
 
 use crate::engine::inner::Inner;
 use crate::engine::rules::WriteMode;
@@ -37,8 +38,8 @@ use kvstrata_core::{BlockId, BlockRef, ImmutableBlock, SequenceHash};
 use std::collections::HashMap;
 
 impl Traffic {
-    /// Marks the blocks of a list as they are registered behind another: those that are new, and those of
-    /// others that are not written yet.
+    /// Marks the blocks of a list that are registered behind another: the new ones, and others' blocks
+    /// that are not written yet.
     pub(crate) fn mark_unwritten(
         &mut self,
         inner: &Inner,
@@ -70,12 +71,12 @@ impl Traffic {
         Some(self.iterations.hold_beyond(gate, Waiter::Marked(marked)))
     }
 
-    /// Whether what was registered ahead of an iteration is written by now.
+    /// Whether blocks that were registered ahead of an iteration are written by now.
     pub(crate) fn is_written(&self, iteration: u64) -> bool {
         self.iterations.clock().passed(self.iterations.clock().of_all_layers(written_after(iteration)))
     }
 
-    /// The pass is over: they are as any others, and what is written through goes down now.
+    /// Ends a mark after its pass: its blocks are as any others, and write-through copies them now.
     pub(crate) fn written(&mut self, inner: &Inner, marked: Marked) {
         let Marked { group, blocks, withdrawn, .. } = marked;
         for MarkedBlock { block, .. } in blocks.iter().filter(|_| !withdrawn) {
@@ -86,7 +87,7 @@ impl Traffic {
         release(inner, group, &blocks);
     }
 
-    /// Its pass will not write them.
+    /// Gives up a list that its pass will not write.
     pub(crate) fn never_written(&mut self, inner: &Inner, marked: Marked, why: Cause) {
         if !marked.withdrawn {
             self.not_by_this(inner, &marked, why);
@@ -94,8 +95,8 @@ impl Traffic {
         release(inner, marked.group, &marked.blocks);
     }
 
-    /// The same, and where the pass may have begun, and be writing them, their memory stays until it is over.
-    /// How many nobody writes.
+    /// Gives up a list as [`never_written`](Traffic::never_written) does. If the pass may have begun, and
+    /// be writing the blocks, their memory stays until it is over. Returns how many blocks no pass writes.
     pub(crate) fn withdraw_list(&mut self, inner: &Inner, mark: Key, why: Cause) -> usize {
         let Some(marked) = self.iterations.marked_mut(mark) else { return 0 };
         if std::mem::replace(&mut marked.withdrawn, true) {
@@ -104,7 +105,7 @@ impl Traffic {
         let (group, iteration) = (marked.group, marked.iteration);
         let marked = Marked { blocks: marked.blocks.clone(), ..*marked };
         let count = self.not_by_this(inner, &marked, why);
-        // The next one may run already, of an engine that tells of no begin.
+        // The next one may run already, if the engine tells of no begin.
         if iteration > self.iterations.clock().iteration() + 1 {
             self.iterations.remove(mark);
             release(inner, group, &marked.blocks);
@@ -112,7 +113,8 @@ impl Traffic {
         count
     }
 
-    /// One list less is to write its blocks. Of how many it was the last, and how many more go with these.
+    /// Takes a list off its blocks. Returns how many blocks no list is to write any more, including those
+    /// registered behind them.
     fn not_by_this(&mut self, inner: &Inner, list: &Marked, why: Cause) -> usize {
         let (group, mut gone, mut put_off) = (list.group, Vec::new(), Vec::new());
         for MarkedBlock { block, .. } in &list.blocks {
@@ -131,8 +133,8 @@ impl Traffic {
         gone.len()
     }
 
-    /// Withdraws what is registered behind blocks that are gone, or that a later pass writes than theirs
-    /// (I3), and adds it to them.
+    /// Withdraws blocks that are registered behind blocks that are gone, or that a later pass than theirs
+    /// writes (I3), and adds them to `gone`.
     fn withdraw_behind(
         &mut self,
         inner: &Inner,
@@ -153,7 +155,7 @@ impl Traffic {
                 .filter_map(move |MarkedBlock { block, behind }| Some((behind?, block, iteration)))
         };
         let mut links: Vec<_> = lists.flat_map(behind_another).collect();
-        // Before which passes they are not written.
+        // The passes before which blocks are not written.
         let never = gone.iter().map(|block| (*block, u64::MAX));
         let mut not_before: HashMap<BlockRef, u64> = put_off.into_iter().chain(never).collect();
         loop {
@@ -172,8 +174,8 @@ impl Traffic {
         }
     }
 
-    /// What one list is not to write, others are: a copy that goes by the layers of an earlier pass than
-    /// theirs ends; and one whose pass is not known any more, since its staging was needed.
+    /// Ends copies of a block that other lists still write: a copy that goes by the layers of an earlier
+    /// pass than theirs; and a copy of an unknown pass, since its staging was needed.
     fn by_others(&mut self, inner: &Inner, group: GroupId, block: BlockRef, why: Cause) {
         let Some(first) = self.unwritten.iteration(group, block.id) else { return };
         let Some((_, hash)) = inner.group(group).device.pool().registered(block.id) else { return };
@@ -183,7 +185,7 @@ impl Traffic {
         });
     }
 
-    /// Copies of blocks that were withdrawn wait for their gates no longer, and hold them no longer.
+    /// Ends the copies of withdrawn blocks that wait for gates, so that they hold the blocks no longer.
     fn end_copies_of(&mut self, inner: &Inner, group: GroupId, blocks: &mut [BlockRef]) {
         if blocks.is_empty() {
             return;
@@ -204,8 +206,8 @@ impl Traffic {
         self.iterations.give_back(ended);
     }
 
-    /// What a pass is still to write gives way to what is computed: it is to be registered under these
-    /// hashes. That may fail still: then what has given way is a miss.
+    /// Withdraws blocks that a pass is still to write: computed blocks are to be registered under these
+    /// hashes. That may still fail: then the withdrawn blocks are a miss.
     pub(crate) fn give_way(&mut self, inner: &Inner, group: GroupId, hashes: &[SequenceHash]) {
         if self.unwritten.is_empty() {
             return;
@@ -222,13 +224,13 @@ impl Traffic {
         if gone.is_empty() {
             return;
         }
-        // Whether the pass writes what has given way is not told any more.
+        // Whether the pass writes the withdrawn blocks is not told any more.
         self.withdraw_behind(inner, group, &mut gone, Vec::new(), Cause::Cancelled);
         self.end_copies_of(inner, group, &mut gone);
     }
 
-    /// Takes a marked block that the caller holds out of the pool, and ends its way down (I4). Whether it was
-    /// marked.
+    /// Takes a marked block that the caller holds out of the pool, and ends its way down (I4). Returns
+    /// whether it was marked.
     fn withdraw(&mut self, inner: &Inner, group: GroupId, block: BlockRef, why: Cause) -> bool {
         if !self.unwritten.remove(group, block.id) {
             return false;
@@ -243,7 +245,7 @@ impl Traffic {
         true
     }
 
-    /// Ends such a copy of a hash: nothing of it will be found below.
+    /// Ends a hash's transfer down that is `such`: nothing of it will be found below.
     fn end_way_down(
         &mut self,
         inner: &Inner,
@@ -263,7 +265,7 @@ impl Traffic {
     }
 }
 
-/// The last one first, as any request.
+/// Releases the blocks, the last one first, as any request does.
 fn release(inner: &Inner, group: GroupId, blocks: &[MarkedBlock]) {
     let (tier_pool, now) = (&inner.group(group).device, inner.now());
     blocks.iter().rev().for_each(|of| tier_pool.release(of.block, now));

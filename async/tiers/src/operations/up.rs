@@ -1,24 +1,25 @@
-//! Transfers up: one block on its way to the device, whoever waits for it.
+//! Transfers up: one block on its way to the device, for all requests that wait for it.
 //!
 //! ```text
-//!   Wants ──► Queued(host → device) ──► Moving ─► … a range of layers after the other … ─► registered, and every waiter holds it
-//!     │            ▲                                       │
-//!     └─► Queued(below → device) ──► Moving ──► staged ─────┘            a failure: each waiter has a miss of that cause
+//!   Wants ──► Queued(host → device) ──► Moving ─► … one range of layers after the other … ─► registered:
+//!     │            ▲                                                                  each waiter holds it
+//!     │            └─────────────────────────────┐
+//!     └─► Queued(below → device) ──► Moving ──► staged       a failure: each waiter has a miss of that cause
 //! ```
 //!
 //! Invariants
-//! - I1: a hash has one transfer up at most in a group; whoever wants it joins.
-//! - I2: from `Queued` on a transfer owns its device block, and holds its source, until it ends. What is
-//!   `Moving` ends with its landing only.
+//! - I1: a hash has at most one transfer up in a group; further requests join it.
+//! - I2: from `Queued` on, a transfer owns its device block and holds its source, until it ends. A
+//!   `Moving` transfer ends with its landing only.
 //! - I3: a block is registered when all of its layers have landed, and never otherwise.
-//! - I4: a transfer that nobody waits for any more, and that is no guess, ends at once, unless it is
-//!   `Moving`: then when that has landed, registered if nothing of it is left to come.
-//! - I5: where the policy knows parents, a block that somebody waits for is registered behind its parent, if
-//!   that has begun before, is as urgent, has its device block, and is waited for by each of them too: then
-//!   it ends, whatever this one does, which is `Behind` until then, or until nobody waits for it, or somebody
-//!   more urgent, or who has no use for the parent. So reads that come in any order are one path to the
-//!   policy, and nobody who has been told that all layers are there waits for another's block, or loses this
-//!   one with it.
+//! - I4: a transfer that has no waiter any more, and is no guess, ends at once. If it is `Moving`, it
+//!   ends when that has landed, registered if none of it is left to come.
+//! - I5: where the policy knows parents, an awaited block is registered behind its parent if the parent's
+//!   transfer began before, is at least as urgent, has its device block, and has all of this one's
+//!   waiters, too. Such a parent ends, whatever this transfer does. This one is `Behind` until then, or
+//!   until it has no waiter, or one that is more urgent or has no use for the parent. So reads that come
+//!   in any order are one path to the policy. And no caller that was told that all layers are there waits
+//!   for another's block, or loses this one with it.
 
 use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
@@ -30,7 +31,7 @@ use kvstrata_ffi::disk::Urgency;
 use std::sync::Arc;
 
 impl Traffic {
-    /// The transfer has its device block: it can go.
+    /// Lets a transfer go that now has its device block.
     pub(crate) fn depart(&mut self, inner: &Inner, key: UpId, device: BlockId) {
         let Some(up) = self.ups.get_mut(key) else { return };
         up.has_device(device);
@@ -50,7 +51,7 @@ impl Traffic {
         self.enqueue(inner, (path, lane), class, request, bytes, TransferId::Up(key));
     }
 
-    /// Its turn has come.
+    /// Starts the transfer: its turn has come.
     pub(crate) fn start_up(&mut self, inner: &Arc<Inner>, key: UpId, path: Path, bytes: u64) {
         let Some(up) = self.ups.get_mut(key) else { return };
         let group = inner.group(up.group());
@@ -64,7 +65,7 @@ impl Traffic {
             let staged = staging.take();
             let (buffer, lower) = (staged.map(|staged| memory.write(staged.number())), group.lower(number));
             let (Some(staged), Some(Ok(buffer)), Some(lower)) = (staged, buffer, lower) else {
-                // A device that was given up still writes there: the last one to be tried again.
+                // A device that was given up still writes there: this staging block is tried again last.
                 staged.into_iter().for_each(|staged| staging.give_to_end(staged));
                 self.transfer_busy(inner, TransferId::Up(key), path, bytes, whose);
                 return self.up_failed(inner, key, Failure::of(Cause::Busy));
@@ -99,7 +100,7 @@ impl Traffic {
         }
     }
 
-    /// A part of it has ended.
+    /// Takes the landing of one part of a transfer up.
     pub(crate) fn land_up(&mut self, inner: &Inner, key: UpId, path: Path, outcome: Result<(), Failure>) {
         let purging = self.ups.get(key).is_some_and(|up| self.is_purging(up.tenant()));
         let closed = self.is_closed();
@@ -107,7 +108,7 @@ impl Traffic {
         let Some(up) = self.ups.get_mut(key) else { return };
         let layers = inner.group(up.group()).layers;
         match outcome {
-            // It has moved, as well as any; and nobody is to have it.
+            // It has moved, as well as any; but no request is to have it.
             Ok(()) if in_the_way || purging => {
                 self.up_failed(inner, key, Failure::of(Cause::Cancelled));
             }
@@ -149,7 +150,7 @@ impl Traffic {
         self.drop_if_unwanted(inner, key);
     }
 
-    /// The pause before another attempt is over.
+    /// Ends the pause before another attempt.
     pub(crate) fn resume_up(&mut self, inner: &Inner, key: UpId, serial: u64) {
         let same = |up: &Up| up.serial() == serial && matches!(up.at(), At::Pausing);
         if self.ups.get(key).is_some_and(same) {
@@ -157,7 +158,7 @@ impl Traffic {
         }
     }
 
-    /// The transfer's blocks are never used again, whatever comes; the failure that lands ends it.
+    /// Keeps the transfer's blocks from ever being used again; the failure that lands ends the transfer.
     pub(crate) fn quarantine_up(&mut self, inner: &Inner, key: UpId) {
         if let Some(up) = self.ups.get_mut(key) {
             up.quarantine();
@@ -165,7 +166,7 @@ impl Traffic {
         }
     }
 
-    /// A read that failed left nothing: what is staged was for it.
+    /// Gives up the transfer's staging: it was for this read, and a failed read left nothing there.
     fn unstage(&mut self, key: UpId) {
         let Some(up) = self.ups.get_mut(key) else { return };
         if let Some(staged) = up.unstages() {
@@ -176,7 +177,7 @@ impl Traffic {
         }
     }
 
-    /// The transfer that this one is registered behind (I5).
+    /// Returns the transfer behind which this one is registered (I5).
     fn parent_to_come(&self, inner: &Inner, key: UpId) -> Option<UpId> {
         let up = self.ups.get(key).filter(|up| up.first().is_some())?;
         let device = &inner.group(up.group()).device;
@@ -189,8 +190,8 @@ impl Traffic {
         (will_end && !device.pool().contains(parent) && is_theirs()).then_some(key)
     }
 
-    /// One more has come to wait for a transfer. If it is behind its parent, whom that one has no use for, it
-    /// is so no more (I5).
+    /// Takes note of a new waiter for a transfer. If that is behind its parent, and the waiter has no use
+    /// for the parent, it no longer waits (I5).
     pub(crate) fn joined_behind(&mut self, link: Link, key: UpId) {
         let Some(up) = self.ups.get(key).filter(|up| up.waits_for_parent()) else { return };
         let parent = up.name().parent.and_then(|parent| self.ups.find((up.group(), parent)));
@@ -199,15 +200,15 @@ impl Traffic {
         }
     }
 
-    /// Who is behind its parent waits for it no more.
+    /// Ends a transfer's wait for its parent.
     pub(crate) fn wait_no_more(&mut self, key: UpId) {
         if let Some(up) = self.ups.get(key).filter(|up| up.waits_for_parent()) {
             self.waiting_for_parent.wait_no_more(key, up.serial());
         }
     }
 
-    /// Those arrive whose parents have ended, one way or the other, or for whom they are not waited for any
-    /// more.
+    /// Completes the transfers that wait for no parent any more: it has ended, one way or the other, or
+    /// the wait has.
     pub(crate) fn serve_behind(&mut self, inner: &Inner) {
         while let Some((key, serial)) = self.waiting_for_parent.pop_over() {
             let waits = |up: &Up| up.serial() == serial && up.waits_for_parent();
@@ -221,14 +222,14 @@ impl Traffic {
         }
     }
 
-    /// The transfer is no more.
+    /// Removes a transfer; its children wait no more.
     fn end_up(&mut self, key: UpId) -> Up {
         let up = self.ups.remove(key);
         self.waiting_for_parent.parent_ended(up.children());
         up
     }
 
-    /// All layers are there (I3).
+    /// Registers a block: all of its layers are there (I3).
     fn arrived(&mut self, inner: &Inner, key: UpId) {
         self.unstage(key);
         let up = self.end_up(key);
@@ -242,8 +243,8 @@ impl Traffic {
                 group.lower(number).map_or(Priority::Normal, |lower| lower.class(block))
             }
         };
-        // The ids that were announced are those that come: somebody computes with them, whoever else has
-        // registered the hash meanwhile. Nor does what is here give way to what a pass is still to write.
+        // Ids that were announced are those that come: a caller computes with them, even if the hash has
+        // been registered meanwhile. Nor does this block give way to one that a pass is still to write.
         let there = || group.device.pool().find(up.name().hash).map(|there| there.id());
         let unwritten = !self.unwritten.is_empty()
             && there().is_some_and(|there| self.unwritten.iteration(up.group(), there).is_some());
@@ -273,14 +274,14 @@ impl Traffic {
         self.forget_again(inner, up.group(), up.name().hash);
     }
 
-    /// It will not come: each waiter has a miss, unless the bytes are to be had from further down. Of a guess
-    /// there is none: somebody may wait for its block.
+    /// Ends a transfer that failed: each waiter has a miss, unless a tier further down has the bytes. A
+    /// guess does not go on there: a request may wait for its block.
     pub(crate) fn up_failed(&mut self, inner: &Inner, key: UpId, failure: Failure) {
         let Some(up) = self.ups.get_mut(key) else { return };
         if up.is_quarantined() {
             return self.up_quarantined(inner, key, failure);
         }
-        // Called off: what has moved is counted where it lands, and what is late when it is.
+        // Moved bytes are counted where they land, and a late transfer at its deadline.
         if !matches!(up.at(), At::Moving | At::Behind) && failure.cause != Cause::Deadline {
             inner.counts.failed(up.source().path(), failure.cause, About::of(up.group(), up.tenant()));
         }
@@ -291,8 +292,8 @@ impl Traffic {
             && up.class() != Class::Prefetch
             && let Some((number, block)) = group.find_lower(from, up.name().hash)
         {
-            // Layers that have landed were verified, and somebody may compute with them: it goes on behind
-            // them.
+            // Landed layers were verified, and a caller may compute with them: the transfer goes on
+            // behind them.
             let (spoilt, tenant) = (up.source(), up.tenant());
             up.comes_from(number, block);
             match is_spoilt(spoilt, failure.cause) {
@@ -319,7 +320,7 @@ impl Traffic {
         self.forget_again(inner, up.group(), up.name().hash);
     }
 
-    /// As [`up_failed`](Traffic::up_failed), and nothing is given back that the device may reach.
+    /// As [`up_failed`](Traffic::up_failed), but gives nothing back that the device may reach.
     fn up_quarantined(&mut self, inner: &Inner, key: UpId, failure: Failure) {
         let up = self.end_up(key);
         self.guess_over(up.class(), key);
@@ -333,7 +334,7 @@ impl Traffic {
         self.forget_again(inner, up.group(), up.name().hash);
     }
 
-    /// Ends a transfer that nobody waits for, if nothing of it is under way (I4).
+    /// Ends a transfer that has no waiter, if no part of it is moving (I4).
     pub(crate) fn drop_if_unwanted(&mut self, inner: &Inner, key: UpId) {
         let Some(up) = self.ups.get(key) else { return };
         if up.first().is_some() || up.class() == Class::Prefetch && !self.is_closed() {
@@ -356,7 +357,7 @@ impl Traffic {
         self.up_failed(inner, key, Failure::of(cause));
     }
 
-    /// Lets go of a source.
+    /// Releases a source.
     pub(crate) fn put_down(&mut self, inner: &Inner, group: GroupId, source: Source) {
         let of = inner.group(group);
         match source {
@@ -366,8 +367,8 @@ impl Traffic {
     }
 }
 
-/// Where a transfer may go on that has failed with what its source had: from which tier below host memory on. None: another source
-/// would not help.
+/// Returns the tier below host memory from which on a failed transfer may find another source. Returns
+/// none if another source would not help.
 fn next_source(source: Source, cause: Cause) -> Option<u8> {
     match source {
         Source::Below(number, ..) if cause == Cause::Away => Some(number + 1),
@@ -384,8 +385,8 @@ fn is_spoilt(source: Source, cause: Cause) -> bool {
     }
 }
 
-/// Lets go of a source whose bytes are not the block's, or lost: no look-up finds it any more. Others may hold it, and would
-/// keep the block from being registered, or written, anew: it goes with the last of them.
+/// Releases a source with bytes that are lost or not the block's: no look-up finds it any more. Other
+/// holders would keep the block from being registered, or written, anew: it goes with the last of them.
 fn give_back_spoilt(inner: &Inner, group: &GroupTiers, source: Source, tenant: TenantId) {
     match source {
         Source::Host(block) => {

@@ -1,19 +1,19 @@
-//! The line for blocks of the device: who came first is served first, wholly.
+//! The wait queue for blocks of the device: first come, first served, each request whole.
 //!
 //! ```text
-//!   released, freed ──► first entry: got ▓▓▓░░ of need ──► second ──► …        victims are sent down for what the first still needs
+//!   released, freed ──► first entry: gathered ▓▓▓░░ of need ──► second ──► …
+//!                       victims are sent down for the blocks that the first still needs
 //! ```
 //!
 //! Invariants
 //! - I1: only the first entry gathers blocks, so two never hold a part each and wait for the other's.
-//! - I2: while there is an entry, blocks that become free go to it, and nobody passes by it to the pool's
+//! - I2: while there is an entry, blocks that become free go to it, and no caller passes it to the pool's
 //!   free ones.
 //! - I3: an entry needs no more blocks than the tier has.
-//! - I4: an entry leaves when it has all of its blocks, whatever they then wait for, or by its deadline
-//!   (`deadlines.rs`).
-//! - I5: a request that wants blocks of several groups gets into all of their lines at once; and only when it
-//!   has its tenants' credits for all of them (`waiting_for_quota.rs`, which says why nobody waits in a
-//!   circle).
+//! - I4: an entry leaves when it has all of its blocks, whatever they then wait for, or by its
+//!   deadline (`deadlines.rs`).
+//! - I5: a request for blocks of several groups enters all of their queues at once; and only when it has its
+//!   tenants' credits for all of them (`waiting_for_quota.rs`, which says why no requests wait in a circle).
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -28,10 +28,10 @@ use kvstrata_core::{BlockId, SequenceHash, TenantId};
 use std::time::Duration;
 
 impl Traffic {
-    /// Gets a request into the queues of all groups that it wants blocks of (I3: at most what each tier has);
-    /// with a quota among its tenants, or behind who is held, it is held before. Transfers leave them by
-    /// their onboarding's deadline, a caller by its own. Gives the number of the first entry; the others have
-    /// the next ones.
+    /// Enters a request into the queues of all groups that it wants blocks of (I3: at most those that
+    /// each tier has). If one of its tenants has a quota, or it has joined a block of a held request, it
+    /// is held first. Transfers leave the queues by their onboarding's deadline, a caller by its own.
+    /// Returns the number of the first entry; the others have the next ones.
     pub(crate) fn enter_queues(&mut self, inner: &Inner, wants: Wants, due: Option<Duration>) -> u64 {
         let Wants { parts, joined } = wants;
         if parts.is_empty() {
@@ -52,7 +52,7 @@ impl Traffic {
             let came = self.came_at(inner, group);
             let entry = Entry::new(want, (number, first), due, came);
             self.due(due, Waits::Place { group, number });
-            // Before the wait queue is served: who releases from now on looks after it.
+            // Before the wait queue is served: from now on, each release checks it.
             inner.waiting.enter();
             match unlimited {
                 true => self.groups[group].queue.push(entry),
@@ -65,17 +65,16 @@ impl Traffic {
         first
     }
 
-    /// A caller has given up.
+    /// Removes the entry of a caller that has given up.
     pub(crate) fn quit_queue(&mut self, inner: &Inner, group: GroupId, number: u64) {
         if let Some(Whose::Caller(to)) = self.take_from_queue(inner, group, number) {
             self.effects.dismiss(to);
         }
     }
 
-    /// A caller's deadline has passed.
     pub(crate) fn late_in_queue(&mut self, inner: &Inner, group: GroupId, number: u64) {
         let queue = &self.groups[group].queue;
-        // What the wait queue has gathered is given back with the place in it.
+        // The queue's gathered blocks are given back with the place in it.
         let available = inner.group(group).device.pool().available() + queue.gathered();
         let in_queue = queue.position(number);
         let ahead = in_queue.unwrap_or_else(|| queue.len() + self.waiting_for_quota.before(group, number));
@@ -92,7 +91,7 @@ impl Traffic {
         Some(self.left_queue(inner, group, entry, credited))
     }
 
-    /// An entry is no more: its blocks and its credits are anybody's.
+    /// Ends an entry: its blocks and its credits become available.
     fn left_queue(&mut self, inner: &Inner, group: GroupId, entry: Entry, credited: bool) -> Whose {
         self.not_due(entry.due(), Waits::Place { group, number: entry.number() });
         inner.waiting.leave();
@@ -102,7 +101,7 @@ impl Traffic {
         whose
     }
 
-    /// A transfer needs its block no more.
+    /// Takes a transfer out of its entry: it needs its block no more.
     pub(crate) fn leave_queue(&mut self, inner: &Inner, group: GroupId, number: u64, transfer: UpId) {
         let queue = &mut self.groups[group].queue;
         let in_queue = queue.position(number);
@@ -118,11 +117,11 @@ impl Traffic {
             return self.quit_queue(inner, group, number);
         }
         entry.take_spare().into_iter().for_each(|block| self.freed(inner, group, block));
-        // There may be credits for these.
+        // There may be credits for the rest.
         self.waiting_for_quota.look_again(number);
     }
 
-    /// A block of the device is free: it is the first's in the queue, or the pool's.
+    /// Frees a block of the device: for the first entry, if that lacks one, or for the pool.
     pub(crate) fn freed(&mut self, inner: &Inner, group: GroupId, block: BlockId) {
         match self.groups[group].queue.first_mut() {
             Some(entry) if entry.missing() > 0 => entry.gathered_mut().push(block),
@@ -130,7 +129,7 @@ impl Traffic {
         }
     }
 
-    /// Serves the wait queue as far as there are blocks, and sends victims down for what is missing.
+    /// Serves the wait queue as far as there are blocks, and sends victims down for the missing ones.
     pub(crate) fn serve_queue(&mut self, inner: &Inner, group: GroupId) {
         let pool = &inner.group(group).device.pool();
         loop {
@@ -168,9 +167,9 @@ impl Traffic {
         }
     }
 
-    /// Whether a block of the device is under such a copy, which nobody holds: it counts as available and is
-    /// not. It will be, when the copy has ended, and so will its parent. By key, of which copies that is
-    /// asked: the end of others' changes nothing for a tenant at its quota.
+    /// Whether a copy that is `such` leases a block of the device without a holder: the block counts as
+    /// available and is not. It will be when the copy has ended, and so will its parent. `such` gets the
+    /// key, too: the end of others' copies changes nothing for a tenant at its quota.
     pub(crate) fn is_copying(
         &self,
         inner: &Inner,
@@ -186,10 +185,10 @@ impl Traffic {
         self.downs.iter().any(|(key, down)| of_device(down) && such(key, down) && unheld(down))
     }
 
-    /// Takes victims of the device. Where the policy has none left, and there are blocks that nobody holds,
-    /// it takes of those that the policy keeps for their children's sake: the children are held, perhaps by
-    /// who waits here. Of these, too, lower classes leave first. So many were `given` before, or are on their
-    /// way.
+    /// Takes victims of the device. If the policy has none left, and some blocks have no holder, it takes
+    /// blocks that the policy keeps for the sake of their children: these are held, perhaps by the waiter
+    /// itself. Of these blocks, too, lower classes leave first. `given` counts the blocks that were given
+    /// before, or are on their way.
     pub(crate) fn evict(
         &mut self,
         inner: &Inner,
@@ -215,7 +214,7 @@ impl Traffic {
         let order = (hand..capacity).chain(0..hand.min(capacity)).map(BlockId);
         let unheld = |block| tier_pool.pool().registered(block).map(|(there, _)| there);
         let mut kept = order.filter_map(unheld).filter(|block| tier_pool.pool().evictable(*block).is_some());
-        // Lower classes first: where there are some, all are looked at.
+        // Lower classes first: where there are several, all blocks are examined.
         let mut by_class = Vec::new();
         if !tier_pool.are_of_one_class() {
             by_class.extend(kept.by_ref());
@@ -234,8 +233,8 @@ impl Traffic {
         taken
     }
 
-    /// Somebody waits for blocks, and nobody leaves: the copies that keep some from leaving wait for no
-    /// iteration's budget. The next iteration may wait for these blocks.
+    /// Lets the copies that keep blocks from leaving go without an iteration's budget: a request waits
+    /// for blocks, and no block leaves. The next iteration may wait for these blocks.
     pub(crate) fn hurry(&mut self, inner: &Inner, group: GroupId) {
         self.groups[group].queue.looked_at();
         if !self.queues.has_budget() {
@@ -244,12 +243,12 @@ impl Traffic {
         #[cfg(test)]
         tests::HURRIES.with(|hurries| hurries.set(hurries.get() + 1));
         let pool = &inner.group(group).device.pool();
-        // A victim waits for host memory, and whatever has some is before it.
+        // A victim waits for host memory, and each transfer that has some is before it.
         let waiting = !self.groups[group].waiting_for_host.is_empty();
         let keeps = |down: &Down| match (down.from(), down.source()) {
             _ if waiting && down.host().is_some() => true,
             (_, Have::Owned(_)) | (Tier::Device, Have::Leased(_)) => true,
-            // The transfer's reference, and the one that asks.
+            // The transfer's reference, and this look's.
             (Tier::Device, Have::Held(block)) => {
                 pool.upgrade(block).is_some_and(|held| held.references() <= 2)
             }
@@ -258,7 +257,7 @@ impl Traffic {
         let of_stack = |down: &Down| down.group() == group && down.class() > Class::Urgent;
         let downs = self.downs.keys_of(|down| of_stack(down) && keeps(down));
         downs.into_iter().for_each(|key| self.promote_down(key));
-        // What comes up has blocks, too; those of guesses have been taken back.
+        // Transfers up have blocks, too; those of guesses have been taken back.
         let has = |up: &Up| up.group() == group && up.device().is_some();
         let waits = |up: &Up| has(up) && matches!(up.class(), Class::Offload | Class::Background);
         let ups = self.ups.keys_of(waits);
@@ -268,7 +267,7 @@ impl Traffic {
         }
     }
 
-    /// The first in the queue has all its blocks.
+    /// Serves the first entry, which has all its blocks.
     fn serve_first(&mut self, inner: &Inner, group: GroupId) {
         let Some(entry) = self.groups[group].queue.pop_first() else { return };
         inner.waiting.leave();
@@ -286,24 +285,24 @@ impl Traffic {
         }
     }
 
-    /// Everybody in the queue goes away with nothing.
+    /// Dismisses all entries of the queue with nothing.
     pub(crate) fn dissolve_queue(&mut self, inner: &Inner, group: GroupId) {
         self.dismiss_if(inner, group, |_| true);
     }
 
-    /// A tenant's go away with nothing.
+    /// Dismisses a tenant's entries with nothing.
     pub(crate) fn dismiss(&mut self, inner: &Inner, group: GroupId, tenant: TenantId) {
         self.dismiss_if(inner, group, |whose| whose == tenant);
     }
 
     fn dismiss_if(&mut self, inner: &Inner, group: GroupId, whom: impl Fn(TenantId) -> bool) {
-        // All of them before the blocks of any: what is given back is for who stays.
+        // All of them before the blocks of any: returned blocks are for the entries that stay.
         let go = self.groups[group].queue.take_if(|entry| whom(entry.tenant()));
         let held = self.waiting_for_quota.take_if(|of, entry| of == group && whom(entry.tenant()));
         let held = held.into_iter().map(|entry| (entry, false));
         for (entry, credited) in go.into_iter().map(|entry| (entry, true)).chain(held) {
             match self.left_queue(inner, group, entry, credited) {
-                // Told when the lock has been given back.
+                // Told when the lock has been released.
                 Whose::Caller(to) => self.effects.dismiss(to),
                 Whose::Transfers(transfers) => {
                     for key in transfers {

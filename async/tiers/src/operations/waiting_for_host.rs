@@ -1,28 +1,28 @@
-//! Transfers down that wait for host memory, and who of them has it first.
+//! Transfers down that wait for host memory, and the order in which they get it.
 //!
 //! ```text
-//!   host memory that is free ─► victims ─► the headroom ─► copies by choice        blocks of the host tier
-//!                            ─► victims ─► urgent reads ─► copies by choice        staging, where there is no host tier
+//!   free host memory ─► victims ─► the headroom ─► copies by choice     blocks of the host tier
+//!                    ─► victims ─► urgent reads ─► copies by choice     staging, where there is no host tier
 //! ```
 //!
-//! For a victim's block somebody waits; a copy by choice keeps its block where it is, and may come later, or
-//! not at all.
+//! A request waits for a victim's block. A copy by choice keeps its block where it is, and may come
+//! later, or not at all.
 //!
 //! Invariants
-//! - I1: no copy by choice has host memory for which a victim waits, nor the last of the host tier's
+//! - I1: no copy by choice gets host memory for which a victim waits, nor the last of the host tier's
 //!   headroom, nor a block of staging for which an urgent read waits.
-//! - I2: copies by choice that wait here count as waiting in their path's queue (`transfer.queue`): more are
-//!   put off, or refused and counted so. Beyond that are a list that has found room and goes whole, a
-//!   preempted request's, victims that were turned back, and transfers by layers whose next step has opened:
-//!   no more than the device has blocks. Of the last ones, which wait for the engine and move nothing
-//!   meanwhile, none is counted before: others would be refused for their sake for a whole pass.
-//! - I3: whoever is here waits for transfers that own all that they need, or for room in a queue of such:
-//!   where there are none it is dropped.
-//! - I4: who waits for blocks of the device, or for its credits there, waits for no copy by choice that is
-//!   here, unless somebody has asked for that copy.
-//! - I5: a copy that nobody has asked for, and for which no host block is to be had, is put off; nothing is
-//!   tried of its kind before more blocks of the host are available than were. It is not marked as one that
-//!   need not be copied.
+//! - I2: copies by choice that wait here count as waiting in their path's queue (`transfer.queue`): more
+//!   are put off, or refused and counted so. Beyond that are a list that has found room and goes whole, a
+//!   preempted request's, victims that were turned back, and transfers by layers after their next step has
+//!   opened: no more than the device has blocks. Transfers by layers wait for the engine and move nothing
+//!   meanwhile. They are not counted before: others would be refused for their sake for a whole pass.
+//! - I3: each transfer here waits for transfers that own all that they need, or for room in a queue of
+//!   such: where there are none it is dropped.
+//! - I4: a request that waits for blocks of the device, or for its credits there, waits for no copy by
+//!   choice that is here, unless a caller has asked for that copy.
+//! - I5: a copy that no caller has asked for, and for which no host block is available, is put off. No
+//!   other of its kind is tried before more blocks of the host are available than were. It is not marked
+//!   as one that need not be copied.
 
 use crate::engine::inner::Inner;
 use crate::engine::rules::WriteMode;
@@ -32,7 +32,7 @@ use crate::transfer::{Cause, Class, Failure};
 use kvstrata_core::{BlockId, BlockRef};
 
 impl Traffic {
-    /// A transfer down waits for host memory.
+    /// Puts a transfer down among those that wait for host memory.
     pub(crate) fn wait_for_host(&mut self, group: GroupId, key: DownId) {
         let Some(down) = self.downs.get(key) else { return };
         let waiting = &mut self.groups[group].waiting_for_host;
@@ -44,7 +44,7 @@ impl Traffic {
         }
     }
 
-    /// The first victim that waits; those before it that were turned back are so by choice from now on.
+    /// Returns the first victim that waits. Those before it that were turned back become copies by choice.
     fn first_victim(&mut self, group: GroupId) -> Option<DownId> {
         loop {
             let key = self.groups[group].waiting_for_host.first_victim()?;
@@ -57,13 +57,13 @@ impl Traffic {
         }
     }
 
-    /// Takes the victim out that host memory is for next.
+    /// Takes out the victim that gets host memory next.
     pub(crate) fn pop_victim(&mut self, group: GroupId) -> Option<DownId> {
         self.first_victim(group)?;
         self.groups[group].waiting_for_host.pop_victim()
     }
 
-    /// Looks after victims: as many of the host's are on their way as they need, or they are dropped.
+    /// Serves victims: as many of the host's are on their way as they need, or they are dropped.
     pub(crate) fn serve_victims(&mut self, inner: &Inner, group: GroupId) {
         while let Some(key) = self.first_victim(group) {
             let Some(down) = self.downs.get(key) else { return };
@@ -78,9 +78,9 @@ impl Traffic {
             }
             match self.host_slot(inner, group, source, class) {
                 Slot::Now(block) => self.freed_host(inner, group, block),
-                // What waits for the engine gives it up.
+                // A transfer that waits for the engine gives it up.
                 Slot::Soon if host.is_none() && self.reclaim_staging(inner, group) => {}
-                // Nothing was sent down: something will be when another has landed. Staging comes back.
+                // No victim was sent down: one will be when another has landed. Staging comes back.
                 Slot::Soon if self.groups[group].on_their_way.host_victims() == sinking => {
                     return self.press_sinking(group);
                 }
@@ -104,7 +104,7 @@ impl Traffic {
         }
     }
 
-    /// As many of the host's victims as are waited for go to the disk before what nobody waits for.
+    /// Lets as many of the host's victims as are waited for go to the disk before the others.
     fn press_sinking(&mut self, group: GroupId) {
         let waiting = &mut self.groups[group].waiting_for_host;
         if !waiting.take_changed() {
@@ -121,7 +121,7 @@ impl Traffic {
         pressed.into_iter().for_each(|key| self.promote_down(key));
     }
 
-    /// Looks after copies by choice, when victims and headroom have what they need (I1).
+    /// Serves copies by choice, when victims and headroom have enough (I1).
     pub(crate) fn serve_chosen(&mut self, inner: &Inner, group: GroupId) {
         loop {
             let state = &self.groups[group];
@@ -146,11 +146,11 @@ impl Traffic {
                     self.groups[group].waiting_for_host.pop_chosen();
                     self.give_host(inner, key, block);
                 }
-                // What is written waits for nothing that waits for the engine.
+                // A block that is written waits for no transfer that waits for the engine.
                 Slot::Soon if host.is_none() && whole && self.reclaim_staging(inner, group) => {}
                 Slot::Soon if self.groups[group].on_their_way.host_victims() == sinking => return,
                 Slot::Soon => {}
-                // Nobody has asked for it: for when there is some again.
+                // No caller has asked for it: put off until there is room again.
                 Slot::Never if host.is_some() && unasked => {
                     self.groups[group].waiting_for_host.pop_chosen();
                     self.called_off(inner, group, key);
@@ -164,8 +164,8 @@ impl Traffic {
         }
     }
 
-    /// Up to `wanted` of the copies by choice that nobody has asked for, which wait themselves, and alone
-    /// keep such a block of the device from leaving; and the block.
+    /// Returns up to `wanted` copies by choice that no caller has asked for, that wait themselves, and
+    /// that alone keep a `such` block of the device from leaving; with the block.
     pub(crate) fn kept_by_choice(
         &self,
         inner: &Inner,
@@ -177,7 +177,7 @@ impl Traffic {
         let kept = |key: DownId| {
             let down = self.downs.get(key).filter(|down| down.asked().is_empty())?;
             let Have::Leased(block) = down.source() else { return None };
-            // Of a block that somebody holds nobody would have anything.
+            // A block that a caller holds would not become free.
             let keeps = such(block.id) && pool.evictable(block).is_some();
             keeps.then_some((key, block))
         };
@@ -185,8 +185,8 @@ impl Traffic {
         waiting.iter_chosen().filter_map(kept).take(wanted).collect()
     }
 
-    /// Calls such copies off, in the order of their keys. Their blocks may leave, as victims; what is to be
-    /// written through is deferred.
+    /// Calls such copies off, in the order of their keys. Their blocks may leave, as victims;
+    /// write-through copies are deferred.
     pub(crate) fn call_off(&mut self, inner: &Inner, group: GroupId, copies: &[DownId]) {
         if copies.is_empty() {
             return;
@@ -203,8 +203,8 @@ impl Traffic {
         }
     }
 
-    /// Somebody waits for blocks of the device that copies by choice alone keep: up to `wanted` of these are
-    /// called off (I4). Whether there was one.
+    /// Calls off up to `wanted` copies by choice that alone keep blocks of the device for which a request
+    /// waits (I4). Returns whether there was one.
     pub(crate) fn call_off_chosen(&mut self, inner: &Inner, group: GroupId, wanted: usize) -> bool {
         let mut copies: Vec<DownId> =
             self.kept_by_choice(inner, group, wanted, |_| true).into_iter().map(|(key, _)| key).collect();

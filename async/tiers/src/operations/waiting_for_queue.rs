@@ -1,35 +1,36 @@
 //! Transfers up that have their block, and wait: beside a queue that is full, or for staging.
 //!
 //! ```text
-//!   line ──► first: all its blocks ──► the path's queue has room for its class ── yes ──► queue
-//!                                                     │ no                                ▲
-//!                                                     ▼                                   │
-//!                                 here: by path, group and class, FIFO   ──────────┘
+//!   wait queue ──► first: all its blocks ──► the path's queue has room for its class ── yes ──► queue
+//!                                                     │ no                                        ▲
+//!                                                     ▼                                           │
+//!                                 here: by path, group and class, first come, first served ───────┘
 //! ```
 //!
-//! Who fills a queue waits for it here, and not in the wait queue, where free blocks are given to whoever is
-//! next.
+//! A transfer for a full queue waits here, and not in the wait queue, where free blocks go to the next entry.
 //!
-//! Each group has staging of its own. So in the queue of reads from the disk a group is a lane, which is shut
-//! while there is no staging for it: its reads hold up no other group's, neither in the queue nor here.
+//! Each group has staging of its own. So a group is a lane in the queue of reads from the disk, and the
+//! lane is shut while there is no staging for it. Its reads hold up no other group's, neither in the
+//! queue nor here.
 //!
-//! Staging is little, and what has some may wait for an iteration's budget. What is urgent and waits for
-//! staging must not wait for that: the next iteration may wait for it. So then what has staging becomes as
-//! urgent, and a guess gives it up. A copy down that has some, and waits for a layer of the engine's, gives
-//! it up (`steps.rs`).
+//! Staging is scarce, and its holders may wait for an iteration's budget. An urgent transfer that waits
+//! for staging must not wait for that: the next iteration may wait for it. So the holders of staging
+//! become as urgent then, and a guess gives it up. A copy down that has some, and waits for a layer of
+//! the engine's, gives it up (`steps.rs`).
 //!
 //! Invariants
-//! - I1: a transfer that waits here has its device block, and waits for nothing but transfers that are in its
+//! - I1: a transfer that waits here has its device block, and waits only for transfers that are in its
 //!   queue: these end, or are promoted.
-//! - I2: of a path, group and class, who came first goes first. An entry may be stale, or there twice: only
-//!   what still waits here goes, and a transfer's key may be another's by now, but not its number.
+//! - I2: within a path, group and class, first come, first served. An entry may be stale, or there twice:
+//!   only a transfer that still waits here goes. Its key may be another transfer's by now, but its number
+//!   is not.
 
 use crate::engine::inner::Inner;
 use crate::state::{At, DownId, GroupId, GroupState, HostSlot, Quarantine, Traffic, TransferId, UpId};
 use crate::transfer::{Class, Path, Popped};
 
 impl Traffic {
-    /// The transfer has its block: into its queue, or beside it (I2).
+    /// Puts a transfer that has its block into its queue, or beside it (I2).
     pub(crate) fn queue_or_wait(&mut self, inner: &Inner, key: UpId) {
         let Some(up) = self.ups.get(key) else { return };
         let (path, lane, class) = (up.path(), up.lane(), up.class());
@@ -40,7 +41,7 @@ impl Traffic {
         }
     }
 
-    /// Fills queues that have room again. Whether anybody has left for one.
+    /// Fills queues that have room again. Returns whether any transfer has left for one.
     pub(crate) fn serve_waiting_for_queue(&mut self, inner: &Inner) -> bool {
         let mut left = false;
         for path in std::iter::once(Path::HostToDevice).chain(self.queues.reads()) {
@@ -62,7 +63,7 @@ impl Traffic {
             };
             let stale =
                 |entry: Option<&(UpId, u64)>| entry.is_some_and(|(key, serial)| !waits(*key, *serial));
-            // At both ends: who is given up while nothing goes leaves no trace.
+            // At both ends: a transfer that is given up while none goes leaves no trace.
             while stale(list.back()) {
                 list.pop_back();
             }
@@ -92,7 +93,7 @@ impl Traffic {
         state.queue.note_change();
     }
 
-    /// What goes next on a path: of reads from the disk, those of groups that have staging.
+    /// Takes the next transfer of a path; of reads from the disk, only groups' that have staging.
     pub(crate) fn next_on(&mut self, inner: &Inner, path: Path) -> Option<Popped<TransferId>> {
         if !matches!(path, Path::FromBelow(_)) {
             return self.queues.pop(path);
@@ -107,8 +108,8 @@ impl Traffic {
         }
     }
 
-    /// Reads that somebody waits for, and that lack nothing but staging, are not to wait for what waits for
-    /// the engine itself. Whether that had some.
+    /// Lets awaited reads that lack only staging take it from transfers that wait for the engine. Returns
+    /// whether one of those had some.
     fn reclaim_for_reads(&mut self, inner: &Inner) -> bool {
         self.groups.numbers().any(|group| {
             let awaited = [Class::Urgent, Class::Offload, Class::Background];
@@ -122,13 +123,13 @@ impl Traffic {
         })
     }
 
-    /// Urgent reads of a group that wait for their turn, of all tiers below host memory.
+    /// Counts a group's urgent reads that wait for their turn, of all tiers below host memory.
     pub(crate) fn urgent_reads(&self, group: GroupId) -> usize {
         let waiting = |path| self.queues[path].waiting_in(Class::Urgent, group.lane()) as usize;
         self.queues.reads().map(waiting).sum()
     }
 
-    /// Urgent reads wait for staging.
+    /// Presses the holders of staging that urgent reads wait for.
     pub(crate) fn press_for_reads(&mut self, inner: &Inner) {
         for group in self.groups.numbers() {
             if self.urgent_reads(group) > 0
@@ -139,7 +140,7 @@ impl Traffic {
         }
     }
 
-    /// Whatever has staging goes without the iteration's budget; a guess gives it up.
+    /// Lets all holders of staging go without the iteration's budget; a guess gives it up.
     pub(crate) fn press(&mut self, inner: &Inner, group: GroupId) {
         let held = self.groups[group].staging.lend_holders();
         for (staged, transfer) in held.iter().flatten().copied() {
@@ -164,7 +165,7 @@ impl Traffic {
         self.groups[group].staging.return_holders(held);
     }
 
-    /// A copy down waits for no iteration's budget any more.
+    /// Lets a copy down go without an iteration's budget.
     pub(crate) fn promote_down(&mut self, key: DownId) {
         let Some(down) = self.downs.get_mut(key) else { return };
         down.hurries();
@@ -173,8 +174,8 @@ impl Traffic {
         }
     }
 
-    /// Whether a guess that has been read is in the way of who waits: for blocks, for its tenant's credits,
-    /// or for staging.
+    /// Whether a guess that has been read is in the way of a waiter: for blocks, for its tenant's
+    /// credits, or for staging.
     pub(crate) fn is_in_the_way(&self, key: UpId) -> bool {
         let guess = self.ups.get(key).filter(|up| up.class() == Class::Prefetch);
         guess.is_some_and(|up| {
@@ -186,8 +187,8 @@ impl Traffic {
     }
 }
 
-/// Whether a group's reads from the disk may go: there is staging for one. What will never find any goes too,
-/// and fails.
+/// Whether a group's reads from the disk may go: there is staging for one. Reads that will never find any
+/// go too, and fail.
 fn has_staging(inner: &Inner, state: &GroupState, quarantine: &Quarantine, group: GroupId) -> bool {
     state.staging.free() > 0 || quarantine.has_all_staging(group, inner.group(group).staging)
 }

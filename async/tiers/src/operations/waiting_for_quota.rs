@@ -1,42 +1,44 @@
-//! Requests that wait for credits, whole: in no queue until they have those of every group that they want
-//! blocks of.
+//! Requests that wait for credits, whole: a request is in no queue until it has the credits of every
+//! group that it wants blocks of.
 //!
 //! ```text
-//!                   group 0          group 1
-//!   held   A of a   wants 2          wants 2          a's credits: of group 1 there are too few, so A is in neither line
-//!          B of a   wants 1                           behind A: the same tenant, the same group
-//!   ───────────────────────────────────────────────── credits of all parts, taken under one lock
-//!   lines           C ─ D ─ E        C ─ E            whoever has entered is in all of its queues, in one order
+//!                   group 0         group 1
+//!   held   A of a   wants 2         wants 2      a has too few credits of group 1: A is in neither queue
+//!          B of a   wants 1                      behind A: the same tenant, the same group
+//!   ──────────────────────────────────────────── credits of all parts, taken under one lock
+//!   queues          C ─ D ─ E       C ─ E        a request that has entered is in all of its queues,
+//!                                                in one order
 //! ```
 //!
-//! A request has a part a group, and of one group a part for each tenant that it brings up blocks of. It
-//! wants nothing of the others while one of its parts has too few credits: a place in their lines would let
-//! it have blocks there, for which others wait who have what it waits for.
+//! A request has one part for each group, and within a group one part for each tenant that owns blocks it
+//! brings up. While one of its parts has too few credits, it takes nothing of the others. A place in
+//! their queues would give it blocks that other requests wait for, and these may have what it waits for.
 //!
 //! Invariants
-//! - I1: a request that is held has no credit, and no block but those that it came with; one that is in a
-//!   line has the credits of all its parts.
-//! - I2: it enters all of its queues at once: of two that are in some line, one was first, and is before the
-//!   other in each line that both are in.
-//! - I3: it enters when nobody is held any more who brings up a block that it has joined: so who brings it
-//!   was first.
-//! - I4: nobody waits in a circle, for what the queues and the quotas give. Who is in a line waits for
-//!   blocks, and for transfers that it has joined. A block that it lacks is in no hands that wait but of
-//!   somebody who was first in that line before it (`wait_queue.rs` I1), and who so has entered before it
-//!   (I2); so has who brings what it has joined (I3). Who is held waits for credits, of who is in a line or
-//!   of nobody who waits (I1), and for who is held longer. So each waits for earlier ones only. What a
-//!   request came with, a run that it has found, an engine's own blocks, it keeps while it waits: two that so
-//!   have what the other lacks wait until one of them is late.
-//! - I5: of one tenant with a quota, in one group, who came first enters first.
+//! - I1: a held request has no credit, and no block except those that it came with; a request in a queue
+//!   has the credits of all its parts.
+//! - I2: a request enters all of its queues at once. Of two requests in queues, one was first, and is
+//!   before the other in each queue that both are in.
+//! - I3: a request enters when no held request brings up a block that it has joined: so the one that
+//!   brings the block was first.
+//! - I4: no requests wait in a circle for blocks of the queues and credits of the quotas. A request in a
+//!   queue waits for blocks, and for transfers that it has joined. If a waiter has a block that it lacks,
+//!   that waiter was first in the same queue before it (`wait_queue.rs` I1), and so entered before it
+//!   (I2). The request that brings a joined block has entered before it, too (I3). A held request waits
+//!   for requests that are held longer, and for credits: a request in a queue has these, or no waiter has
+//!   (I1). So each waits for earlier ones only. A request keeps the blocks that it came with while it
+//!   waits: a run that it has found, an engine's own blocks. Two requests that each have what the other
+//!   lacks in this way wait until one of them is late.
+//! - I5: of one tenant with a quota, in one group, the request that came first enters first.
 
 use crate::engine::inner::Inner;
 use crate::state::{GroupId, Traffic};
 use crate::transfer::Class;
 
 impl Traffic {
-    /// Puts those of the held into the queues who can have all of their credits by now.
+    /// Puts those held requests into the queues that can have all of their credits by now.
     pub(crate) fn serve_waiting_for_quota(&mut self, inner: &Inner) {
-        // Whose credits somebody waits for who came earlier, and in which groups something was looked for.
+        // Credits that an earlier request waits for, and groups in which a look took place.
         let (mut waiting, mut looked) = (Vec::new(), Vec::new());
         let mut at = 0;
         while let Some(request) = self.waiting_for_quota.get(at) {
@@ -76,8 +78,8 @@ impl Traffic {
         part.is_some_and(|(group, entry)| inner.group(*group).device.state_of(entry.tenant()) == state)
     }
 
-    /// Takes the credits of all parts, or of none. Otherwise the group and the entry for which there are too
-    /// few, and how things were there before the look: what changes meanwhile is another state.
+    /// Takes the credits of all parts, or of none. If there are too few, returns the group and the entry,
+    /// and the state there before the look: a change meanwhile makes it another state.
     fn take_all_credits(&mut self, inner: &Inner, at: usize) -> Result<(), (GroupId, u64, [u32; 3])> {
         let parts = self.waiting_for_quota[at].parts().len();
         let part = |traffic: &Traffic, part: usize| {

@@ -1,4 +1,6 @@
-//! How much is looked at for who is held, or finds no room below; and what counts as a victim.
+//! How many blocks are examined for held requests and for copies without room below; and what counts as
+//! a victim.
+//! a victim.
 
 use crate::ground::Ground;
 use crate::operations::wait_queue::tests::HURRIES;
@@ -16,18 +18,18 @@ use std::time::Duration;
 thread_local! {
     /// Searches of the eviction order, by this thread.
     pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
-    /// Blocks that were looked at in them.
+    /// Blocks that these searches have examined.
     pub(super) static PASSED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Tiers with so many blocks of the device, of which a tenant may have a part.
+/// Builds tiers with so many blocks of the device; a tenant may have a part of them.
 fn ground(device: u32, part: f64) -> Ground {
     let mut ground = Ground::new(device);
     ground.rules.quotas.parts[0] = part;
     ground
 }
 
-/// Tiers, and a tenant of theirs.
+/// Builds tiers, and a tenant of theirs.
 fn build(ground: Ground) -> (Tiers, Tiers) {
     let manager = ground.tiers();
     let tenant = manager.tenant("a").expect("few tenants");
@@ -92,7 +94,7 @@ fn copies_are_hurried_for_who_is_held_when_there_is_something_new_and_not_at_eac
             drop(theirs.clone());
         }
         assert_eq!(HURRIES.get(), before + 2, "and then no more");
-        // Of its own blocks that are released, the copies keep some: they wait for no iteration any more.
+        // Copies keep some of its own released blocks: they wait for no iteration any more.
         drop(own);
         assert_eq!(held.await.expect("in time").len(), 2);
         drop(offloads);
@@ -115,7 +117,7 @@ fn others_blocks_are_passed_once_and_not_with_each_block() {
     });
 }
 
-/// What is asked first of several groups, before the blocks of any leave.
+/// A request over several groups asks for this first, before the blocks of any leave.
 #[test]
 fn what_is_being_copied_makes_no_room() {
     run(async {
@@ -139,8 +141,8 @@ fn what_is_being_copied_makes_no_room() {
     });
 }
 
-/// Copies of a list for which a tenant's quota below has no room, since all that it may have is being copied
-/// to.
+/// Copies of a list for which a tenant's quota below has no room, since all that it may have is being
+/// copied to.
 #[test]
 fn where_nothing_of_its_own_can_leave_a_tier_below_it_is_not_looked_for_with_each_copy() {
     run(async {
@@ -170,7 +172,7 @@ fn where_nothing_of_its_own_can_leave_a_tier_below_it_is_not_looked_for_with_eac
             assert!((OTHERS as usize..3 * OTHERS as usize).contains(&looked_at), "{tier:?}: {looked_at}");
             let copied = copied.await;
             assert_eq!((copied.copied, copied.refused), (20, OWN as usize - 20), "{tier:?}");
-            // And when they are there, they can.
+            // Once those are there, they can leave.
             let copied = group.offload(&own, OffloadOptions::default()).await;
             assert!(copied.copied >= 20 && copied.there <= 20, "{tier:?}: {copied:?}");
         }

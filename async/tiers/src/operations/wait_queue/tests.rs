@@ -1,4 +1,4 @@
-//! How much is looked at for who waits for blocks, and who has them.
+//! How many blocks are examined for requests that wait for blocks, and which request gets them.
 
 use crate::ground::Ground;
 use crate::state::GroupId;
@@ -41,7 +41,7 @@ fn as_many_parents_as_are_wanted_are_taken_in_one_walk_and_count_as_evicted() {
     });
 }
 
-/// What is released is in the pool a moment before who waits is told of it.
+/// A released block is in the pool a moment before the waiter is told of it.
 #[test]
 fn whoever_comes_between_a_release_and_its_news_is_behind_who_waits() {
     run(async {
@@ -66,7 +66,7 @@ fn whoever_comes_between_a_release_and_its_news_is_behind_who_waits() {
     });
 }
 
-/// The outcome of a look at a future.
+/// Returns the outcome of one poll of a future.
 fn look<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
