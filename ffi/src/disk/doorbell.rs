@@ -11,7 +11,7 @@
 //! So does a caller that publishes a kind which the ring thread could not take anyway.
 //!
 //! Invariants
-//! - I1: if the ring thread sleeps, and a request of a kind that it watches has been published, then a
+//! - I1: if the ring thread sleeps, and something of a kind that it watches has been published, then a
 //!   caller has cleared the word and rings.
 //!
 //! # Orderings

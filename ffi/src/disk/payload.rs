@@ -15,9 +15,9 @@ impl Payload {
     /// of 64 KiB, seeded with the chunk's number, [added up](super::seal_of) (`docs/disk-format.md`,
     /// "Seals", kind 1).
     ///
-    /// The volume does not check the sum. With a wrong sum the block is never served: each read finds
-    /// that payload and seal do not match, and counts as a rejected read. An encrypted volume ignores the
-    /// sum: its seal is the cipher's tag.
+    /// The volume does not check the sum. With a wrong sum the block is never served, unless the volume
+    /// skips verification: a read finds that payload and seal do not match, and is a counted miss. An
+    /// encrypted volume ignores the sum: its seal is the cipher's tag.
     #[must_use]
     pub fn summed(bytes: BlockRead, sum: u64) -> Payload {
         Payload { bytes, sum: Some(sum) }
