@@ -1,29 +1,31 @@
-//! What blocks are called ([`Name`]; in a record, [`Label`]), what a volume holds when it is opened
-//! ([`Recovery`]), and why a read of it may be refused ([`Rejection`]).
+//! Names of blocks ([`Name`]; in a record, [`Label`]), the blocks found when a volume is opened
+//! ([`Recovery`]), and why a read may be refused ([`Rejection`]).
 //!
-//! The tier is a cache: whatever is not certain is a miss, counted by cause, and its slot is free again.
+//! The tier is a cache: a block that is not certain is a miss, counted by cause, and its slot
+//! is free again.
 
 use core::num::NonZeroU64;
 use kvstrata_core::SequenceHash;
 use twox_hash::XxHash3_64;
 
-/// What a slot's payload is: the block's name and its parent's, and whose it is.
+/// The identity of a slot's payload: the block's name, its parent's, and its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name {
     /// The block's sequence hash.
     pub hash: SequenceHash,
-    /// The sequence hash of the block before it, or None for a first block. A parent whose value is 0 is none.
+    /// The sequence hash of the block before it, or None for a first block. A parent with the value 0
+    /// counts as none.
     pub parent: Option<SequenceHash>,
-    /// Whose block it is.
+    /// The block's owner.
     pub owner: OwnerId,
 }
 
-/// Whose a block is, in each process that opens the volume: a number that the callers agree on.
+/// The owner of a block, in each process that opens the volume: a number that the callers agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct OwnerId(pub u64);
 
 impl OwnerId {
-    /// Whose blocks are those that were written for no one in particular.
+    /// The owner of blocks that were written for no one in particular.
     pub const NOBODY: OwnerId = OwnerId(0);
 }
 
