@@ -57,7 +57,7 @@ pub struct Description {
     pub fixed_bytes: u64,
     /// How device memory is served, if it is.
     pub gds: Option<GdsDescription>,
-    /// What differs from the options, or could be better, and why.
+    /// Differences from the options, and shortcomings, with their reasons.
     pub notes: Vec<String>,
     /// The findings that an operator should look at.
     pub concerns: Vec<Concern>,

@@ -31,7 +31,7 @@
 //! - I4: a read succeeds only if the slot's record names the requested block, and its seal is the sum
 //!   of the bytes that came, or decrypts them. A record is made only when all bytes of its payload
 //!   have been written.
-//! - I5: when the thread falls asleep or ends, no waiter is left asleep whose outcome is there.
+//! - I5: when the thread falls asleep or ends, no waiter with an outcome is left asleep.
 
 mod ended;
 mod fill;
@@ -113,7 +113,7 @@ pub(super) struct Engine {
     pieces: Pieces,
     /// Pieces to be given to the ring again, before any new one.
     again: VecDeque<u32>,
-    /// Stretches to be summed: of reads, whose callers wait for the sum, and of writes.
+    /// Stretches to be summed: of reads (their callers wait for the sum), and of writes.
     to_sum: [VecDeque<Part>; 2],
     /// Requests with payloads in device memory that have yet to be summed there.
     device_sums: VecDeque<usize>,

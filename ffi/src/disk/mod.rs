@@ -23,7 +23,7 @@
 //! | `description.rs` | [`Description`] |
 //! | `set.rs` | [`VolumeSet`]: several volumes, striped |
 //! | `options.rs`, `backend.rs` | [`VolumeOptions`]; [`Backend`] |
-//! | `file/` | the file: create or find, lock, inspect with its set, recover, allocate, try O_DIRECT, remove |
+//! | `file/` | the file: create or find, lock, inspect with its set, recover, allocate, remove |
 //! | `format/` | the bytes of superblocks, records and seals, as in `docs/disk-format.md` |
 //! | `table.rs` | the slot table in memory: the block of each slot, and the pages to write back |
 //! | `recovery.rs` | names of blocks, the result of opening, and why a payload is not served |
@@ -33,7 +33,8 @@
 //! | `pending.rs`, `cells.rs` | the caller's end of a request; the cells that the two ends share, reused |
 //! | `cipher/` | keys and sealing, for volumes encrypted at rest (feature `encryption`) |
 //! | `bounce.rs` | buffers into which payloads are encrypted before they are written |
-//! | `engine.rs`, `engine/` | the ring thread: order, pieces, resuming, retrying, checksums, table write-back, device health |
+//! | `engine.rs` | the ring thread |
+//! | `engine/` | its parts: order, pieces, resuming, retrying, checksums, table write-back, device health |
 //! | `sim/` | a whole volume in one thread, over a device that fails as a seed says (tests, fuzzing) |
 //! | `ring/` | the rings that move pieces: io_uring, or pread/pwrite threads; cuFile for device memory |
 

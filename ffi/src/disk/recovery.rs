@@ -123,17 +123,17 @@ pub struct RejectedRecords {
     /// Damaged records: torn, flipped, of another volume or another slot, or with a number that no
     /// opening gave.
     pub record: u64,
-    /// Records whose payload is empty or longer than a slot.
+    /// Records of a payload that is empty or longer than a slot.
     pub length: u64,
     /// Records of an encrypted volume that cannot be decrypted any more: the salt of their epoch is gone.
     pub salt: u64,
     /// Records of a block that a later record names too.
     pub duplicate: u64,
-    /// Records whose slot is beyond the end of a file that became shorter.
+    /// Records of a slot beyond the end of a file that became shorter.
     pub truncated: u64,
     /// Damaged copies of the superblock: 0, 1, or 2.
     pub superblock: u64,
-    /// Slots whose part of the table could not be read.
+    /// Slots in parts of the table that could not be read.
     pub table: u64,
 }
 

@@ -162,8 +162,8 @@ pub(super) struct Request {
     pub(super) failure: Option<FailureCause>,
 }
 
-// SAFETY: `address` points into the block that `owner` or the sealed copy guards (I1); the guards are Send, and a request
-// moves between threads as a whole.
+// SAFETY: `address` points into the block that `owner` or the sealed copy guards (I1); the guards are Send,
+// and a request moves between threads as a whole.
 unsafe impl Send for Request {}
 
 /// The place of a request, filled in by the volume after it has checked the slot.
@@ -360,7 +360,7 @@ impl Request {
         }
     }
 
-    /// Marks a read whose payload has to be decrypted.
+    /// Marks a read: its payload has to be decrypted.
     pub(super) fn set_to_open(&mut self) {
         self.sealing = Sealing::ToOpen;
     }
@@ -402,8 +402,8 @@ impl Request {
     pub(super) unsafe fn sum_up(&mut self, start: usize, bytes: usize) {
         let bytes = self.payload_in(start, bytes);
         if bytes > 0 {
-            // SAFETY: within the guarded block (I1, I2), whose guard is ours; no device writes it (the caller's
-            // promise), and memory of an arena is initialised.
+            // SAFETY: within the guarded block (I1, I2), whose guard is ours; no device writes it (the
+            // caller's promise), and memory of an arena is initialised.
             let stretch = unsafe { core::slice::from_raw_parts(self.address_at(start), bytes) };
             if let Sealing::Sum(sum) = &mut self.sealing {
                 sum.add(start, stretch);

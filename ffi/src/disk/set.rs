@@ -36,7 +36,7 @@ pub struct VolumeSet {
 }
 
 impl VolumeSet {
-    /// Opens volumes whose options differ only in their paths, in the order in which they were created,
+    /// Opens volumes with equal options except for the paths, in the order in which they were created,
     /// and reports all their blocks. A file that is missing or damaged is created anew, and only its own
     /// blocks are lost; if all are missing, a new set is created. A volume that cannot be opened for a
     /// reason of its own (no room, no permission, another file of that name) is out of service, as its
@@ -233,7 +233,7 @@ impl VolumeSet {
     /// [`Volume::try_read`].
     ///
     /// # Errors
-    /// As there.
+    /// The buffer, if the queue of such reads is full.
     pub fn try_read(
         &self,
         slot: u32,
@@ -248,7 +248,7 @@ impl VolumeSet {
     /// [`Volume::try_write`].
     ///
     /// # Errors
-    /// As there.
+    /// The buffer, if the queue of writes is full, or if all copies of an encrypted volume are in use.
     pub fn try_write(
         &self,
         slot: u32,

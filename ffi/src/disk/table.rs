@@ -1,9 +1,9 @@
 //! The slot table in memory: the record of each slot, as the bytes that lie in the file.
 //!
 //! ```text
-//!   page 0                page 1                                   bitmap: a bit a page
-//!   ├ record 0 … 63 ──────┼ record 64 … 127 ──────┼ … ┤            1 0 0 1 1 0 …
-//!                                                                  │     └─┴─ dirty: newer here than in the file
+//!   page 0                page 1                             bitmap: a bit a page
+//!   ├ record 0 … 63 ──────┼ record 64 … 127 ──────┼ … ┤      1 0 0 1 1 0 …
+//!                                                            │     └─┴─ dirty: newer here than in the file
 //!   take_extent: ├──── dirty, at most 7 clean, dirty ────┤ ──► one write
 //! ```
 //!
@@ -71,7 +71,7 @@ impl Extent {
 }
 
 impl Table {
-    /// An empty table without dirty pages, for a file whose table is all zeros. For any other file, call
+    /// An empty table without dirty pages, for a file with a table of zeros. For any other file, call
     /// [`redirty`](Table::redirty) for all [`pages`](Table::pages).
     ///
     /// None if there is too little memory.

@@ -13,7 +13,7 @@
 //! | lost | (a ring) requests in flight get no answer any more, and their buffers are kept for good |
 //!
 //! `engine/health.rs` pauses a volume and sets it away. Clearing changes the record in memory at once, and
-//! in the file later. A tier of several volumes calls a volume that is out of service lost, as its blocks are.
+//! in the file later. A tier of several volumes calls a volume out of service lost, as its blocks are.
 
 mod device;
 mod state;

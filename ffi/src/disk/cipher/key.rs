@@ -66,8 +66,8 @@ pub enum KeyError {
     },
 }
 
-/// The secret that volumes are encrypted with: 256 random bits. Each volume derives its own keys from it, so one
-/// key serves any number of volumes. A clone is the same key in the same memory.
+/// The secret that volumes are encrypted with: 256 random bits. Each volume derives its own keys from it,
+/// so one key serves any number of volumes. A clone is the same key in the same memory.
 #[derive(Clone)]
 pub struct Key(Arc<Zeroizing<[u8; KEY_BYTES]>>);
 

@@ -8,13 +8,14 @@
 //! salt and has keys of its own; the counter only has to be right within one epoch.
 //!
 //! ```text
-//!   Key (32 B) ─HKDF-SHA256, salt: volume id─► volume's secret ─┬─"key check"───────────► superblock: key_check
-//!                                                               ├─"payload" ‖ salt(e)──► AES-256-GCM key of epoch e
-//!                                                               └─"names" ‖ salt(e)────► HMAC-SHA256 key of epoch e
+//!   Key (32 B) ─HKDF-SHA256, salt: volume id─► volume's secret
+//!   volume's secret ─┬─"key check"──────────► superblock: key_check
+//!                    ├─"payload" ‖ salt(e)──► AES-256-GCM key of epoch e
+//!                    └─"names" ‖ salt(e)────► HMAC-SHA256 key of epoch e
 //!
 //!   sequence (62 bits)   │ epoch e, 22 bits, from 1 │ count in the epoch, 40 bits │
 //!   nonce    (12 B)      │ sequence, 8 B little-endian │ zeros, 4 B │
-//!   bound    (36 B)      │ hash 16 │ parent 8 │ owner 8 │ slot 4 │            the additional data of the AEAD
+//!   bound    (36 B)      │ hash 16 │ parent 8 │ owner 8 │ slot 4 │  the additional data of the AEAD
 //!   record               hash ‖ parent ‖ owner XOR HMAC(sequence), 32 B;  seal = tag
 //!   superblock           salt of epoch e at entry e mod 128; zeros: none     2048 B
 //! ```

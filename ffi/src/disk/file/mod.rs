@@ -69,7 +69,7 @@ pub(super) struct VolumeFile {
     pub(super) alignment: usize,
     /// Ranges of the slots that are written through in the background, in order.
     pub(super) unwritten: Vec<Range<u64>>,
-    /// What differs from the options, or could be better.
+    /// Differences from the options, and shortcomings.
     pub(super) notes: Vec<String>,
     pub(super) concerns: Vec<Concern>,
     /// Removes the file again if it was created here, unless it is told that all went well.

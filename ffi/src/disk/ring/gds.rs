@@ -18,7 +18,6 @@
 //!   and after that the ring looks for answers.
 //! - I3: with pieces of device memory under way the ring never waits for several: a bell stands for one
 //!   completion, and a batch of them would wait for its patience to end.
-//!   completion, and a batch of them would wait for its patience to end.
 
 use super::super::error::FailureCause;
 use super::super::format::Sum;

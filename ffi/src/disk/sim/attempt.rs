@@ -4,7 +4,7 @@
 //!   file   ── open ──► all steps taken, on the real file ── undone ──► as it was
 //!                                                                        │ repeated through the disk
 //!          steps: sync, superblock A, sync, superblock B                 ├─ all of them: a life begins
-//!                        ▲ the process or the machine may die            └─ the first few, the next one torn: again
+//!                        ▲ the process or the machine may die            └─ a few, the next torn: again
 //! ```
 
 use super::super::file::steps::{Step, told};

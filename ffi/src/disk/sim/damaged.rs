@@ -124,7 +124,7 @@ struct Made {
     superblock: Superblock,
     /// Set in an encrypted volume.
     cipher: Option<Cipher>,
-    /// Blocks whose records or payloads were forged.
+    /// Blocks with forged records or payloads.
     forged: Vec<u8>,
 }
 

@@ -2,7 +2,7 @@
 //! fuzzing, and hidden.
 //!
 //! ```text
-//!   seed ─► plan ─► operations ─► harness ─► inbox ─► engine.round() ─► SimRing ─► disk: a file, its last sync
+//!   seed ─► plan ─► operations ─► harness ─► inbox ─► engine.round() ─► SimRing ─► disk: file, last sync
 //!                                   │  ▲                                  │ time, faults, crashes
 //!                                   ▼  └───────────── log of incidents ───┘
 //!                                 oracle: which reads may succeed, which blocks must be found

@@ -299,7 +299,8 @@ proptest! {
         prop_assert!(file == image(slots, &expected));
     }
 
-    /// Whatever the bytes: records of the right slots stay, others go, no hash twice, and a second load agrees.
+    /// For any bytes: records in the right slots stay, others go, no hash occurs twice, and a second load
+    /// agrees.
     #[test]
     fn loading_twice_finds_the_same(
         kinds in prop::collection::vec((0..6_u8, 1..30_u128, 1..100_u64), 0..200),

@@ -1,4 +1,4 @@
-//! A ring whose pieces stay in flight until a test releases them.
+//! A ring that keeps pieces in flight until a test releases them.
 
 use super::{name, pattern};
 use crate::arena::HostArena;

@@ -66,7 +66,7 @@ fn options(dir: &TempDir, slots: u32, slot_bytes: usize) -> VolumeOptions {
     VolumeOptions::new(dir.path().join("volume"), slots, slot_bytes)
 }
 
-/// A volume whose ring has faults on purpose.
+/// A volume over a ring with faults on purpose.
 fn faulty(
     options: VolumeOptions,
     plan: impl FnMut(u64, &super::ring::Op<'_>) -> Fault + Send + 'static,

@@ -1,4 +1,4 @@
-//! Requests whose buffer is device memory: the conditions for them, and their way in.
+//! Requests with a buffer in device memory: the conditions for them, and their way in.
 //!
 //! They share table, order, caps and retries with requests of host memory. Two things differ. cuFile
 //! moves the bytes, and it must accept the file. And payloads are summed on the device, by the

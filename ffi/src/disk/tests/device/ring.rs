@@ -7,7 +7,7 @@ use crate::gds::{GdsFile, Pool};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-/// A ring that moves nothing. It notes each wait instead of waiting, and then runs `meanwhile`, if there is one.
+/// A ring that moves nothing. Instead of waiting it notes each wait, and runs `meanwhile`, if there is one.
 #[derive(Clone, Default)]
 struct Inner {
     waits: Arc<Mutex<Vec<Wait>>>,
