@@ -493,7 +493,7 @@ impl Request {
 fn hand_over(range: DeviceRange, cell: Arc<Cell<DeviceRange>>, failure: Option<IoFailure>) -> Option<Wake> {
     // A panic has no one to be reported to.
     match failure {
-        // If the [`Pending`](super::pending::Pending) was dropped, the memory is dropped here.
+        // If the `Pending` was dropped, the memory is dropped here.
         None => catch_unwind(AssertUnwindSafe(move || cell.complete(Ok(range)))).ok(),
         Some(failure) => {
             let _ = catch_unwind(AssertUnwindSafe(move || drop(range)));

@@ -45,8 +45,9 @@ impl VolumeSet {
     /// # Errors
     /// [`VolumeError`]: there is no volume; none can be opened (the first volume's error); or one has
     /// wrong options, is in use, or belongs elsewhere: to another set than the first whole volume, or to
-    /// another place in it. Files that this call created are removed again. If one of them is refused, no
-    /// file that existed has been changed.
+    /// another place in it. So too if io_uring is required and refused, or the process is short of
+    /// threads, descriptors or memory. Files that this call created are removed again. If a file is
+    /// refused, no file that existed has been changed.
     pub fn open(options: Vec<VolumeOptions>) -> Result<(VolumeSet, Recovery), VolumeError> {
         VolumeSet::open_with(options, build)
     }
