@@ -14,9 +14,9 @@
 //!   can still touch the memory.
 //! - I2: `transfer_bytes` is at most the block's stride in its arena, so no piece leaves the block, and
 //!   `payload_bytes` is at most `transfer_bytes`.
-//! - I3: a stretch is summed only when no device writes it. For a read that is after its piece has ended.
-//!   For a write it is at any time, since its bytes do not change. A payload is opened, or summed on a
-//!   device, only when no piece moves bytes.
+//! - I3: a stretch is summed only when no device writes it: a read's after its piece has ended, and a
+//!   write's at any time, since its bytes do not change. A payload is opened, or summed on a device, only
+//!   when no piece moves bytes.
 
 use super::bounce::SealedCopy;
 use super::engine::Probe;
