@@ -3,15 +3,15 @@
 /// How a volume moves bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Backend {
-    /// The first of the others that works; the last on a file system that another machine or process serves
-    /// (NFS, Lustre, GPFS and their like).
+    /// The first of the others that works. On a file system that another machine or process serves (NFS,
+    /// Lustre, GPFS and their like), the last.
     #[default]
     Auto,
     /// io_uring and O_DIRECT; an error where either is refused.
     UringDirect,
     /// io_uring through the page cache; an error where io_uring is refused.
     UringBuffered,
-    /// pread and pwrite by a few threads; O_DIRECT where the file system takes it.
+    /// pread and pwrite by a few threads; O_DIRECT if the file system accepts it.
     Blocking,
 }
 

@@ -1,5 +1,5 @@
-//! Where the payloads of an encrypted volume are encrypted on their way out: in copies, since the caller's
-//! bytes are shared and stay as they are.
+//! Encrypts the payloads of an encrypted volume before they are written. It does so in copies, since the
+//! caller's bytes are shared and must not change.
 //!
 //! ```text
 //!   caller's thread   payload ─copy─► block ─seal, in place─► request ─► inbox ─► ring thread ─► device
@@ -7,16 +7,17 @@
 //!                                       └───────────── idle ◄───── ended ◄───────────┘
 //! ```
 //!
-//! The blocks are made once, with the volume. With none idle a caller waits, as it does for room in the
-//! queue; the ring thread gives blocks back without ever waiting for one.
+//! The blocks are made once, with the volume. If none is idle, a caller waits, as it does for room in the
+//! queue. The ring thread gives blocks back and never waits for one.
 //!
 //! Invariants
-//! - I1: a block is idle or lent to one [`SealedCopy`], which has its guard. It comes back when the copy is
-//!   dropped, whoever drops it: after the request's last completion, or when it never started.
-//! - I2: a caller that waits is woken by each block that comes back, and by the loss of one. A block that a
-//!   lost ring may still touch never comes back, and from then on nobody waits.
-//! - I3: what a device reads of a block is sealed: no request has a copy before that, and the padding is
-//!   never written.
+//! - I1: a block is idle, or lent to one [`SealedCopy`], which has its guard. It comes back when the
+//!   copy is dropped, by whichever thread: after the request's last completion, or if the request
+//!   never started.
+//! - I2: a waiting caller is woken by each block that comes back, and by the loss of one. A block that a
+//!   lost ring may still touch never comes back, and from then on no caller waits.
+//! - I3: a device reads only sealed bytes of a block: no request has a copy before it is sealed, and the
+//!   padding is never written.
 
 use super::cipher::{Binding, Cipher, Sealed};
 use super::error::FailureCause;
@@ -27,15 +28,16 @@ use core::ptr::NonNull;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// All blocks of a volume together, unless two are more. In tests so few that callers wait.
+/// Bytes of all blocks of a volume together, unless two blocks need more. In tests so few
+/// that callers wait.
 const BOUNCE_BYTES: usize = if cfg!(test) { 256 << 10 } else { 64 << 20 };
 
-/// How many blocks a volume of such slots needs: no more than there can be requests.
+/// The number of blocks for a volume of such slots: at most one for each possible request.
 pub(super) fn blocks(slot_bytes: usize, requests: usize) -> usize {
     (BOUNCE_BYTES / slot_bytes.max(1)).min(requests).max(2)
 }
 
-/// The blocks, and what seals in them.
+/// The blocks, and the cipher that seals in them.
 #[derive(Debug)]
 pub(super) struct Bounce {
     cipher: Arc<Cipher>,
@@ -51,23 +53,23 @@ struct Pool {
 
 #[derive(Debug)]
 struct State {
-    /// Numbers of blocks, the longest idle one first: the last one back may still lie in the cache of the core that read it
-    /// for a virtual drive, and to write over it there costs up to three times as much.
+    /// Numbers of blocks, the longest idle one first. The last one back may still lie in the cache of the
+    /// core that read it for a virtual drive, and writing over it there costs up to three times as much.
     idle: VecDeque<usize>,
-    /// Callers that wait.
+    /// Number of waiting callers.
     waiting: usize,
     /// A block is gone for good (I2).
     lost: bool,
 }
 
-/// A block's place among the idle ones; goes there when dropped.
+/// A lent block's number; it becomes idle again on drop.
 #[derive(Debug)]
 struct Lent {
     number: usize,
     pool: Arc<Pool>,
 }
 
-/// A payload as it goes to the device.
+/// A payload as it is sent to the device.
 #[derive(Debug)]
 pub(super) struct SealedCopy {
     /// Dropped before `lent`, so that an idle block is free.
@@ -92,7 +94,7 @@ impl Bounce {
         Ok(Bounce { cipher, arena, pool })
     }
 
-    /// For the ring to register.
+    /// The arena, to be registered with the ring.
     pub(super) fn arena(&self) -> &Arc<HostArena> {
         &self.arena
     }
@@ -102,8 +104,8 @@ impl Bounce {
         self.pool.lock().waiting
     }
 
-    /// Copies and seals a payload as the block `name` in a slot. With no block idle it waits, if there is a counter for
-    /// that; without one it never does.
+    /// Copies and seals a payload as the block `name` in a slot. If no block is idle, waits and counts
+    /// that in `waits`; without a counter, never waits.
     pub(super) fn seal(
         &self,
         slot: u32,
@@ -112,7 +114,7 @@ impl Bounce {
         waits: Option<&Counter>,
     ) -> Result<SealedCopy, NoCopy> {
         let lent = Lent { number: self.pool.take(waits)?, pool: Arc::clone(&self.pool) };
-        // Neither happens: an idle block is free (I1), and the volume has looked at the length.
+        // Neither happens: an idle block is free (I1), and the volume has checked the length.
         let block = self.arena.write(lent.number).ok().filter(|block| block.len() == payload.len());
         let mut block = block.ok_or(NoCopy::Failed(FailureCause::OutOfService))?;
         block.copy_from_slice(payload);
@@ -127,11 +129,11 @@ impl Bounce {
 
 impl Pool {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code of ours or of a caller's runs under the lock, so that a poisoned state is a whole one.
+        // No code of ours or of a caller's runs under the lock, so a poisoned state is still consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a block that was idle; waits for one if there is somebody to count it.
+    /// The number of a block that was idle. Waits for one if `waits` is given.
     fn take(&self, waits: Option<&Counter>) -> Result<usize, NoCopy> {
         let mut state = self.lock();
         let mut counted = false;
@@ -158,13 +160,13 @@ impl SealedCopy {
         self.block.io_pointer()
     }
 
-    /// What goes to the device.
+    /// The bytes for the device.
     #[cfg(any(test, feature = "simulation"))]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.block
     }
 
-    /// The block, which does not come back (I2).
+    /// Takes the block out of the copy; it does not come back to the pool (I2).
     pub(super) fn lose(self) -> BlockWrite {
         let SealedCopy { block, lent, .. } = self;
         lent.pool.lock().lost = true;

@@ -1,20 +1,22 @@
-//! Cells that are used again: in steady state a request allocates none, with as many as [`MOST`] under way.
+//! Reused cells: in steady state, and with at most [`MOST`] requests under way, a request
+//! allocates no cell.
 //!
 //! ```text
-//!   front ─► the one that was given out first ─ … ─ the last one ◄─ back       each is in here too, while a request and a Pending have it
+//!   front ─► the cell handed out longest ago ─ … ─ the most recent one ◄─ back
+//!            (a cell stays in this queue while a request and a Pending hold it)
 //! ```
 //!
 //! Invariants
-//! - I1: a cell is given out only when nobody else has it: [`Arc::get_mut`] says so, and orders what they did
-//!   before.
-//! - I2: no more than [`MOST`] are kept, however many are under way.
+//! - I1: a cell is handed out again only when no request and no [`Pending`](super::pending::Pending)
+//!   holds it. [`Arc::get_mut`] checks this, and orders their accesses before ours.
+//! - I2: at most [`MOST`] cells are kept, however many requests are under way.
 
 use super::error::IoFailure;
 use super::pending::Cell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// More than a queue and a ring take: of 100 bytes or so each.
+/// More than a queue and a ring hold. A cell has about 100 bytes.
 const MOST: usize = 1024;
 
 #[derive(Debug)]
@@ -39,7 +41,7 @@ impl<B, E> Cells<B, E> {
         }
         let new = Cell::new();
         if kept < MOST {
-            // The next to be looked at are those that were given out before.
+            // At the back, so that cells handed out earlier are tried first.
             cells.push_back(Arc::clone(&new));
         }
         new
@@ -64,7 +66,7 @@ mod tests {
         drop((first, second));
         let again = [cells.take(), cells.take()];
         assert!(again.iter().any(|cell| Arc::as_ptr(cell) == address));
-        // As a new one.
+        // The reused cell behaves as a new one.
         drop(again[0].complete(Ok(8)));
         assert_eq!(Pending::new(Arc::clone(&again[0])).wait(), Ok(8));
         let more: Vec<_> = (0..3 * MOST).map(|_| cells.take()).collect();

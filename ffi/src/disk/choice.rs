@@ -1,7 +1,8 @@
-//! Which ring serves a volume: the one that was asked for, or the best that works here.
+//! Chooses the ring of a volume: the requested backend, or the best one that works here.
 //!
-//! The thread that uses a ring makes it, when the file is whole; and to write a big file through takes
-//! minutes. So an opening that needs io_uring tries it before it touches the file (`ring/trial.rs`).
+//! The thread that uses a ring also makes it, once the file is complete, and writing a big file through
+//! takes minutes. So an opening that needs io_uring tries it before it touches the file
+//! (`ring/trial.rs`).
 
 use super::backend::Backend;
 use super::description::Concern;
@@ -15,18 +16,18 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What the ring thread found when it made its ring.
+/// The ring that the ring thread made, and the facts that it found.
 pub(super) struct Built {
     pub(super) ring: Box<dyn Ring>,
     pub(super) backend: Backend,
     pub(super) words: String,
     pub(super) fixed_bytes: u64,
     pub(super) notes: Vec<String>,
-    /// What of it is to be seen to.
+    /// What an operator should look at, if anything.
     pub(super) concern: Option<Concern>,
 }
 
-/// What a ring is made of.
+/// The ingredients of a ring.
 pub(super) struct Parts {
     pub(super) path: PathBuf,
     pub(super) file: Arc<Uninherited<File>>,
@@ -37,13 +38,13 @@ pub(super) struct Parts {
     pub(super) arenas: Vec<Arc<HostArena>>,
 }
 
-/// The best ring that works here, or the one that was asked for.
+/// Builds the requested ring, or the best one that works here.
 pub(super) fn build(parts: Parts) -> Result<Built, VolumeError> {
     choose(parts, uring)
 }
 
-/// Takes what `make_uring` makes, unless the blocking backend was asked for, or falls back to that where
-/// the options leave the choice.
+/// Calls `make_uring`, unless the blocking backend was requested. With [`Backend::Auto`], falls back to
+/// the blocking backend if `make_uring` fails.
 pub(super) fn choose(
     mut parts: Parts,
     make_uring: impl FnOnce(&mut Parts) -> io::Result<Built>,

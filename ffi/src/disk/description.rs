@@ -1,4 +1,4 @@
-//! What a volume turned out to be, for people.
+//! The description of an opened volume, for people.
 
 use super::backend::Backend;
 use super::recovery::RejectedRecords;
@@ -6,35 +6,36 @@ use crate::gds::GdsDescription;
 use crate::shown::shown_path;
 use std::path::PathBuf;
 
-/// What opening a volume has found that somebody is to see to.
+/// A finding at opening that an operator should look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Concern {
-    /// Its file was gone, or empty, and others of its set were not: it was made anew, without its blocks.
+    /// Its file was missing or empty although others of its set were not. It was created anew,
+    /// without its blocks.
     MadeAnew,
-    /// Neither superblock was whole: it was started over, without its blocks.
+    /// Neither superblock was intact. The volume was started over, without its blocks.
     StartedOver,
-    /// One superblock was damaged, and the other one is whole.
+    /// One superblock was damaged; the other is intact.
     Superblock,
-    /// The file had become shorter, and blocks were behind its end.
+    /// The file had become shorter, and blocks beyond its end are lost.
     Truncated,
-    /// Some of the slot table could not be read.
+    /// A part of the slot table could not be read.
     Unread,
-    /// It is on a file system that is memory.
+    /// The volume is on a file system in memory.
     InMemory,
-    /// O_DIRECT is refused where it was wanted: what is moved goes through the page cache.
+    /// O_DIRECT was wanted, but is refused: transfers go through the page cache.
     Buffered,
-    /// io_uring is refused where it was left to choose: threads move the bytes.
+    /// The backend was left open, and io_uring is refused: threads move the bytes.
     NoUring,
-    /// It could not be opened, and others of its set could: it is out of service. The notes say why.
+    /// It could not be opened, but others of its set could. It is out of service; the notes say why.
     NotOpened,
 }
 
-/// What a volume turned out to be: which backend works here, and what is not as good as it could be.
+/// An opened volume: the backend that works here, and the shortcomings that were found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
-    /// Path of the file; it may have no name any more.
+    /// Path of the file, which may have no name any more.
     pub path: PathBuf,
     /// Number of slots.
     pub slots: u32,
@@ -44,23 +45,23 @@ pub struct Description {
     pub stride: usize,
     /// Length of the file in bytes.
     pub file_bytes: u64,
-    /// The backend that serves it; never [`Backend::Auto`].
+    /// The backend in use; never [`Backend::Auto`].
     pub backend: Backend,
     /// Whether transfers go past the page cache.
     pub direct: bool,
     /// Alignment of transfers in bytes.
     pub alignment: usize,
-    /// The ring's set-up, in words.
+    /// The ring's set-up, as text.
     pub ring: String,
     /// Bytes of arenas that the ring has registered.
     pub fixed_bytes: u64,
-    /// How device memory is served, where it is.
+    /// How device memory is served, if it is.
     pub gds: Option<GdsDescription>,
-    /// What is not as asked, or not as good as it could be, and why.
+    /// Differences from the options, and shortcomings, with their reasons.
     pub notes: Vec<String>,
-    /// What of it is to be seen to.
+    /// The findings that an operator should look at.
     pub concerns: Vec<Concern>,
-    /// What its opening found and did not take.
+    /// Records that opening found and rejected.
     pub rejected: RejectedRecords,
 }
 

@@ -1,4 +1,4 @@
-//! What the ring thread does: requests in, pieces through the ring, outcomes out.
+//! The ring thread: takes requests in, moves their pieces through the ring, and hands outcomes out.
 //!
 //! ```text
 //!   inbox ─pull─► requests ─cut, merge─► pieces ─push─► ring
@@ -7,29 +7,31 @@
 //!                  └─ finish ◄─ verify, record ◄─ sum ◄──┘
 //! ```
 //!
-//! - A request is cut into pieces, so that a small one never waits behind one of 64 MiB; small ones whose
-//!   slots lie one behind the other are merged into one piece.
-//! - A short transfer is resumed where it stopped, EINTR and EAGAIN are retried, the rest is reported.
-//! - Payloads are summed here, piece by piece while others are on their way: what is read when its piece has
-//!   come, what is written while it is in flight. New pieces are handed over before the next one is summed,
-//!   so that the device never waits for a sum. (XXH3 makes 25 to 50 GB/s, a fast NVMe drive moves 7 to 14.)
-//! - What is in device memory is summed there, by a piece that the ring gets when all of a payload has moved.
-//!   What a caller has summed already is not summed at all.
-//! - The payloads of an encrypted volume come sealed, and are opened here in place of being summed, each when
-//!   it is whole.
-//! - Whoever waits for one of many is woken once for all that have ended: a thread that is woken for one
-//!   block at a time sleeps again before the next.
-//! - A device that has no room, or fails on and on, is left alone and asked again: see `health.rs`.
+//! - A request is cut into pieces, so that a small one never waits behind one of 64 MiB. Small requests
+//!   for adjacent slots are merged into one piece.
+//! - A short transfer is resumed where it stopped; EINTR and EAGAIN are retried; other
+//!   errors are reported.
+//! - Payloads are summed here, piece by piece, while other pieces are on their way: reads when a piece
+//!   has arrived, writes while it is in flight. New pieces are handed over before the next one is
+//!   summed, so that the device never waits for a sum. (XXH3 makes 25 to 50 GB/s, a fast NVMe drive
+//!   moves 7 to 14.)
+//! - Payloads in device memory are summed there, by a piece that the ring gets when all of the payload
+//!   has moved. Payloads that come with a sum are not summed again.
+//! - Payloads of an encrypted volume come sealed. A read is decrypted here when it is complete, instead
+//!   of being summed.
+//! - A caller that waits for one of many requests is woken once for all that have ended: a thread that is
+//!   woken for each block sleeps again before the next.
+//! - A device that has no room, or keeps failing, is left alone and probed: see `health.rs`.
 //!
 //! Invariants
 //! - I1: every piece with the ring belongs to requests in `active`, counted by their `in_flight`.
-//! - I2: a request leaves `active` with its owner only when its `in_flight` is 0; otherwise, when the ring
-//!   is lost, it is abandoned: its buffer is kept for good.
+//! - I2: a request leaves `active` with its owner only when its `in_flight` is 0. Otherwise, when the
+//!   ring is lost, it is abandoned: its buffer is kept for good.
 //! - I3: at most `depth` pieces are with the ring.
-//! - I4: a read ends well only if the slot's record names the block that was asked for, and its seal is the
-//!   sum of the bytes that came, or opens them. A record is made only when all bytes of its payload have been
-//!   written.
-//! - I5: nobody who waits for an outcome that is there is left asleep when the thread falls asleep, or ends.
+//! - I4: a read succeeds only if the slot's record names the requested block, and its seal is the sum
+//!   of the bytes that came, or decrypts them. A record is made only when all bytes of its payload
+//!   have been written.
+//! - I5: when the thread falls asleep or ends, no waiter with an outcome is left asleep.
 
 mod ended;
 mod fill;
@@ -66,32 +68,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// From so many pieces in flight on, the thread sleeps until half of them have ended, or for so long. What comes
-/// meanwhile waits for that, so it is short where urgent reads come and go.
+/// With this many pieces in flight or more, the thread sleeps until half of them have ended, or for this
+/// long. New requests wait meanwhile, so the time is short while urgent reads come and go.
 const BATCH_FROM: usize = 8;
 const BATCH_PATIENCE: Duration = Duration::from_millis(4);
 const URGENT_PATIENCE: Duration = Duration::from_micros(50);
-/// Summed at most, in bytes, between two looks at what has ended, while no urgent read waits: less time than the device
-/// needs for what is in flight.
+/// Bytes summed at most between two looks at completions, while no urgent read waits. That takes less
+/// time than the device needs for the pieces in flight.
 const SUM_BYTES: usize = 16 << 20;
-/// With [`BATCH_FROM`] pieces in flight callers are woken together, so that one who keeps a queue full sleeps once for many
-/// blocks: after so long, or before the ring thread sleeps. Whoever waits for an urgent read is woken at once.
+/// With [`BATCH_FROM`] pieces in flight, callers are woken together: after this long, or before the ring
+/// thread sleeps. So a caller that keeps a queue full sleeps once for many blocks. Callers of urgent
+/// reads are woken at once.
 const WAKE_PATIENCE: Duration = Duration::from_millis(1);
 
-/// What an engine is made of.
+/// The ingredients of an engine.
 pub(super) struct Setup {
     pub(super) ring: Box<dyn Ring>,
     pub(super) inbox: Arc<Inbox>,
     pub(super) table: Table,
-    /// Of an encrypted volume.
+    /// Set in an encrypted volume.
     pub(super) cipher: Option<Arc<Cipher>>,
     /// None: the file does not outlive the volume.
     pub(super) write_back: Option<WriteBack>,
-    /// Some: what was never written of the file is written through in the background.
+    /// Some: the parts of the file that were never written are written in the background.
     pub(super) fill: Option<Fill>,
-    /// What asks the device how it is.
+    /// Probes of the device's health.
     pub(super) probes: Probes,
-    /// None: the file has no name anyway.
+    /// None: the file has no name.
     pub(super) watch: Option<Watch>,
     /// Shared by the volumes of a set, so that their records are in order.
     pub(super) sequence: Arc<AtomicU64>,
@@ -110,34 +113,36 @@ pub(super) struct Engine {
     pieces: Pieces,
     /// Pieces to be given to the ring again, before any new one.
     again: VecDeque<u32>,
-    /// Stretches to be summed: of reads, whose callers wait for it, and of writes.
+    /// Stretches to be summed: of reads (their callers wait for the sum), and of writes.
     to_sum: [VecDeque<Part>; 2],
-    /// Requests whose payloads are in device memory, and have yet to be summed there.
+    /// Requests with payloads in device memory that have yet to be summed there.
     device_sums: VecDeque<usize>,
-    /// Slots that are being punched, and writes that wait for that.
+    /// Slots that are being punched.
     punching: Vec<u32>,
+    /// Writes that wait for a punch or a fill of their slot, or for the write on trial.
     held: Vec<Request>,
     /// Whether the device answers, and takes writes.
     health: Health,
-    /// Retired: what is in flight is awaited, and that is all.
+    /// Retired: requests in flight are awaited, and nothing else is done.
     out_of_service: bool,
     now: Duration,
-    /// As much was summed as may be without a look at what has ended.
+    /// As much was summed as is allowed without a look at completions.
     summed: bool,
-    /// Callers whose outcomes are there, to be woken together; and since when the first one waits for that.
+    /// Callers with outcomes, to be woken together; and since when the first of them waits for that.
     wakes: Vec<Wake>,
     wakes_since: Duration,
     done: Vec<Completion>,
     through: Vec<Part>,
 }
 
-/// What came of one round.
+/// The result of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Round {
     More,
     /// Everything is answered, and nothing more will come.
     Over,
-    /// The ring is lost, or the volume out of service and everything answered: an end without the table's.
+    /// The ring is lost, or the volume is retired and every request answered. The table's end
+    /// is not written.
     Lost,
 }
 
@@ -149,7 +154,7 @@ impl Engine {
         if setup.table.dirty_pages() > 0
             && let Some(write_back) = &mut setup.write_back
         {
-            // What opening dropped.
+            // The records that opening dropped.
             write_back.changed(setup.ring.now());
         }
         Engine {
@@ -173,8 +178,8 @@ impl Engine {
         }
     }
 
-    /// Serves until the volume closes and everything is answered, or the ring is lost: then drop abandons what is in
-    /// flight and fails what is queued.
+    /// Serves until the volume closes and every request is answered, or the ring is lost. In the second
+    /// case drop abandons the requests in flight and fails the queued ones.
     pub(super) fn run(&mut self) -> Round {
         loop {
             match self.round() {
@@ -187,13 +192,13 @@ impl Engine {
         }
     }
 
-    /// Takes in, hands over, waits if there is nothing else to do, and answers.
+    /// Takes requests, issues pieces, waits if there is nothing else to do, and answers.
     pub(super) fn round(&mut self) -> Round {
         self.now = self.setup.ring.now();
         if !self.out_of_service {
             self.pull();
         }
-        // Retired just now, it has let go of what was queued here.
+        // If it retired just now, it has let go of the requests that were queued here.
         if !self.out_of_service {
             self.probe();
             self.look_at_name();
@@ -214,7 +219,7 @@ impl Engine {
         }
         let closing = idle && self.setup.inbox.closing() && self.setup.inbox.is_empty();
         if closing && self.health.is_away() {
-            // The table cannot be written, nor the mark of a clean end.
+            // Neither the table nor the mark of a clean end can be written.
             return Round::Lost;
         }
         if closing {
@@ -233,7 +238,8 @@ impl Engine {
         }
         if sleeps {
             let takes = Class::ALL.map(|class| self.takes(class));
-            // What could not be taken needs no bell: it is looked at when a completion has made room.
+            // Requests that cannot be taken need no bell: they are looked at when a completion
+            // has made room.
             if !self.setup.inbox.doze(takes, idle) {
                 return Round::More;
             }
@@ -254,7 +260,7 @@ impl Engine {
             Ok(calls) => self.setup.inbox.counters.turns.add(u64::from(calls)),
             Err(_) => return Round::Lost,
         }
-        // What came makes room for new pieces: these first.
+        // Completions make room for new pieces: issue these first.
         if nothing_came || self.to_sum.iter().map(VecDeque::len).sum::<usize>() > self.setup.ring.depth() {
             self.sum_some();
         }
@@ -284,8 +290,8 @@ impl Engine {
         self.to_sum.iter().all(VecDeque::is_empty)
     }
 
-    /// Whether one more request of this class would be taken in: as many as could fill the ring, those that wait for
-    /// something of the volume's own included.
+    /// Whether one more request of this class is taken: up to as many as could fill the ring, including
+    /// those that wait for the volume's own work.
     fn takes(&self, class: Class) -> bool {
         let flushes = self.setup.write_back.as_ref().map_or(0, WriteBack::flushes);
         let waiting = if class == Class::Write { self.held.len() + flushes } else { 0 };
@@ -321,7 +327,7 @@ impl Engine {
                 }
             }
             Task::Write if let Some(cause) = self.health.refuses_writes() => {
-                // What the slot held is gone all the same: its owner has given it up.
+                // The slot's former block is gone all the same: its owner has given it up.
                 self.clear_record(request.slot);
                 return self.refuse(request, cause);
             }
@@ -329,17 +335,18 @@ impl Engine {
             Task::Write if !self.health.lets_write() => return self.held.push(request),
             Task::Write => {
                 self.setup.fill.iter_mut().for_each(|fill| fill.writes(request.slot));
-                // What is sealed has its number.
+                // A sealed payload has its number already.
                 if request.sequence == 0 {
-                    // Relaxed: only that numbers differ, and grow along a chain of requests that wait for each other.
+                    // Relaxed: it matters only that numbers differ, and grow along a chain of requests
+                    // that wait for each other.
                     request.sequence = self.setup.sequence.fetch_add(1, Ordering::Relaxed);
                 }
-                // What the slot held is about to be overwritten.
+                // The slot's former block is about to be overwritten.
                 self.clear_record(request.slot);
             }
             Task::Forget => {
                 self.clear_record(request.slot);
-                // A hole is no news to a device that is away: the slot is written again before it is read.
+                // A device that is away needs no hole: the slot is written again before it is read.
                 if !self.setup.trim || self.health.is_away() {
                     request.finish(&self.setup.inbox.path);
                     return;
@@ -364,7 +371,8 @@ impl Engine {
         self.order.add(class, key);
     }
 
-    /// Goes out of service: takes no more. Whoever has nothing in flight hears of it at once, not only when the last piece has come back.
+    /// Goes out of service and takes no more requests. Requests with nothing in flight are answered at
+    /// once, not only when the last piece has come back.
     fn leave(&mut self) {
         self.out_of_service = true;
         self.setup.inbox.counters.service.set(ServiceState::Retired as u64);
@@ -379,12 +387,12 @@ impl Engine {
         }
     }
 
-    /// Whether something of the volume's own is on its way to the slot: a write would race with it.
+    /// Whether the volume's own work on the slot is in flight: a write would race with it.
     fn is_busy(&self, slot: u32) -> bool {
         self.punching.contains(&slot) || self.setup.fill.as_ref().is_some_and(|fill| fill.covers(slot))
     }
 
-    /// Whether the slot holds what a read asks for.
+    /// Finds the slot's record, if it is of the block that the read names.
     fn look_up(&self, request: &Request) -> Result<Record, Rejection> {
         let record = self.setup.table.get(request.slot).ok_or(Rejection::Empty)?;
         if record.label.hash != request.name.hash {
@@ -420,7 +428,7 @@ impl Engine {
         }
     }
 
-    /// While somebody asks for something: a volume that nobody uses need not wake for it.
+    /// Only in rounds that happen anyway: an idle volume need not wake for this.
     fn look_at_name(&mut self) {
         if let Some(watch) = &mut self.setup.watch
             && let Some(removed) = watch.look(self.now)
@@ -444,7 +452,7 @@ impl Engine {
         }
     }
 
-    /// Goes on with writing the file through, if there is nothing else to do.
+    /// Continues writing the file through, if there is nothing else to do.
     fn fill(&mut self) {
         // A stretch that finds no room is not tried again.
         if self.active.is_empty()
@@ -466,8 +474,8 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// After an orderly end there is nothing left to do. After a lost ring, or a panic: nobody may hang,
-    /// and no memory that the kernel may still write may be given back (I2).
+    /// After an orderly end there is nothing left to do. After a lost ring or a panic, no caller may
+    /// hang, and no memory that the kernel may still write may be given back (I2).
     fn drop(&mut self) {
         let inbox = Arc::clone(&self.setup.inbox);
         inbox.counters.service.set(ServiceState::Retired as u64);

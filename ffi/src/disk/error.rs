@@ -1,4 +1,4 @@
-//! What can go wrong with a volume: when it is made ([`VolumeError`]), and for one request ([`IoFailure`]).
+//! Errors of a volume: when it is opened ([`VolumeError`]), and for one request ([`IoFailure`]).
 
 use super::recovery::Rejection;
 use crate::gds::{CuFileCode, PANICKED};
@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why a volume cannot be opened. Each message names the path and says what to do.
+/// Why a volume cannot be opened. Each message names the path and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
     /// An option is impossible.
@@ -18,10 +18,10 @@ pub enum VolumeError {
         path: PathBuf,
         /// The option's name.
         option: &'static str,
-        /// What is wrong with it, and what would be right.
+        /// The fault, and the remedy.
         why: String,
     },
-    /// Something of that name is there already.
+    /// A file of that name exists already.
     #[error(
         "volume {}: the path exists already; remove it, choose another, or keep the volume",
         shown_path(path)
@@ -35,10 +35,10 @@ pub enum VolumeError {
     InUse {
         /// The volume's path.
         path: PathBuf,
-        /// Who uses it.
+        /// The user of the file.
         holder: Holder,
     },
-    /// The file is a volume, but of something else.
+    /// The file is a volume, but with other contents than the options ask for.
     #[error(
         "volume {}: its {field} is {}, and {} is wanted; choose another path, or start over with \
          reinitialize, which forgets what it holds",
@@ -51,12 +51,12 @@ pub enum VolumeError {
         path: PathBuf,
         /// The field that differs, as `docs/disk-format.md` has it; "key" for the wrong key.
         field: &'static str,
-        /// What the volume has.
+        /// The volume's value.
         found: String,
-        /// What the options ask for.
+        /// The value that the options ask for.
         wanted: String,
     },
-    /// The file was a volume, of which too little is left to tell which.
+    /// The file was a volume, but too little is left of it to tell which.
     #[error(
         "volume {}: neither superblock is whole, and the file is not as long as the volume that is wanted; choose another \
          path, or start over with reinitialize, which forgets what it holds",
@@ -66,7 +66,7 @@ pub enum VolumeError {
         /// The path.
         path: PathBuf,
     },
-    /// The file is something else, or nothing is left that says otherwise, and stays as it is.
+    /// The file is something else, or nothing shows that it was a volume. It stays as it is.
     #[error(
         "volume {}: the file is no volume, or nothing is left that says so, and is overwritten by no option; choose another \
          path, or remove it if nobody needs it",
@@ -86,7 +86,7 @@ pub enum VolumeError {
         /// The path.
         path: PathBuf,
     },
-    /// The file system has not that much room. No file is left behind.
+    /// The file system has too little room. No file is left behind.
     #[error(
         "volume {}: needs {needed_bytes} bytes, {}; use fewer or smaller slots, or free space",
         shown_path(path), left(*.needed_bytes, *.available_bytes)
@@ -99,7 +99,7 @@ pub enum VolumeError {
         /// Bytes that the file system had left when asked.
         available_bytes: u64,
     },
-    /// The disk quota of the file's owner, group or project does not allow that much. No file is left behind.
+    /// The disk quota of the file's owner, group or project is too small. No file is left behind.
     #[error(
         "volume {}: needs {needed_bytes} bytes, and the disk quota of its owner, group or project does not allow them (its file \
          system itself has {available_bytes} left); raise the quota, use fewer or smaller slots, or choose another path",
@@ -110,7 +110,7 @@ pub enum VolumeError {
         path: PathBuf,
         /// Bytes that the volume needs.
         needed_bytes: u64,
-        /// Bytes that the file system had left when asked, whoever may have them.
+        /// Bytes that the file system had left when asked, regardless of quotas.
         available_bytes: u64,
     },
     /// The process's limit on file sizes is lower. No file is left behind.
@@ -126,7 +126,7 @@ pub enum VolumeError {
         /// `RLIMIT_FSIZE`, in bytes.
         limit_bytes: u64,
     },
-    /// O_DIRECT was required and the file system refuses it.
+    /// O_DIRECT was required, and the file system refuses it.
     #[error(
         "volume {}: O_DIRECT is refused here ({why}); put the volume on ext4, xfs or a block device's file system, \
          or allow buffered I/O",
@@ -135,10 +135,10 @@ pub enum VolumeError {
     NoDirect {
         /// The volume's path.
         path: PathBuf,
-        /// How it was refused.
+        /// How the file system refused it.
         why: String,
     },
-    /// io_uring was required and the kernel refuses it.
+    /// io_uring was required, and the kernel refuses it.
     #[error(
         "volume {}: io_uring is refused ({source}); {}, or allow the blocking backend", shown_path(path), uring_remedy(.source)
     )]
@@ -153,14 +153,14 @@ pub enum VolumeError {
     Os {
         /// The volume's path.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
         /// The system's answer.
         source: io::Error,
     },
 }
 
-/// What a file system that has no room says that it has left; some have a reserve, or others write meanwhile.
+/// Says how much room a full file system reported. Some keep a reserve, and others may write meanwhile.
 fn left(needed_bytes: u64, available_bytes: u64) -> String {
     match available_bytes < needed_bytes {
         true => format!("but its file system has {available_bytes} left"),
@@ -170,7 +170,7 @@ fn left(needed_bytes: u64, available_bytes: u64) -> String {
     }
 }
 
-/// What to do where the kernel refuses an io_uring.
+/// The remedy if the kernel refuses an io_uring.
 pub(crate) fn uring_remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         // A ring's memory counts as locked.
@@ -180,7 +180,8 @@ pub(crate) fn uring_remedy(error: &io::Error) -> &'static str {
 }
 
 impl VolumeError {
-    /// There is no room: by the system's answer to an allocation or a write, what of it is lacking. None: it says something else.
+    /// The error for a lack of room, by the system's answer to an allocation or a write. None if the
+    /// answer is another one.
     pub(super) fn no_room(
         source: &io::Error,
         path: &Path,
@@ -196,7 +197,7 @@ impl VolumeError {
     }
 }
 
-/// Which way a request moves bytes.
+/// The direction of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Volume to memory.
@@ -223,17 +224,17 @@ impl core::fmt::Display for Direction {
 pub struct IoFailure {
     /// The volume's path.
     pub path: Arc<Path>,
-    /// The slot asked for; of no meaning for a flush.
+    /// The requested slot; meaningless for a flush.
     pub slot: u32,
-    /// What was asked.
+    /// The kind of request.
     pub direction: Direction,
     /// Why it failed.
     pub cause: FailureCause,
 }
 
 impl IoFailure {
-    /// Whether the same request may succeed later. An interrupted or refused-for-now transfer has been
-    /// retried many times before it is reported, so only a shortage that can pass counts here.
+    /// Whether the same request may succeed later. Interrupted and refused-for-now transfers were retried
+    /// many times before they were reported, so of those only a shortage that can pass counts.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self.cause {
@@ -251,27 +252,28 @@ fn of_slot(direction: Direction, slot: u32) -> String {
     }
 }
 
-/// Why a volume does not take device memory as a buffer. Host memory it takes all the same.
+/// Why a volume does not accept device memory as a buffer. It still accepts host memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceRefusal {
     /// The volume was opened without GPUDirect Storage.
     #[error("the volume was opened without VolumeOptions::gds; set it, or go through host memory")]
     NotAsked,
-    /// cuFile is not there, or refuses: the notes of the volume's [`Description`](super::Description) say why.
+    /// cuFile is missing, or refuses: the notes of the volume's
+    /// [`Description`](super::Description) say why.
     #[error("cuFile does not serve this volume (its description says why); go through host memory")]
     Unavailable,
-    /// The volume is encrypted, which happens in host memory.
+    /// The volume is encrypted. Encryption needs host memory.
     #[error(
         "the volume is encrypted, which happens in host memory; go through it, or open the volume without a key"
     )]
     Encrypted,
-    /// Slots cannot be moved without host memory.
+    /// Slots of this length cannot be moved past host memory.
     #[error("slots have {slot_bytes} bytes; make them a multiple of 4096, or go through host memory")]
     SlotBytes {
         /// The slots' length.
         slot_bytes: usize,
     },
-    /// Nobody sums payloads on the device, so that nothing is sealed or verified there.
+    /// No implementation sums payloads on the device, so they can be neither sealed nor verified there.
     #[error(
         "payloads in device memory can be neither sealed nor verified; set VolumeOptions::device_sums, or go through host memory"
     )]
@@ -284,7 +286,7 @@ pub enum FailureCause {
     /// There is no such slot.
     #[error("out of range: the volume has {slots} slots")]
     SlotOutOfRange {
-        /// How many slots there are.
+        /// The number of slots.
         slots: u32,
     },
     /// The buffer is not as long as a slot's payload.
@@ -301,19 +303,19 @@ pub enum FailureCause {
         /// The error number.
         errno: i32,
     },
-    /// The file ended early, or took no more: somebody truncated it.
+    /// The file ended early, or accepted no more bytes: it was truncated.
     #[error("the file moved no bytes past {done_bytes} of the slot; was it truncated?")]
     NoProgress {
-        /// How many bytes of the failed piece's slot came before.
+        /// Bytes of the failed piece's slot that were moved before.
         done_bytes: usize,
     },
-    /// The device answered, but what came is not the block that was asked for: a miss.
+    /// The device answered, but not with the requested block: a miss.
     #[error("{0}")]
     Rejected(Rejection),
     /// A volume encrypts no more than 2⁴⁰ payloads between its opening and its end.
     #[error("the volume has taken 2^40 writes since it was opened; open it again")]
     SequencesSpent,
-    /// The buffer is device memory, and the volume does not take that.
+    /// The buffer is device memory, which the volume does not accept.
     #[error("device memory is refused: {0}")]
     Device(DeviceRefusal),
     /// cuFile refused the transfer, for a reason of its own.
@@ -322,15 +324,15 @@ pub enum FailureCause {
     /// The payload was moved, but not summed in device memory.
     #[error("the payload was not summed on the device: {}", sum_code(*code))]
     DeviceSum {
-        /// The code of [`DeviceSums`](crate::gds::DeviceSums), [`i32::MIN`] where that panicked.
+        /// The code of [`DeviceSums`](crate::gds::DeviceSums); [`i32::MIN`] if it panicked.
         code: i32,
     },
-    /// The device had no room for an earlier write, and is not asked for this one: a probe finds out when
-    /// it has room again.
+    /// The device had no room for an earlier write, and is not asked for this one: a probe checks when it
+    /// has room again.
     #[error("the volume has no room, and takes no writes until it has")]
     WritesPaused,
-    /// The device has failed, or is gone, and is asked again at growing intervals. What it holds is served
-    /// again when it answers.
+    /// The device has failed, or is gone, and is probed at growing intervals. When it answers, its blocks
+    /// are served again.
     #[error("the volume's device does not answer; it is asked again at growing intervals")]
     Away,
     /// The ring thread has ended, after the error that the earlier requests reported.
@@ -339,14 +341,14 @@ pub enum FailureCause {
 }
 
 impl FailureCause {
-    /// Whether it is a shortage of the machine's, which says nothing of the device and may be over in a
-    /// moment.
+    /// Whether the cause is a shortage of the machine, which says nothing about the device and
+    /// may soon pass.
     pub(super) fn passes(&self) -> bool {
         let FailureCause::Os { errno } = self else { return false };
         matches!(*errno, libc::EAGAIN | libc::EINTR | libc::EBUSY | libc::ENOMEM | libc::ENOBUFS)
     }
 
-    /// Of a ring's completion: an error number, or a code of cuFile's.
+    /// The cause of a ring's completion: an error number, or a code of cuFile's.
     pub(super) fn of_number(number: i32) -> FailureCause {
         CuFileCode::of_number(number).map_or(FailureCause::Os { errno: number }, FailureCause::CuFile)
     }

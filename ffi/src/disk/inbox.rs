@@ -1,4 +1,5 @@
-//! The bounded way from callers to the ring thread: three lock-free queues, one for each class of requests.
+//! The bounded queues from callers to the ring thread: three lock-free queues, one for each
+//! class of requests.
 //!
 //! ```text
 //!   callers ──push──► urgent reads [▒·······] ──┐
@@ -7,26 +8,27 @@
 //!                                    full: the caller waits (counted), nothing is dropped, no list grows
 //! ```
 //!
-//! Several queues, so that a queue full of offloads never stands before an onboarding, nor one full of
-//! prefetches before a read that a sequence waits for.
+//! There are several queues, so that an onboard never waits behind a queue full of offloads, nor a read
+//! that a sequence waits for behind a queue full of prefetches.
 //!
 //! Invariants
-//! - I1: a request that was pushed is popped by the ring thread, or failed by whoever finds it after the
-//!   ring thread is gone. None is lost.
-//! - I2: when the ring thread sleeps and a request is in a queue that it watches, somebody has rung the bell
-//!   or is about to (`doorbell.rs`).
+//! - I1: a pushed request is popped by the ring thread or, after the ring thread is gone, failed by the
+//!   first thread that finds it. None is lost.
+//! - I2: if the ring thread sleeps and a request is in a queue that it watches, a caller has rung the
+//!   bell or is about to (`doorbell.rs`).
 //! - I3: a caller that waits for room is woken by the next pop from its queue.
 //!
 //! # Orderings
-//! I2 is the doorbell's. I3 is the same pattern, between `blocked` (raised by callers, under the lock) and
-//! the pop: a SeqCst fence between write and read on each side lets at least one see the other. Between a
-//! caller's look and its wait lies the lock, which `made_room` and `leave` take before they notify: the
-//! notice cannot fall between. `gone` is set before the last sweep of the queues, with a fence between; its
-//! partner between a push and the look at `gone` is the doorbell's: a push which the sweep misses sees
-//! `gone`. Under the lock `gone` needs no fence: who takes the lock after `leave` did, sees it, and who took
-//! it before is notified. `closing` is Release and Acquire: a ring thread that sees it, and ends, has seen
-//! all that was pushed before it. The other flags publish nothing and are Relaxed; what a request carries is
-//! published by the queue. Shown by the models in `tests.rs`.
+//! I2 is the doorbell's. I3 is the same pattern, between `blocked` (raised by callers, under the lock)
+//! and the pop: a SeqCst fence between write and read on each side lets at least one see the other. A
+//! caller checks for room and waits under one hold of the lock. `made_room` and `leave` take the lock
+//! before they notify, so the notice cannot fall between check and wait. `gone` is set before the last
+//! sweep of the queues, with a fence between. That fence's partner is the doorbell's, between a push and
+//! the check of `gone`: a push that the sweep misses sees `gone`. Under the lock `gone` needs no fence: a
+//! thread that takes the lock after `leave` did sees it, and one that took it before is notified.
+//! `closing` is Release and Acquire: a ring thread that sees it, and ends, has seen everything that was
+//! pushed before it. The other flags publish nothing and are Relaxed; a request's contents are published
+//! by the queue. Shown by the models in `tests.rs`.
 
 #[cfg(all(test, loom))]
 mod tests;
@@ -42,7 +44,7 @@ use crate::sync::{
 use std::path::Path;
 use std::sync::{Arc, OnceLock, PoisonError};
 
-/// What [`Inbox::close`] announces, beside the classes' bits.
+/// The kind that [`Inbox::close`] announces, beside the classes' bits.
 const CLOSING: usize = 1 << Class::ALL.len();
 
 pub(super) struct Inbox {
@@ -106,13 +108,13 @@ impl Inbox {
         Ok(())
     }
 
-    /// After a push: see to it that somebody finds the request (I1, I2).
+    /// Call after a push: makes sure that a thread finds the request (I1, I2).
     fn announce(&self, kinds: usize) {
         if self.doorbell.announce(kinds) {
             self.ring_bell();
         }
-        // The doorbell's fence, between our push and this, pairs with that in `leave`: either we see that the
-        // ring thread is gone, or its sweep sees our request.
+        // The doorbell's fence, between our push and this, pairs with the one in `leave`: either we see
+        // that the ring thread is gone, or its sweep sees our request.
         if self.gone.load(Ordering::Relaxed) && !skipped!("inbox_announce_no_sweep") {
             self.fail_queued();
         }
@@ -144,8 +146,8 @@ impl Inbox {
             }
             // Relaxed: the lock orders it with `leave`, see the header.
             if self.gone.load(Ordering::Relaxed) && !skipped!("inbox_wait_though_gone") {
-                // Room for ours and everybody's: nobody else will make any. Not under the lock: a request
-                // that ends wakes a task, which is a caller's code and may come here itself.
+                // Make room for all waiting requests: no other thread will. After unlocking: a request
+                // that ends wakes a task, which is a caller's code and may call this method itself.
                 if skipped!("inbox_fails_locked") {
                     self.fail_queued();
                 } else {
@@ -168,8 +170,8 @@ impl Inbox {
 
     /// Tells the ring thread to end once it has answered everything.
     pub(super) fn close(&self) {
-        // Release: pairs with the Acquire in `closing`, who sees it finds every request that was pushed before.
-        // That it is seen before the ring thread sleeps is the doorbell's.
+        // Release: pairs with the Acquire in `closing`. A thread that sees it finds every request that
+        // was pushed before. The doorbell makes the ring thread see it before it sleeps.
         self.closing.store(true, site!("inbox_close_relaxed", Ordering::Release));
         if !skipped!("inbox_close_no_bell") {
             self.announce(CLOSING);
@@ -188,7 +190,7 @@ impl Inbox {
         self.queue(class).pop()
     }
 
-    /// After one or several pops: wakes the callers that wait for room (I3).
+    /// Call after one or several pops: wakes the callers that wait for room (I3).
     pub(super) fn made_room(&self) {
         // Pairs with the fence in `push_when_room`.
         if !skipped!("inbox_room_fence") {
@@ -199,7 +201,7 @@ impl Inbox {
             if !skipped!("inbox_room_no_lock") {
                 drop(self.lock_room());
             }
-            // All: the one to wake may wait for the other queue.
+            // All of them: a single one might wait for another queue.
             if skipped!("inbox_room_wakes_one") {
                 self.room_made.notify_one();
             } else {
@@ -208,8 +210,9 @@ impl Inbox {
         }
     }
 
-    /// Before the ring thread sleeps: announces it, and says whether it may (I2). It may not when a queue
-    /// that it could take from has something, or, with nothing left to answer, when the volume closes.
+    /// Call before the ring thread sleeps: announces the sleep, and says whether it is allowed (I2). It
+    /// is not if a queue that the thread could take from has a request, or if the volume closes and
+    /// nothing is left to answer.
     pub(super) fn doze(&self, takes: [bool; 3], idle: bool) -> bool {
         let classes = Class::ALL.iter().zip(takes).filter(|(_, takes)| *takes);
         let kinds = classes.fold(CLOSING, |kinds, (class, _)| kinds | class.bit());
@@ -219,14 +222,14 @@ impl Inbox {
         })
     }
 
-    /// After its sleep.
+    /// Call after the sleep.
     pub(super) fn woke(&self) {
         self.doorbell.woke();
     }
 
-    /// Whether the volume is being dropped. No caller is left then: the flag is set by the last one.
+    /// Whether the volume is being dropped. The last caller sets the flag, so no caller is left.
     pub(super) fn closing(&self) -> bool {
-        // Acquire: pairs with the Release in `close`; a queue that is found empty after this stays so.
+        // Acquire: pairs with the Release in `close`; a queue that is found empty after this stays empty.
         self.closing.load(site!("inbox_closing_relaxed", Ordering::Acquire))
     }
 
@@ -243,15 +246,17 @@ impl Inbox {
         self.queues.iter().map(ArrayQueue::len).sum()
     }
 
-    /// The ring thread takes no more: what is queued, and what comes, fails (I1).
+    /// The ring thread takes no more requests: queued and later ones fail (I1).
     pub(super) fn leave(&self) {
         self.gone.store(true, Ordering::Relaxed);
-        // Pairs with the doorbell's fence in `announce`: a request that the sweep below misses sees `gone`.
+        // Pairs with the doorbell's fence in `announce`: a request that the sweep below
+        // misses sees `gone`.
         if !skipped!("inbox_leave_fence") {
             fence(Ordering::SeqCst);
         }
         self.fail_queued();
-        // Who waits, or is about to and has not seen `gone`, is inside its wait once we have the lock.
+        // A caller that waits, or is about to and has not seen `gone`, is inside its wait once we
+        // have the lock.
         if !skipped!("inbox_leave_no_lock") {
             drop(self.lock_room());
         }

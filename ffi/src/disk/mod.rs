@@ -6,34 +6,37 @@
 //!      └────────────── Pending: the guard back, verified ◄─────────────────────────────────┘
 //! ```
 //!
-//! It is a cache: losing a block is a miss, serving a wrong byte is a disaster. So correctness comes from
-//! checksums and never from the order in which bytes reach the device, and nothing waits for a flush
-//! (`docs/disk-format.md`).
+//! The tier is a cache: a lost block is a miss, but a wrong byte served is a disaster. So correctness
+//! rests on checksums, never on the order in which bytes reach the device, and no request waits for a
+//! flush (`docs/disk-format.md`).
 //!
-//! A request owns its buffer until the kernel has answered: the guard moves into it, to the ring thread,
-//! and comes back through [`Pending`]. Dropping the [`Pending`] drops the interest, not the buffer.
+//! A request owns its buffer until the kernel has answered. The guard moves with the request to the
+//! ring thread and returns through [`Pending`]. Dropping the [`Pending`] drops the caller's interest,
+//! not the buffer.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `volume.rs` | [`Volume`]: what callers use |
-//! | `volume/device.rs` | the same for buffers in device memory, where cuFile serves the volume |
-//! | `volume/unopened.rs` | one of several that could not be opened |
-//! | `choice.rs` | the choice of the ring |
+//! | `volume.rs` | [`Volume`]: the interface for callers |
+//! | `volume/device.rs` | reads and writes of device memory, on volumes that cuFile serves |
+//! | `volume/unopened.rs` | placeholder for a volume of a set that failed to open |
+//! | `choice.rs` | choice of the ring |
 //! | `description.rs` | [`Description`] |
 //! | `set.rs` | [`VolumeSet`]: several volumes, striped |
 //! | `options.rs`, `backend.rs` | [`VolumeOptions`]; [`Backend`] |
-//! | `file/` | the file: made or found, locked, looked at with all of its set, recovered, allocated, O_DIRECT tried, removed |
-//! | `format/` | the bytes of superblocks, records and seals, as `docs/disk-format.md` has them |
-//! | `table.rs` | the slot table in memory: what each slot holds, and which pages are to be written back |
-//! | `recovery.rs` | what blocks are called, what opening found, and why a payload is not served |
-//! | `inbox.rs`, `doorbell.rs` | the bounded way to the ring thread: back-pressure, sleeping and waking |
-//! | `payload.rs` | [`Payload`]: what is written, with its sum where the caller has it |
-//! | `request.rs`, `pending.rs`, `cells.rs` | a request, which owns its buffer, and the caller's end of it; what the two share, used again |
-//! | `cipher/` | what is sealed under which key, for volumes encrypted at rest (feature `encryption`) |
-//! | `bounce.rs` | where the payloads of such volumes are encrypted on their way out |
-//! | `engine.rs`, `engine/` | the ring thread: order, pieces, resuming, retrying, checksums, the table's write-back; how the device is, and asking it again |
+//! | `file/` | the file: create or find, lock, inspect with its set, recover, allocate, remove |
+//! | `format/` | the bytes of superblocks, records and seals, as in `docs/disk-format.md` |
+//! | `table.rs` | the slot table in memory: the block of each slot, and the pages to write back |
+//! | `recovery.rs` | names of blocks, the result of opening, and why a payload is not served |
+//! | `inbox.rs`, `doorbell.rs` | bounded queues to the ring thread: back-pressure, sleeping and waking |
+//! | `payload.rs` | [`Payload`]: a block to write, with its sum if the caller has it |
+//! | `request.rs` | a request, which owns its buffer |
+//! | `pending.rs`, `cells.rs` | the caller's end of a request; the cells that the two ends share, reused |
+//! | `cipher/` | keys and sealing, for volumes encrypted at rest (feature `encryption`) |
+//! | `bounce.rs` | buffers into which payloads are encrypted before they are written |
+//! | `engine.rs` | the ring thread |
+//! | `engine/` | its parts: order, pieces, resuming, retrying, checksums, table write-back, device health |
 //! | `sim/` | a whole volume in one thread, over a device that fails as a seed says (tests, fuzzing) |
-//! | `ring/` | what moves the pieces: io_uring, or pread/pwrite threads; cuFile for device memory |
+//! | `ring/` | the rings that move pieces: io_uring, or pread/pwrite threads; cuFile for device memory |
 
 mod backend;
 mod bounce;

@@ -1,4 +1,4 @@
-//! What a volume is to be: path, size, backend.
+//! The options of a volume: path, size, backend, and the rest.
 
 use super::backend::Backend;
 use super::cipher::Key;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// Told how far writing through has come: bytes done, bytes in all.
+/// Receives the progress of writing through: bytes done, bytes in all.
 pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
 
 /// Which volume of a set this is.
@@ -20,11 +20,11 @@ pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
 pub(super) struct Stripe {
     pub(super) index: u32,
     pub(super) count: u32,
-    /// What the next record's sequence number is, for all volumes of the set.
+    /// The next record's sequence number, for all volumes of the set.
     pub(super) sequence: Arc<AtomicU64>,
 }
 
-/// What is to serve device memory.
+/// The options for device memory.
 pub(super) struct Gds {
     pub(super) options: GdsOptions,
     /// Opens cuFile, or a stand-in for it.
@@ -33,8 +33,8 @@ pub(super) struct Gds {
 
 pub(super) type OpenGds = Box<dyn FnOnce(GdsOptions) -> Result<Arc<GdsDriver>, GdsError> + Send>;
 
-/// Options of [`Volume::open`](super::Volume::open). Required ones in [`new`](VolumeOptions::new), the
-/// rest as setters.
+/// Options of [`Volume::open`](super::Volume::open): the required ones are arguments of
+/// [`new`](VolumeOptions::new), the rest have setters.
 #[must_use]
 pub struct VolumeOptions {
     pub(super) path: PathBuf,
@@ -59,11 +59,11 @@ pub struct VolumeOptions {
     pub(super) in_background: bool,
     pub(super) progress: Option<Progress>,
     pub(super) arenas: Vec<Arc<HostArena>>,
-    /// What answers for the file system.
+    /// The file system calls.
     pub(super) system: Box<dyn System>,
     pub(super) gds: Option<Gds>,
     pub(super) device_sums: Option<Arc<dyn DeviceSums>>,
-    /// How often the file's name is looked at.
+    /// How often the file's name is checked.
     pub(super) watch_every: Duration,
 }
 
@@ -106,14 +106,16 @@ impl VolumeOptions {
         self
     }
 
-    /// Whether a file system that refuses O_DIRECT is an error, whatever the backend: else the page cache holds a second
-    /// copy of what is moved, under a note. [`Backend::UringDirect`] means it anyway.
+    /// Whether to fail if the file system refuses O_DIRECT, whatever the backend. Otherwise the page
+    /// cache holds a second copy of the transferred bytes, and a note says so.
+    /// [`Backend::UringDirect`] implies it.
     pub fn require_direct(mut self, require: bool) -> Self {
         self.require_direct = require;
         self
     }
 
-    /// The layout's fingerprint: whatever changes the meaning of a block's bytes, but for the model. 0 unless set.
+    /// The layout's fingerprint: everything that changes the meaning of a block's bytes, except the
+    /// model. 0 unless set.
     pub fn layout_fingerprint(mut self, fingerprint: u128) -> Self {
         self.layout_fingerprint = fingerprint;
         self
@@ -125,42 +127,43 @@ impl VolumeOptions {
         self
     }
 
-    /// Whether to forget what a kept volume holds and make it what these options say; no unless set. A file of which
-    /// nothing says that it was a volume is refused all the same.
+    /// Whether to forget a kept volume's blocks and give it these options; no unless set. A file that
+    /// cannot be recognised as a former volume is refused all the same.
     pub fn reinitialize(mut self, reinitialize: bool) -> Self {
         self.reinitialize = reinitialize;
         self
     }
 
-    /// How long a change of the slot table may wait for being written: after a crash, blocks written later than this
-    /// before it are misses. Longer means fewer writes. 250 ms unless set.
+    /// Longest time before a change of the slot table is written. After a crash, blocks written within
+    /// this time before it are misses. Longer means fewer writes. 250 ms unless set.
     pub fn table_delay(mut self, delay: Duration) -> Self {
         self.table_delay = delay;
         self
     }
 
-    /// Whether forgotten slots are given back to the file system (a hole is punched); no unless set. Of use where the
-    /// file system passes that on to a device which wears less for it; slots written again are slower then, and what was never
-    /// written of a file that is found stays so.
+    /// Whether forgotten slots are given back to the file system (a hole is punched); no unless set.
+    /// Useful if the file system passes this on to a device that wears less for it. Writing to such slots
+    /// again is slower, and the never-written parts of a file that is found stay unwritten.
     pub fn trim(mut self, trim: bool) -> Self {
         self.trim = trim;
         self
     }
 
-    /// Unsafe for what you serve: payloads are not verified when they are read. The slot's record still has to name
-    /// the block, but a torn, misdirected, lost or damaged write is served as if it were the block.
+    /// Unsafe for your users: payloads are not verified when they are read. The slot's record still
+    /// has to name the block, but a torn, misdirected, lost or damaged write is served as if it
+    /// were the block.
     pub fn skip_verification_unsafe(mut self, skip: bool) -> Self {
         self.verify = !skip;
         self
     }
 
-    /// Encrypts the volume with a key (AES-256-GCM); not encrypted unless set. What the file shows all the same:
-    /// `docs/disk-format.md`. A volume that was made with another key, or without one, is refused until it is initialized
-    /// again; that leaves old payloads in the file until their slots are written.
+    /// Encrypts the volume with a key (AES-256-GCM); not encrypted unless set. `docs/disk-format.md`
+    /// lists what the file shows all the same. A volume made with another key, or without one, is refused
+    /// until it is initialized again; old payloads then stay in the file until their slots are written.
     ///
-    /// A payload is copied and encrypted in the thread that writes it, before the request is queued, so that
-    /// [`write`](super::Volume::write) takes a while and waits when 64 MiB of copies (or two slots) are on their way; one that
-    /// is read is decrypted by the ring thread, verified whatever
+    /// A payload is copied and encrypted in the thread that writes it, before the request is queued. So
+    /// [`write`](super::Volume::write) takes a while, and waits when 64 MiB of copies (or two slots) are
+    /// in use. The ring thread decrypts reads, and always verifies them, whatever
     /// [`skip_verification_unsafe`](VolumeOptions::skip_verification_unsafe) says.
     #[cfg(feature = "encryption")]
     pub fn key(mut self, key: Key) -> Self {
@@ -168,14 +171,14 @@ impl VolumeOptions {
         self
     }
 
-    /// Pieces in flight at most, 1 to 4096; 64 unless set.
+    /// Maximum pieces in flight, 1 to 4096; 64 unless set.
     pub fn depth(mut self, pieces: u32) -> Self {
         self.depth = pieces;
         self
     }
 
-    /// Requests that wait for the ring at most, 1 to 1048576, of each class; a caller that finds its queue full waits.
-    /// 256 unless set.
+    /// Maximum requests of each class that wait for the ring, 1 to 1048576; 256 unless set. A caller that
+    /// finds its queue full waits.
     pub fn queue(mut self, requests: usize) -> Self {
         self.queue = requests;
         self
@@ -193,75 +196,81 @@ impl VolumeOptions {
         self
     }
 
-    /// Whether the file stays when the volume is dropped, and is used again if it is there; no unless set. One that
-    /// does not stay has no name from the start, so that it vanishes even if the process is killed.
+    /// Whether the file stays when the volume is dropped, and is reused if it exists; no unless
+    /// set. A file that does not stay has no name from the start, so that it vanishes even if the
+    /// process is killed.
     pub fn keep(mut self, keep: bool) -> Self {
         self.keep = keep;
         self
     }
 
-    /// Whether to write the whole file once at creation: writes into extents that were never written are
-    /// slower, by a third and with five times the p99 on the NVMe drives that this was measured on. Of a file that is found
-    /// what was never written is written, since whoever made it may have been killed at that, unless its file system does not
-    /// tell (FIEMAP), or [`trim`](VolumeOptions::trim) is on. What it holds stays as it is.
+    /// Whether to write the whole file once at creation. Writes into extents that were never written are
+    /// slower, by a third and with five times the p99 on the NVMe drives that this was measured on. In a
+    /// file that exists, only the never-written parts are written, since its creator may have been killed
+    /// before the end; its blocks stay. This is skipped if the file system does not report such parts
+    /// (FIEMAP), or if [`trim`](VolumeOptions::trim) is on.
     pub fn write_through(mut self, write_through: bool) -> Self {
         self.write_through = write_through;
         self
     }
 
-    /// Whether the slots of the file, new or found, are written through later instead, while nobody asks for anything;
-    /// [`VolumeStats::unfilled_bytes`](super::VolumeStats::unfilled_bytes) says how much is left.
+    /// Whether to write the slots of the file, new or found, through later instead, while no
+    /// requests are under way; [`VolumeStats::unfilled_bytes`](super::VolumeStats::unfilled_bytes)
+    /// says how much is left.
     pub fn write_through_in_background(mut self, in_background: bool) -> Self {
         self.in_background = in_background;
         self
     }
 
-    /// Told how far writing through has come.
+    /// Sets the receiver of the progress of writing through.
     pub fn progress(mut self, progress: impl FnMut(u64, u64) + Send + 'static) -> Self {
         self.progress = Some(Box::new(progress));
         self
     }
 
-    /// Registers an arena's memory with the ring, so that requests over it pin no pages. Optional: buffers
-    /// of other arenas work too, and so do these where the memory-lock limit forbids it.
+    /// Registers an arena's memory with the ring, so that requests over it pin no pages. Optional:
+    /// buffers of other arenas work too. So do buffers of this one if the memory-lock limit forbids the
+    /// registration.
     pub fn register(mut self, arena: &Arc<HostArena>) -> Self {
         self.arenas.push(Arc::clone(arena));
         self
     }
 
     /// Has cuFile move the bytes of [`Volume::read_device`](super::Volume::read_device) and
-    /// [`Volume::write_device`](super::Volume::write_device), past host memory; those are refused unless set. Where cuFile is
-    /// missing or refuses, or would bounce and may not, the volume serves host memory alone, and its description says why. So it
-    /// does where slots are no multiple of 4096 bytes, the volume is encrypted or not [kept](VolumeOptions::keep), or its
-    /// file is open without O_DIRECT.
+    /// [`Volume::write_device`](super::Volume::write_device), past host memory; those calls are refused
+    /// unless set. The volume serves host memory alone, and its description says why, if cuFile is
+    /// missing or refuses, or would bounce and may not. So it does if slots are no multiple of 4096
+    /// bytes, if the volume is encrypted or not [kept](VolumeOptions::keep), or if its file is open
+    /// without O_DIRECT.
     pub fn gds(mut self, options: GdsOptions) -> Self {
         self.gds = Some(Gds { options, open: Box::new(GdsDriver::open) });
         self
     }
 
-    /// How often the file's name is looked at.
+    /// How often the file's name is checked.
     #[cfg(test)]
     pub(super) fn watch_every(mut self, every: Duration) -> Self {
         self.watch_every = every;
         self
     }
 
-    /// The same with a stand-in for cuFile.
+    /// [`gds`](VolumeOptions::gds) with a stand-in for cuFile.
     #[cfg(test)]
     pub(super) fn gds_by(mut self, options: GdsOptions, open: OpenGds) -> Self {
         self.gds = Some(Gds { options, open });
         self
     }
 
-    /// Who sums payloads in device memory, [`CudaSums`](crate::cuda::CudaSums) for example; nobody unless set. Without it
-    /// [`Volume::write_device`](super::Volume::write_device) is refused, and [`Volume::read_device`](super::Volume::read_device) too
-    /// unless the volume [skips verification](VolumeOptions::skip_verification_unsafe).
+    /// Sums payloads in device memory, [`CudaSums`](crate::cuda::CudaSums) for example; none unless set.
+    /// Without it [`Volume::write_device`](super::Volume::write_device) is refused. So is
+    /// [`Volume::read_device`](super::Volume::read_device), unless the volume [skips
+    /// verification](VolumeOptions::skip_verification_unsafe).
     pub fn device_sums(mut self, sums: Arc<dyn DeviceSums>) -> Self {
         self.device_sums = Some(sums);
         self
     }
 
-    /// Refuses what is impossible whatever the machine.
+    /// Refuses options that are impossible on any machine.
     pub(super) fn check(&self) -> Result<(), VolumeError> {
         let refuse = |option, why: &str| {
             Err(VolumeError::Option { path: self.path.clone(), option, why: why.to_owned() })
@@ -290,7 +299,7 @@ impl VolumeOptions {
         Ok(())
     }
 
-    /// Where everything lies, on a device that asks for this alignment.
+    /// The shape of the file, for a device with this alignment.
     pub(super) fn shape(&self, alignment: usize) -> Result<Shape, VolumeError> {
         let shape = u32::try_from(self.slot_bytes).ok().zip(u32::try_from(alignment).ok());
         shape.and_then(|(slot_bytes, alignment)| Shape::new(self.slots, slot_bytes, alignment)).ok_or_else(
@@ -303,7 +312,7 @@ impl VolumeOptions {
         )
     }
 
-    /// Bytes of the file; none where there is no such volume.
+    /// Bytes of the file, or None if no such volume is possible.
     #[must_use]
     pub fn file_bytes(&self) -> Option<u64> {
         self.shape(BLOCK_ALIGN_BYTES).ok().map(|shape| shape.file_bytes)

@@ -1,8 +1,8 @@
-//! What is written to a slot: a block's bytes, and their sum where the caller has it.
+//! The data of a write: a block's bytes, and their sum if the caller has it.
 
 use crate::arena::BlockRead;
 
-/// A block to be written. A [`BlockRead`] alone is one whose sum the volume makes.
+/// A block to be written. Made from a [`BlockRead`] alone, it has no sum, and the volume computes it.
 #[derive(Debug)]
 pub struct Payload {
     pub(super) bytes: BlockRead,
@@ -10,12 +10,14 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// A block that was summed when it was copied (by [`SummedCopy`](crate::cuda::SummedCopy), for example), so that the volume does
-    /// not read it for that once more: XXH3-64 of each chunk of 64 KiB, seeded with the chunk's number, [added up](super::seal_of)
-    /// (`docs/disk-format.md`, "Seals", kind 1).
+    /// A block that was summed when it was copied (by [`SummedCopy`](crate::cuda::SummedCopy), for
+    /// example), so that the volume need not read it again for its sum. The sum is XXH3-64 of each chunk
+    /// of 64 KiB, seeded with the chunk's number, [added up](super::seal_of) (`docs/disk-format.md`,
+    /// "Seals", kind 1).
     ///
-    /// The volume believes it. With a wrong one the block is never served: each read finds that payload and seal do not match, and is
-    /// a miss that is counted. An encrypted volume has no use for a sum, and ignores it: its seal is the cipher's tag.
+    /// The volume does not check the sum. With a wrong sum the block is never served, unless the volume
+    /// skips verification: a read finds that payload and seal do not match, and is a counted miss. An
+    /// encrypted volume ignores the sum: its seal is the cipher's tag.
     #[must_use]
     pub fn summed(bytes: BlockRead, sum: u64) -> Payload {
         Payload { bytes, sum: Some(sum) }

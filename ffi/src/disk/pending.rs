@@ -1,12 +1,12 @@
 //! The caller's end of a request: wait for it, poll it, or drop it.
 //!
-//! The buffer is not here but in the request, which the ring thread holds until the kernel has answered.
-//! Dropping a [`Pending`] therefore drops the interest and nothing else: the bytes still move, and the
-//! buffer goes back to its arena when they have.
+//! The buffer is in the request, which the ring thread holds until the kernel has answered. Dropping a
+//! [`Pending`] therefore drops only the caller's interest: the bytes still move, and then the buffer goes
+//! back to its arena.
 //!
 //! Invariants
-//! - I1: the outcome is put into the cell exactly once, after the last completion of the request; where
-//!   nobody has a [`Pending`] of it any more, it is dropped there and then.
+//! - I1: the outcome is put into the cell exactly once, after the last completion of the request. If the
+//!   [`Pending`] has been dropped by then, the outcome is dropped at once.
 
 use super::error::IoFailure;
 use std::future::Future;
@@ -17,15 +17,15 @@ use std::task::{Context, Poll, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// A request's outcome: the buffer back, or why not all its bytes moved.
+/// A request's outcome: the buffer, or why not all its bytes moved.
 pub(crate) type Outcome<B, E = IoFailure> = Result<B, E>;
 
 #[derive(Debug)]
 enum State<B, E> {
-    /// Under way; whom to tell.
+    /// Under way, with the waiter to wake.
     Waiting(Interest),
     Done(Outcome<B, E>),
-    /// The outcome has been taken, or nobody will.
+    /// The outcome has been taken, or the [`Pending`] was dropped.
     Taken,
 }
 
@@ -36,7 +36,8 @@ enum Interest {
     Task(Waker),
 }
 
-/// Whoever waits for an outcome that is there. Dropping it wakes them: it cannot be forgotten, only put off.
+/// The waiter for an outcome that is there. Dropping it wakes the waiter: that can be put off, but
+/// not forgotten.
 #[derive(Debug)]
 pub(crate) struct Wake(Interest);
 
@@ -45,7 +46,7 @@ impl Drop for Wake {
         match core::mem::replace(&mut self.0, Interest::Nobody) {
             Interest::Nobody => {}
             Interest::Thread(thread) => thread.unpark(),
-            // A waker is a caller's code: it must not take the ring thread down.
+            // A waker is a caller's code: its panic must not end the ring thread.
             Interest::Task(waker) => {
                 let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
             }
@@ -54,7 +55,8 @@ impl Drop for Wake {
 }
 
 impl Wake {
-    /// Puts the waking off, to when `others` are dropped. Who is among these already need not be woken twice: all the outcomes are there.
+    /// Puts the waking off until `others` are dropped. A waiter that is among them already is woken once
+    /// for all its outcomes.
     pub(crate) fn put_off(mut self, others: &mut Vec<Wake>) {
         match matches!(self.0, Interest::Nobody) || others.iter().any(|other| self.wakes_the_same(other)) {
             true => self.0 = Interest::Nobody,
@@ -71,8 +73,8 @@ impl Wake {
     }
 }
 
-/// Where the ring thread leaves the outcome. A mutex that is held for a few instructions: beside a
-/// transfer its cost is nothing.
+/// The place where the ring thread leaves the outcome. The mutex is held for a few instructions, which
+/// cost nothing beside a transfer.
 #[derive(Debug)]
 pub(crate) struct Cell<B, E = IoFailure>(Mutex<State<B, E>>);
 
@@ -81,17 +83,18 @@ impl<B, E> Cell<B, E> {
         Arc::new(Cell(Mutex::new(State::Waiting(Interest::Nobody))))
     }
 
-    /// For the next request; nobody else has it.
+    /// Resets the cell for the next request; no other reference exists.
     pub(super) fn renew(&mut self) {
         *self.0.get_mut().unwrap_or_else(PoisonError::into_inner) = State::Waiting(Interest::Nobody);
     }
 
     fn lock(&self) -> MutexGuard<'_, State<B, E>> {
-        // A caller's waker may be cloned or dropped under the lock, and panic: before and after the state is a whole one.
+        // A caller's waker may be cloned or dropped under the lock, and panic. The state is consistent
+        // before and after.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves the outcome (I1), and gives whoever waits for it, to be woken now or together with others.
+    /// Leaves the outcome (I1), and returns the waiter, to be woken now or together with others.
     pub(crate) fn complete(&self, outcome: Outcome<B, E>) -> Wake {
         let mut state = self.lock();
         match &mut *state {
@@ -102,14 +105,14 @@ impl<B, E> Cell<B, E> {
             }
             State::Done(_) | State::Taken => {
                 drop(state);
-                // Not under the lock: a guard's drop is another module's code.
+                // After unlocking: a guard's drop is another module's code.
                 drop(outcome);
                 Wake(Interest::Nobody)
             }
         }
     }
 
-    /// Takes the outcome, or leaves word whom to tell.
+    /// Takes the outcome, or leaves the waiter to wake.
     fn take_or(&self, interest: impl FnOnce() -> Interest) -> Option<Outcome<B, E>> {
         let mut state = self.lock();
         if let State::Waiting(slot) = &mut *state {
@@ -123,7 +126,7 @@ impl<B, E> Cell<B, E> {
     }
 }
 
-/// A request under way. `B` is the buffer's guard, handed back by [`wait`](Pending::wait); `E` says why a request
+/// A request under way. [`wait`](Pending::wait) returns the buffer's guard `B`, or `E`: why the request
 /// did not move all its bytes.
 #[derive(Debug)]
 #[must_use = "dropping it drops the only way to learn how the request ended"]
@@ -140,25 +143,25 @@ impl<B, E> Pending<B, E> {
         Pending { cell: Arc::new(Cell(Mutex::new(State::Done(Err(failure))))) }
     }
 
-    /// Blocks the thread until the request has ended; gives the buffer back.
+    /// Blocks the thread until the request has ended, and returns the buffer.
     ///
     /// # Errors
-    /// `E`: not all bytes moved, and a read's buffer, given back to its owner, holds rubbish.
+    /// `E`, if not all bytes moved. The buffer has gone back to its owner; after a read it holds rubbish.
     pub fn wait(self) -> Result<B, E> {
         loop {
             if let Some(outcome) = self.cell.take_or(|| Interest::Thread(thread::current())) {
                 return outcome;
             }
-            // May return early; the loop looks again.
+            // May return early; the loop checks again.
             thread::park();
         }
     }
 
-    /// [`wait`](Pending::wait), but not for longer than `patience`. Giving up changes nothing about the request: its
-    /// buffer stays its own until the device has answered.
+    /// [`wait`](Pending::wait), but no longer than `patience`. Giving up does not change the request: it
+    /// keeps its buffer until the device has answered.
     ///
     /// # Errors
-    /// Itself, when the request is still under way.
+    /// Itself, if the request is still under way.
     pub fn wait_for(self, patience: Duration) -> Result<Result<B, E>, Pending<B, E>> {
         let since = Instant::now();
         loop {
@@ -166,17 +169,17 @@ impl<B, E> Pending<B, E> {
                 return Ok(outcome);
             }
             match patience.checked_sub(since.elapsed()) {
-                // May return early; the loop looks again.
+                // May return early; the loop checks again.
                 Some(left) if !left.is_zero() => thread::park_timeout(left),
                 _ => return Err(self),
             }
         }
     }
 
-    /// The outcome if the request has ended, otherwise itself back; never blocks.
+    /// Returns the outcome if the request has ended, otherwise itself. Never blocks.
     ///
     /// # Errors
-    /// Itself, when the request is still under way.
+    /// Itself, if the request is still under way.
     pub fn try_wait(self) -> Result<Result<B, E>, Pending<B, E>> {
         match self.cell.take_or(|| Interest::Nobody) {
             Some(outcome) => Ok(outcome),
@@ -184,7 +187,8 @@ impl<B, E> Pending<B, E> {
         }
     }
 
-    /// Leaves word whom to wake, as polling does. False: the outcome is there, and nobody will be woken.
+    /// Leaves a waker to wake, as polling does. Returns false if the outcome is there: the waker
+    /// will not be woken.
     pub fn tell(&self, waker: &Waker) -> bool {
         match &mut *self.cell.lock() {
             State::Waiting(interest) => *interest = Interest::Task(waker.clone()),
@@ -201,10 +205,11 @@ impl<B, E> Pending<B, E> {
 }
 
 impl<B, E> Drop for Pending<B, E> {
-    /// Nobody will take the outcome: the buffer goes back when it is there (I1).
+    /// Marks that the outcome will not be taken: the buffer goes back as soon as the outcome
+    /// is there (I1).
     fn drop(&mut self) {
         let before = core::mem::replace(&mut *self.cell.lock(), State::Taken);
-        // Not under the lock: a waker and a guard are others' code.
+        // After unlocking: the drop of a waker or a guard is others' code.
         drop(before);
     }
 }
@@ -212,7 +217,7 @@ impl<B, E> Drop for Pending<B, E> {
 impl<B, E> Future for Pending<B, E> {
     type Output = Result<B, E>;
 
-    /// Ready with the outcome, once; polled after that it stays pending.
+    /// Ready with the outcome, once; after that it stays pending.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.cell.take_or(|| Interest::Task(context.waker().clone())) {
             Some(outcome) => Poll::Ready(outcome),
@@ -235,7 +240,7 @@ mod tests {
         }
     }
 
-    /// A request that `of` waits for, with an outcome.
+    /// The wake of a completed request that `of` waits for.
     fn ended(of: &Arc<Counted>) -> Wake {
         let cell = Cell::<u8>::new();
         let waker = Waker::from(Arc::clone(of));

@@ -1,39 +1,43 @@
-//! What blocks are called ([`Name`]; in a record, [`Label`]), what a volume holds when it is opened
-//! ([`Recovery`]), and why a read of it may be refused ([`Rejection`]).
+//! Names of blocks ([`Name`]; in a record, [`Label`]), the blocks found when a volume is opened
+//! ([`Recovery`]), and why a read may be refused ([`Rejection`]).
 //!
-//! The tier is a cache: whatever is not certain is a miss, counted by cause, and its slot is free again.
+//! The tier is a cache: a block that is not certain is a miss, counted by cause, and its slot
+//! is free again.
 
 use core::num::NonZeroU64;
 use kvstrata_core::SequenceHash;
 use twox_hash::XxHash3_64;
 
-/// What a slot's payload is: the block's name and its parent's, and whose it is.
+/// The identity of a slot's payload: the block's name, its parent's, and its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name {
     /// The block's sequence hash.
     pub hash: SequenceHash,
-    /// The sequence hash of the block before it, or None for a first block. A parent whose value is 0 is none.
+    /// The sequence hash of the block before it, or None for a first block. A parent with the value 0
+    /// counts as none.
     pub parent: Option<SequenceHash>,
-    /// Whose block it is.
+    /// The block's owner.
     pub owner: OwnerId,
 }
 
-/// Whose a block is, in each process that opens the volume: a number that the callers agree on.
+/// The owner of a block, in each process that opens the volume: a number that the callers agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct OwnerId(pub u64);
 
 impl OwnerId {
-    /// Whose blocks are those that were written for no one in particular.
+    /// The owner of blocks that were written for no one in particular.
     pub const NOBODY: OwnerId = OwnerId(0);
 }
 
-/// Eight bytes for a sequence hash: XXH3-64 of its sixteen, by which records name parents. Two hashes have one key once in 2⁶⁴
-/// times, or where somebody has looked for such two; never the hash 0.
+/// A key of eight bytes for a sequence hash: XXH3-64 of its sixteen bytes. Records name parents by
+/// it. Two hashes share a key once in 2⁶⁴ times, or if a collision was searched for. Never the key
+/// of the hash 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HashKey(NonZeroU64);
 
 impl HashKey {
-    /// The key of a hash. None for the hash 0, which no block has (and once in 2⁶⁴ times for another).
+    /// The key of a hash. None for the hash 0, which no block has (and once in 2⁶⁴ times for
+    /// another hash).
     #[must_use]
     pub fn of(hash: SequenceHash) -> Option<HashKey> {
         if hash == SequenceHash::default() {
@@ -42,26 +46,26 @@ impl HashKey {
         HashKey::from_number(XxHash3_64::oneshot(&hash.to_bytes()))
     }
 
-    /// The key of a number that a record has; 0 is none.
+    /// The key with a record's number; 0 is none.
     pub(super) fn from_number(number: u64) -> Option<HashKey> {
         NonZeroU64::new(number).map(HashKey)
     }
 
-    /// As a record has it.
+    /// The number for a record.
     #[must_use]
     pub fn number(key: Option<HashKey>) -> u64 {
         key.map_or(0, |key| key.0.get())
     }
 }
 
-/// What a record says of its block: the [`Name`], and of the parent no more than its key.
+/// The identity of a block in its record: the [`Name`], with the parent reduced to its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Label {
     /// The block's sequence hash.
     pub hash: SequenceHash,
-    /// The key of that of the block before it; None for a first block.
+    /// The key of the parent's hash; None for a first block.
     pub parent: Option<HashKey>,
-    /// Whose block it is.
+    /// The block's owner.
     pub owner: OwnerId,
 }
 
@@ -92,48 +96,49 @@ impl From<Name> for Label {
 /// One block that a volume still holds. Its payload is verified when it is first read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recovered {
-    /// Where it is.
+    /// The block's slot.
     pub slot: u32,
-    /// What it is.
+    /// The block's label.
     pub label: Label,
-    /// When it was written, counted in writes of the volume: larger is later.
+    /// The number of the write that made it, counted over the volume's writes: larger is later.
     pub sequence: u64,
 }
 
-/// What opening a volume found.
+/// The result of opening a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// The blocks that are there, the one written first coming first. No hash twice.
+    /// The blocks found, in the order in which they were written. No hash occurs twice.
     pub blocks: Vec<Recovered>,
-    /// What was dropped, and why.
+    /// The records that were dropped, by cause.
     pub rejected: RejectedRecords,
     /// Whether the volume was shut down in order. For people only: nothing is trusted because of it.
     pub clean: bool,
-    /// Whether the volume was made just now.
+    /// Whether the volume was created just now.
     pub created: bool,
 }
 
-/// What opening dropped, counted by cause. Each record is counted once.
+/// Records that opening dropped, counted by cause. Each record is counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RejectedRecords {
-    /// Records that are not whole: torn, flipped, of another volume or another slot, or with a number that no opening gave.
+    /// Damaged records: torn, flipped, of another volume or another slot, or with a number that no
+    /// opening gave.
     pub record: u64,
-    /// Records whose payload is empty or longer than a slot.
+    /// Records of a payload that is empty or longer than a slot.
     pub length: u64,
-    /// Records of an encrypted volume that nobody can open any more, since the salt of their epoch is gone.
+    /// Records of an encrypted volume that cannot be decrypted any more: the salt of their epoch is gone.
     pub salt: u64,
-    /// Records of a block that a later record holds too.
+    /// Records of a block that a later record names too.
     pub duplicate: u64,
-    /// Records whose slot is behind the end of a file that became shorter.
+    /// Records of a slot beyond the end of a file that became shorter.
     pub truncated: u64,
-    /// Copies of the superblock that are not whole: 0, 1, or 2.
+    /// Damaged copies of the superblock: 0, 1, or 2.
     pub superblock: u64,
-    /// Slots whose part of the table could not be read.
+    /// Slots in parts of the table that could not be read.
     pub table: u64,
 }
 
 impl RejectedRecords {
-    /// All of them together.
+    /// The sum of all counts.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.record + self.length + self.salt + self.duplicate + self.truncated + self.superblock + self.table
@@ -156,7 +161,7 @@ impl core::ops::AddAssign for RejectedRecords {
 /// Why a payload was not served although the device answered. Each is a miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Rejection {
-    /// The slot holds nothing.
+    /// The slot is empty.
     #[error("the slot is empty")]
     Empty,
     /// The slot holds another block.

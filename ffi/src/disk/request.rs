@@ -6,17 +6,17 @@
 //!            summed   in flight │ issued up to here
 //! ```
 //!
-//! Past 500 lines because all who may hold a buffer, and every way to let go of it, are to be seen at once.
+//! Past 500 lines because every owner of a buffer, and every way to release it, should be seen together.
 //!
 //! Invariants
-//! - I1: `owner`, or the sealed copy where there is one, is the guard of the very block that `address` points
-//!   to, or the device memory itself, and it is given up only when `in_flight` is 0: no device can still
-//!   touch the memory.
+//! - I1: `owner`, or the sealed copy if there is one, is the guard of the very block that `address`
+//!   points to, or the device memory itself. It is given up only when `in_flight` is 0: then no device
+//!   can still touch the memory.
 //! - I2: `transfer_bytes` is at most the block's stride in its arena, so no piece leaves the block, and
 //!   `payload_bytes` is at most `transfer_bytes`.
-//! - I3: a stretch is summed only when no device writes it: for a read after its piece has ended, and any
-//!   time for a write, whose bytes nobody changes. It is opened, and summed on a device, only when no piece
-//!   moves bytes.
+//! - I3: a stretch is summed only when no device writes it: a read's after its piece has ended, and a
+//!   write's at any time, since its bytes do not change. A payload is opened, or summed on a device, only
+//!   when no piece moves bytes.
 
 use super::bounce::SealedCopy;
 use super::engine::Probe;
@@ -34,10 +34,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers that a lost ring may still touch: kept, with their arenas, until the process ends. Each with its volume's path.
+/// Buffers that a lost ring may still touch, each with its volume's path: kept, with their arenas, until
+/// the process ends.
 static LOST: Mutex<Vec<(Arc<Path>, LostBuffer)>> = Mutex::new(Vec::new());
 
-/// Never read: it is there to hold.
+/// Never read: the variants only keep their buffers alive.
 #[expect(dead_code, reason = "held, never looked at")]
 enum LostBuffer {
     Read(BlockWrite),
@@ -50,23 +51,25 @@ fn keep_forever(path: &Arc<Path>, buffer: LostBuffer) {
     LOST.lock().unwrap_or_else(PoisonError::into_inner).push((Arc::clone(path), buffer));
 }
 
-/// Gives back what was kept of a volume whose device was a simulated one, and has ended: nothing touches it any more.
+/// Releases the buffers kept for a volume whose device was simulated and has ended, so that nothing
+/// touches them.
 #[cfg(any(test, feature = "simulation"))]
 pub(super) fn release_lost(path: &Arc<Path>) {
     LOST.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _)| !Arc::ptr_eq(of, path));
 }
 
-/// How soon a read is wanted.
+/// The urgency of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Urgency {
-    /// A sequence waits for it: it goes before everything, and writes in flight are kept few for it.
+    /// A sequence waits for the block. The read goes before everything else, and writes in flight are
+    /// kept few for it.
     Urgent,
     /// Before writes; prefetches, for example.
     #[default]
     Ordinary,
 }
 
-/// What is queued together, first come first served.
+/// The classes of requests. Each has a queue, served first come, first served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     Urgent,
@@ -75,34 +78,34 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// The first to be served first.
+    /// All classes, in the order in which they are served.
     pub(super) const ALL: [Class; 3] = [Class::Urgent, Class::Read, Class::Write];
 
-    /// Its bit in a set of classes.
+    /// The class's bit in a set of classes.
     pub(super) const fn bit(self) -> usize {
         1 << self as usize
     }
 }
 
-/// The buffer and whom to hand it to.
+/// The buffer, and the cell that receives it with the outcome.
 #[derive(Debug)]
 enum Owner {
     Read(BlockWrite, Arc<Cell<BlockWrite>>),
     Write(BlockRead, Arc<Cell<BlockRead>>),
-    /// Of a read or a write.
+    /// Device memory of a read or a write.
     Device(DeviceRange, Arc<Cell<DeviceRange>>),
     Flush(Arc<Cell<()>>),
-    /// Nobody waits: a slot is forgotten, or the volume retired.
+    /// No caller waits: a slot is forgotten, or the volume is retired.
     Nobody,
-    /// The ring thread's own: pages of the table, or a superblock.
+    /// Written by the ring thread itself: pages of the table, or a superblock.
     Own(BlockRead),
-    /// The ring thread's own, to be read into.
+    /// Read by the ring thread itself.
     OwnRead(BlockWrite),
-    /// The ring thread's own, without a buffer.
+    /// A sync by the ring thread itself, without a buffer.
     Sync,
 }
 
-/// What a request is to the engine.
+/// The kind of a request, for the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Task {
     Read,
@@ -117,21 +120,21 @@ pub(super) enum Task {
     Probe(Probe),
 }
 
-/// What becomes of the payload's seal.
+/// How the payload is sealed or verified.
 #[derive(Debug)]
 enum Sealing {
     /// The payload is summed, stretch by stretch.
     Sum(Sum),
-    /// A write of an encrypted volume: what goes to the device.
+    /// A write of an encrypted volume: the copy that goes to the device.
     Done(SealedCopy),
-    /// A read of an encrypted volume: it is opened when it is whole.
+    /// A read of an encrypted volume: decrypted when it is complete.
     ToOpen,
-    /// The payload's sum is not made here: by the caller of a write, before; or on the device whose memory the payload is in, when
-    /// all of it has moved.
+    /// The payload's sum is made elsewhere: by the caller, before the write; or on the device that has
+    /// the payload in its memory, after all of it has moved.
     Elsewhere(Option<Sum>),
 }
 
-/// One thing to be done.
+/// A request to the ring thread.
 #[derive(Debug)]
 pub(super) struct Request {
     owner: Owner,
@@ -139,19 +142,19 @@ pub(super) struct Request {
     pub(super) task: Task,
     pub(super) urgency: Urgency,
     pub(super) slot: u32,
-    /// What the slot holds, or shall hold.
+    /// The block that the slot holds, or shall hold.
     pub(super) name: Name,
-    /// Its record's: of a read, the one that it found; of a write, 0 until it has one.
+    /// Sequence number of the record: for a read, of the record found; for a write, 0 until it has one.
     pub(super) sequence: u64,
-    /// Where it starts in the file.
+    /// Where the request starts in the file.
     pub(super) file_offset: u64,
     pub(super) transfer_bytes: usize,
     pub(super) payload_bytes: usize,
-    /// Bytes that have been given to pieces.
+    /// Bytes that pieces have been cut for.
     pub(super) issued_bytes: usize,
     /// Pieces that are with the kernel, or wait to be given to it again.
     pub(super) in_flight: u32,
-    /// It is not merged (again), and its sum is on its way, if it is a write.
+    /// It is not merged (again). If it is a write, its sum is on its way.
     pub(super) alone: bool,
     /// Stretches that have yet to be summed.
     pub(super) unsummed: u32,
@@ -159,11 +162,11 @@ pub(super) struct Request {
     pub(super) failure: Option<FailureCause>,
 }
 
-// SAFETY: `address` points into the block that `owner` or the sealed copy guards (I1); the guards are Send, and a request
-// moves between threads as a whole.
+// SAFETY: `address` points into the block that `owner` or the sealed copy guards (I1); the guards are Send,
+// and a request moves between threads as a whole.
 unsafe impl Send for Request {}
 
-/// Where a request goes: filled in by the volume, which has checked the slot.
+/// The place of a request, filled in by the volume after it has checked the slot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) slot: u32,
@@ -198,7 +201,7 @@ impl Request {
         Request { sealing, ..Request::new(owner, Task::Write, address, name, payload_bytes, place) }
     }
 
-    /// The same, of a payload that has been sealed: its copy goes to the device.
+    /// [`write`](Request::write) of a payload that has been sealed: its copy goes to the device.
     pub(super) fn write_sealed(
         buffer: BlockRead,
         mut copy: SealedCopy,
@@ -208,11 +211,11 @@ impl Request {
     ) -> Request {
         let (address, sequence) = (copy.io_pointer(), copy.sealed.sequence);
         let sealing = Sealing::Done(copy);
-        // Of the same length as the buffer, hence of the same stride.
+        // As long as the buffer, hence of the same stride.
         Request { address, sequence, sealing, ..Request::write(buffer.into(), name, cell, place) }
     }
 
-    /// A read or write of device memory, of which no part is padding. Never merged: each piece is of one range.
+    /// A read or write of device memory, without padding. Never merged: each piece is of one range.
     pub(super) fn on_device(
         range: DeviceRange,
         task: Task,
@@ -228,7 +231,7 @@ impl Request {
         Request { urgency, alone: true, sealing: Sealing::Elsewhere(None), ..request }
     }
 
-    /// `place.transfer_bytes` is the length of the hole, where one is made.
+    /// `place.transfer_bytes` is the length of the hole, if one is made.
     pub(super) fn forget(place: Place) -> Request {
         Request::without_buffer(Owner::Nobody, Task::Forget, place)
     }
@@ -245,7 +248,7 @@ impl Request {
         Request::without_buffer(Owner::Sync, Task::Sync, Place::NOWHERE)
     }
 
-    /// Bytes of the ring thread's own.
+    /// A write of the ring thread's own bytes.
     pub(super) fn own(buffer: BlockRead, task: Task, file_offset: u64, transfer_bytes: usize) -> Request {
         debug_assert!(transfer_bytes <= buffer.arena().stride());
         let address = buffer.io_pointer();
@@ -253,7 +256,7 @@ impl Request {
         Request::new(Owner::Own(buffer), task, address, Name::NONE, 0, place)
     }
 
-    /// The same, to be read.
+    /// A read into the ring thread's own buffer.
     pub(super) fn own_read(
         mut buffer: BlockWrite,
         task: Task,
@@ -266,7 +269,7 @@ impl Request {
         Request::new(Owner::OwnRead(buffer), task, address, Name::NONE, 0, place)
     }
 
-    /// What the ring thread has read for itself; None while a device writes it.
+    /// The bytes that the ring thread has read for itself; None while a device writes them.
     pub(super) fn own_bytes(&self) -> Option<&[u8]> {
         match &self.owner {
             Owner::OwnRead(buffer) if self.in_flight == 0 => Some(buffer),
@@ -343,12 +346,12 @@ impl Request {
         }
     }
 
-    /// The payload was summed on its device.
+    /// Takes the sum that the device has made of the payload.
     pub(super) fn summed_on_device(&mut self, sum: Sum) {
         self.sealing = Sealing::Elsewhere(Some(sum));
     }
 
-    /// The part of a stretch that is payload, in bytes from its start: what there is to be summed of it here. Nothing where the
+    /// The part of a stretch that has to be summed here, in bytes from its start: its payload. 0 if the
     /// cipher seals, or the sum is made elsewhere.
     pub(super) fn payload_in(&self, start: usize, bytes: usize) -> usize {
         match self.sealing {
@@ -357,17 +360,17 @@ impl Request {
         }
     }
 
-    /// A read whose payload is to be opened.
+    /// Marks a read: its payload has to be decrypted.
     pub(super) fn set_to_open(&mut self) {
         self.sealing = Sealing::ToOpen;
     }
 
-    /// Whether this is such a read, with all that the device had to do done well.
+    /// Whether the request is such a read, and the device has completed it without a failure.
     pub(super) fn is_to_open(&self) -> bool {
         matches!(self.sealing, Sealing::ToOpen) && self.in_flight == 0 && self.failure.is_none()
     }
 
-    /// The payload of a read, for opening it; None while a device writes it (I3).
+    /// The payload of a read, to be decrypted in place; None while a device writes it (I3).
     pub(super) fn payload_to_open(&mut self) -> Option<&mut [u8]> {
         match &mut self.owner {
             Owner::Read(buffer, _) if self.in_flight == 0 => Some(buffer),
@@ -375,7 +378,7 @@ impl Request {
         }
     }
 
-    /// What the payload was sealed with, or the sum of all that has been summed.
+    /// The payload's seal: the cipher's tag, or the sum of all stretches so far.
     pub(super) fn seal(&self) -> [u8; SEAL_BYTES] {
         match &self.sealing {
             Sealing::Sum(sum) | Sealing::Elsewhere(Some(sum)) => sum.seal(),
@@ -384,7 +387,7 @@ impl Request {
         }
     }
 
-    /// Compares the sum of all that has been summed with a record's seal.
+    /// Compares the sum of all stretches so far with a record's seal.
     pub(super) fn verify(&self, seal: &[u8; SEAL_BYTES]) -> Result<(), Rejection> {
         match self.sealing {
             Sealing::Sum(sum) | Sealing::Elsewhere(Some(sum)) => sum.verify(seal),
@@ -399,8 +402,8 @@ impl Request {
     pub(super) unsafe fn sum_up(&mut self, start: usize, bytes: usize) {
         let bytes = self.payload_in(start, bytes);
         if bytes > 0 {
-            // SAFETY: within the guarded block (I1, I2), whose guard is ours; no device writes it (the caller's
-            // promise), and memory of an arena is initialised.
+            // SAFETY: within the guarded block (I1, I2), whose guard is ours; no device writes it (the
+            // caller's promise), and memory of an arena is initialised.
             let stretch = unsafe { core::slice::from_raw_parts(self.address_at(start), bytes) };
             if let Sealing::Sum(sum) = &mut self.sealing {
                 sum.add(start, stretch);
@@ -424,17 +427,19 @@ impl Request {
         }
     }
 
-    /// Hands the outcome to the caller, who is woken when what is returned is dropped. Nothing is in flight any more (I1).
+    /// Hands the outcome to the caller; dropping the returned [`Wake`] wakes it. Nothing is in flight
+    /// any more (I1).
     pub(super) fn finish(self, path: &Arc<Path>) -> Option<Wake> {
         debug_assert_eq!(self.in_flight, 0);
         let failure = self.failure.map(|cause| self.failure_of(path, cause));
-        // A copy first, for whoever hears of it and has another one to write.
+        // The copy first: a caller that learns of the outcome may want it for another write.
         drop(self.sealing);
         fn outcome<B>(buffer: B, failure: Option<IoFailure>) -> Outcome<B> {
             match failure {
                 None => Ok(buffer),
                 Some(failure) => {
-                    // First the buffer, then the news: whoever hears of it finds the block free.
+                    // First the buffer, then the outcome: a caller that learns of the failure finds
+                    // the block free.
                     drop(buffer);
                     Err(failure)
                 }
@@ -449,7 +454,7 @@ impl Request {
         }
     }
 
-    /// Ends a request whose pieces can no longer be awaited: the caller hears of it, and the buffer is
+    /// Ends a request whose pieces can no longer be awaited. The caller gets a failure, and the buffer is
     /// kept for good, with its arena, since a device might still touch it (I1).
     pub(super) fn abandon(self, path: &Arc<Path>) {
         let failure = self.failure_of(path, self.failure.unwrap_or(FailureCause::OutOfService));
@@ -483,12 +488,12 @@ impl Request {
     }
 }
 
-/// [`Request::finish`] for device memory, whose owner is a caller's code: what it panics with, when it is dropped here, must not
-/// take the ring thread down, nor the news.
+/// [`Request::finish`] for device memory, whose drop is a caller's code. A panic of that drop must
+/// neither end the ring thread nor lose the outcome.
 fn hand_over(range: DeviceRange, cell: Arc<Cell<DeviceRange>>, failure: Option<IoFailure>) -> Option<Wake> {
-    // There is nobody to tell of a panic.
+    // A panic has no one to be reported to.
     match failure {
-        // With nobody interested any more the memory goes with the cell.
+        // If the `Pending` was dropped, the memory is dropped here.
         None => catch_unwind(AssertUnwindSafe(move || cell.complete(Ok(range)))).ok(),
         Some(failure) => {
             let _ = catch_unwind(AssertUnwindSafe(move || drop(range)));
@@ -502,11 +507,11 @@ impl Place {
 }
 
 impl Name {
-    /// Of requests that concern no block.
+    /// The name in requests that concern no block.
     const NONE: Name = Name { hash: SequenceHash::from_u128(0), parent: None, owner: OwnerId::NOBODY };
 }
 
-/// Bytes that a transfer of `slot_bytes` moves when the device wants multiples of `alignment`.
+/// Bytes that a transfer of `slot_bytes` moves on a device that needs multiples of `alignment`.
 pub(super) fn transfer_bytes(slot_bytes: usize, alignment: usize) -> Option<usize> {
     debug_assert!(alignment <= BLOCK_ALIGN_BYTES);
     slot_bytes.checked_next_multiple_of(alignment)

@@ -5,10 +5,10 @@
 //!   volume              0   1   2   0   1   2
 //! ```
 //!
-//! Each has a file, a ring thread and a queue of its own, so that neighbours in a run of slots move at the
-//! same time, and one that fails takes nobody with it: its blocks are misses, the others go on. So does one
-//! that cannot be opened: its place in the set stays, so that slots are where they were when it can be
-//! opened again.
+//! Each volume has a file, a ring thread and queues of its own, so that neighbours in a run of slots move
+//! at the same time. If one fails, its blocks are misses, and the others go on. The same holds for one
+//! that cannot be opened: it keeps its place in the set, so that slots stay where they are until it can
+//! be opened again.
 
 use super::choice::{Built, Parts, build};
 use super::description::Description;
@@ -31,27 +31,28 @@ use std::sync::atomic::AtomicU64;
 /// Volumes of equal shape, striped slot by slot.
 #[derive(Debug)]
 pub struct VolumeSet {
-    /// At least one.
+    /// At least one volume.
     volumes: Vec<Volume>,
 }
 
 impl VolumeSet {
-    /// Opens volumes of equal options but for their paths, in the order that they were made in, and says
-    /// what all of them hold. Files that are gone or damaged are made anew, and cost their own blocks; all
-    /// gone make a new set. One that cannot be opened for a reason of its own (no room, no permission,
-    /// something else of that name) is out of service, as its description says
-    /// ([`Concern::NotOpened`](super::Concern::NotOpened)), and the others serve.
+    /// Opens volumes with equal options except for the paths, in the order in which they were created,
+    /// and reports all their blocks. A file that is missing or damaged is created anew, and only its own
+    /// blocks are lost; if all are missing, a new set is created. A volume that cannot be opened for a
+    /// reason of its own (no room, no permission, another file of that name) is out of service, as its
+    /// description says ([`Concern::NotOpened`](super::Concern::NotOpened)), and the others serve.
     ///
     /// # Errors
-    /// [`VolumeError`]: of the first volume, where none can be opened; of one whose options are wrong,
-    /// which is used by another, or belongs to something else: to another set than the first whole one, or
-    /// to another place of it; or that there is none. Files that were made for this are gone again, and
-    /// none that was there has been changed where one of them is refused.
+    /// [`VolumeError`]: there is no volume; none can be opened (the first volume's error); or one has
+    /// wrong options, is in use, or belongs elsewhere: to another set than the first whole volume, or to
+    /// another place in it. So too if io_uring is required and refused, or the process is short of
+    /// threads, descriptors or memory. Files that this call created are removed again. If a file is
+    /// refused, no file that existed has been changed.
     pub fn open(options: Vec<VolumeOptions>) -> Result<(VolumeSet, Recovery), VolumeError> {
         VolumeSet::open_with(options, build)
     }
 
-    /// The same with other rings.
+    /// [`open`](VolumeSet::open) with other rings.
     pub(super) fn open_with(
         options: Vec<VolumeOptions>,
         build: impl FnOnce(Parts) -> Result<Built, VolumeError> + Clone + Send + 'static,
@@ -71,7 +72,7 @@ impl VolumeSet {
         let count = u32::try_from(options.len()).map_err(|_| too_many(first))?;
         first.slots.checked_mul(count).ok_or_else(|| too_many(first))?;
         let sequence = Arc::new(AtomicU64::new(1));
-        // First a look at all files: nothing is written to one before all are known to be ours.
+        // First look at all files: nothing is written to any file before all are known to be ours.
         let mut seen = Vec::with_capacity(options.len());
         for (index, mut options) in (0..count).zip(options) {
             if (options.slots, options.slot_bytes) != shape {
@@ -90,7 +91,7 @@ impl VolumeSet {
             true => file::set_of(looked)?,
             false => return Err(first_of(seen)),
         };
-        // Then all are prepared, since the numbers of all their records say where each goes on.
+        // Then prepare all of them: the next sequence number follows from the records of all.
         let mut files = Vec::with_capacity(seen.len());
         for (mut options, file) in seen {
             let file = match file {
@@ -136,7 +137,7 @@ impl VolumeSet {
         let mut set = VolumeSet { volumes: volumes.collect() };
         if count > 1 {
             all.blocks.sort_unstable_by_key(|block| (block.sequence, block.slot));
-            // Each volume has told apart its own.
+            // Each volume has removed duplicates of its own.
             let newest: HashMap<_, _> =
                 all.blocks.iter().map(|block| (block.label.hash, block.slot)).collect();
             for older in all.blocks.extract_if(.., |block| newest.get(&block.label.hash) != Some(&block.slot))
@@ -158,7 +159,7 @@ impl VolumeSet {
     /// Number of slots.
     #[must_use]
     pub fn slots(&self) -> u32 {
-        // At most what `open` has checked.
+        // Does not overflow: `open` has checked the product.
         self.volumes.iter().map(Volume::slots).sum()
     }
 
@@ -168,12 +169,12 @@ impl VolumeSet {
         self.volumes.first().map_or(0, Volume::slot_bytes)
     }
 
-    /// What the volumes turned out to be.
+    /// The volumes as they were opened.
     pub fn descriptions(&self) -> impl Iterator<Item = &Description> {
         self.volumes.iter().map(Volume::describe)
     }
 
-    /// What all of them have done so far.
+    /// The counters of all volumes together.
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
         let mut all = VolumeStats::default();
@@ -233,7 +234,7 @@ impl VolumeSet {
     /// [`Volume::try_read`].
     ///
     /// # Errors
-    /// As there.
+    /// The buffer, if the queue of such reads is full.
     pub fn try_read(
         &self,
         slot: u32,
@@ -248,7 +249,7 @@ impl VolumeSet {
     /// [`Volume::try_write`].
     ///
     /// # Errors
-    /// As there.
+    /// The buffer, if the queue of writes is full, or if all copies of an encrypted volume are in use.
     pub fn try_write(
         &self,
         slot: u32,
@@ -259,13 +260,13 @@ impl VolumeSet {
         volume.try_write(local, name, payload)
     }
 
-    /// [`Volume::reads_at_once`] of the least volume: slots say which one is asked.
+    /// [`Volume::reads_at_once`] of the volume with the fewest, since slots determine the volume.
     #[must_use]
     pub fn reads_at_once(&self) -> usize {
         self.volumes.iter().map(Volume::reads_at_once).min().unwrap_or(0)
     }
 
-    /// [`Volume::writes_at_once`] of the least volume.
+    /// [`Volume::writes_at_once`] of the volume with the fewest.
     #[must_use]
     pub fn writes_at_once(&self) -> usize {
         self.volumes.iter().map(Volume::writes_at_once).min().unwrap_or(0)
@@ -287,7 +288,8 @@ impl VolumeSet {
     }
 }
 
-/// Whether one of several can be left out for this: it says nothing of the others, nor of what is asked for.
+/// Whether a set can do without a volume that has this error: it concerns neither the other volumes nor
+/// the options.
 fn is_of_its_own(error: &VolumeError) -> bool {
     match error {
         VolumeError::Exists { .. }
@@ -298,13 +300,13 @@ fn is_of_its_own(error: &VolumeError) -> bool {
         | VolumeError::Quota { .. }
         | VolumeError::FileSizeLimit { .. }
         | VolumeError::NoDirect { .. } => true,
-        // What the process is short of, the others are too: threads, descriptors, memory.
+        // The process is short of threads, descriptors or memory for the other volumes too.
         VolumeError::Os { source, .. } => {
             let short = [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE];
             !source.raw_os_error().is_some_and(|errno| short.contains(&errno))
         }
         VolumeError::Option { option, .. } => *option == "path",
-        // What another process uses, or holds something else, is a mistake of whoever named it.
+        // A file in use, or of another volume, was named by mistake.
         VolumeError::InUse { .. } | VolumeError::Foreign { .. } | VolumeError::NoUring { .. } => false,
     }
 }
@@ -317,7 +319,7 @@ fn of_its_own<T>(opened: Result<T, VolumeError>, count: u32) -> Result<Result<T,
     }
 }
 
-/// Of volumes of which none could be opened.
+/// The error of a set if none of its volumes could be opened.
 fn first_of<F, T>(volumes: Vec<(F, Result<T, VolumeError>)>) -> VolumeError {
     let none = VolumeError::Option {
         path: std::path::PathBuf::new(),

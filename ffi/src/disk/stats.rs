@@ -1,4 +1,4 @@
-//! What a volume has done so far, counted.
+//! The counters and states of a volume.
 
 use super::error::FailureCause;
 use super::ring::Action;
@@ -23,7 +23,7 @@ impl Counter {
     }
 }
 
-/// Written by the ring thread, but for `waits` and `wakes`, which callers write on their slow paths.
+/// Written by the ring thread, except `waits` and `wakes`, which callers write on their slow paths.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) reads: Counter,
@@ -56,27 +56,27 @@ pub(super) struct Counters {
     pub(super) retired: Counter,
 }
 
-/// What a volume does for its callers now.
+/// The service that a volume offers now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ServiceState {
-    /// All that it is asked for.
+    /// Reads and writes.
     Serving = 0,
-    /// It has no room, and takes no writes until it has; reads go on.
+    /// The device has no room: no writes until it has; reads go on.
     WritesPaused = 1,
-    /// Its device does not answer, and is asked again at growing intervals; what it holds serves again then.
+    /// The device does not answer, and is probed at growing intervals. When it answers, its blocks are
+    /// served again.
     Away = 2,
-    /// Nothing any more, until it is opened again: it was retired, its ring is lost, or it could not be
-    /// opened.
+    /// No service until it is opened again: it was retired, its ring is lost, or it could not be opened.
     Retired = 3,
 }
 
 impl ServiceState {
-    /// All of them.
+    /// All states.
     pub const ALL: [ServiceState; 4] =
         [ServiceState::Serving, ServiceState::WritesPaused, ServiceState::Away, ServiceState::Retired];
 
-    /// As metrics spell it.
+    /// The spelling in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -87,13 +87,13 @@ impl ServiceState {
         }
     }
 
-    /// Whether a write may go well.
+    /// Whether a write may succeed.
     #[must_use]
     pub const fn takes_writes(self) -> bool {
         matches!(self, ServiceState::Serving)
     }
 
-    /// Whether a read may go well.
+    /// Whether a read may succeed.
     #[must_use]
     pub const fn reads(self) -> bool {
         matches!(self, ServiceState::Serving | ServiceState::WritesPaused)
@@ -106,20 +106,20 @@ impl ServiceState {
 pub struct FailedRequests {
     /// The file system, a quota, or a limit had no room for a write.
     pub no_room: u64,
-    /// Writes that were refused, unasked, since there was no room for earlier ones.
+    /// Writes refused without asking the device, since it had no room for earlier ones.
     pub paused: u64,
     /// The drive failed.
     pub drive: u64,
-    /// Requests that were refused, unasked, since the drive does not answer.
+    /// Requests refused without asking the drive, since it does not answer.
     pub away: u64,
-    /// The machine was short of something for a moment: memory, most often.
+    /// The machine had a passing shortage, mostly of memory.
     pub passing: u64,
     /// The volume is out of service.
     pub retired: u64,
 }
 
 impl FailedRequests {
-    /// Each cause by its name, with its count.
+    /// Each cause's name and count.
     #[must_use]
     pub const fn causes(&self) -> [(&'static str, u64); 6] {
         let FailedRequests { no_room, paused, drive, away, passing, retired } = *self;
@@ -145,25 +145,27 @@ impl core::ops::AddAssign for FailedRequests {
     }
 }
 
-/// What a volume has done so far.
+/// The activity of a volume so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VolumeStats {
-    /// Requests that read a slot, ended well.
+    /// Requests that read a slot and succeeded.
     pub reads: u64,
-    /// Requests that wrote a slot, ended well.
+    /// Requests that wrote a slot and succeeded.
     pub writes: u64,
     /// Bytes read from the file, padding included.
     pub read_bytes: u64,
     /// Bytes written to the file, padding included.
     pub written_bytes: u64,
-    /// Times that a caller found its queue full, or all of an encrypted volume's copies on their way, and had to wait.
+    /// Times that a caller had to wait: its queue was full, or all copies of an encrypted
+    /// volume were in use.
     pub waits: u64,
     /// Callers that wait for room now.
     pub blocked: u64,
     /// Times that a caller had to wake the sleeping ring thread: one system call each.
     pub wakes: u64,
-    /// System calls by which the ring thread submits, looks and waits; neither those that wake callers, nor those of cuFile's threads.
+    /// System calls by which the ring thread submits, looks and waits. Calls that wake callers and calls
+    /// of cuFile's threads are not included.
     pub turns: u64,
     /// Short transfers resumed.
     pub resumed: u64,
@@ -171,19 +173,19 @@ pub struct VolumeStats {
     pub retried: u64,
     /// Requests that the device failed, or that were impossible.
     pub failures: u64,
-    /// Reads that the device answered, but not with the block that was asked for.
+    /// Reads that the device answered, but not with the requested block.
     pub rejected: u64,
-    /// Requests that went to the kernel as part of another one's.
+    /// Requests that went to the kernel as part of another request's piece.
     pub merged: u64,
     /// Bytes of the file that have yet to be written through in the background.
     pub unfilled_bytes: u64,
-    /// Times that the device was asked how it is, since it had no room, or had failed: a step each.
+    /// Probes of a device that had no room, or had failed: one for each step.
     pub probes: u64,
-    /// Times that it had no room, and took no writes for a while.
+    /// Times that the device ran out of room, and writes were refused for a while.
     pub pauses: u64,
-    /// Times that it did not answer for a while.
+    /// Times that the device did not answer for a while.
     pub outages: u64,
-    /// Of `failures`, those of the device, by cause.
+    /// The failures among `failures` that the device caused, by cause.
     pub failed: FailedRequests,
 }
 
@@ -196,7 +198,7 @@ impl Counters {
         }
     }
 
-    /// What failed a request.
+    /// Counts a failed request under its cause.
     pub(super) fn failed_by(&self, cause: FailureCause) {
         let counter = match cause {
             FailureCause::WritesPaused => &self.paused,
@@ -216,7 +218,7 @@ impl Counters {
         counter.add(1);
     }
 
-    /// The volume is in another state now.
+    /// Counts a change of state.
     pub(super) fn changed_to(&self, now: ServiceState) {
         match now {
             ServiceState::WritesPaused => self.pauses.add(1),
@@ -262,7 +264,7 @@ impl Counters {
 }
 
 impl core::ops::AddAssign for VolumeStats {
-    /// Adds another volume's.
+    /// Adds the counters of another volume.
     fn add_assign(&mut self, other: VolumeStats) {
         self.reads += other.reads;
         self.writes += other.writes;

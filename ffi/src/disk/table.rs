@@ -1,21 +1,22 @@
-//! The slot table in memory: what each slot holds, as the bytes that lie in the file.
+//! The slot table in memory: the record of each slot, as the bytes that lie in the file.
 //!
 //! ```text
-//!   page 0                page 1                                   bitmap: a bit a page
-//!   ├ record 0 … 63 ──────┼ record 64 … 127 ──────┼ … ┤            1 0 0 1 1 0 …
-//!                                                                  │     └─┴─ dirty: newer here than in the file
+//!   page 0                page 1                             bitmap: a bit a page
+//!   ├ record 0 … 63 ──────┼ record 64 … 127 ──────┼ … ┤      1 0 0 1 1 0 …
+//!                                                            │     └─┴─ dirty: newer here than in the file
 //!   take_extent: ├──── dirty, at most 7 clean, dirty ────┤ ──► one write
 //! ```
 //!
-//! In an encrypted volume the labels in these bytes are masked: the mask comes off where a record is asked
-//! for.
+//! In an encrypted volume the labels in these bytes are masked. The mask is taken off when a
+//! record is read.
 //!
-//! One thread owns it. Writes to the file come later and in no order, since nothing depends on them: a record
-//! that is not there is a miss, one that is too old names a block whose payload no longer matches.
+//! One thread owns the table. Writes to the file come later and in no order, since nothing depends
+//! on them: a missing record is a miss, and one that is too old names a block whose payload no
+//! longer matches.
 //!
 //! Invariants
 //! - I1: a slot's bytes are 64 zeros, or a record that this process encoded or verified.
-//! - I2: a page that differs from what was last handed out by `take_extent` (or loaded) is dirty.
+//! - I2: a page that differs from its last copy by `take_extent` (or from the loaded bytes) is dirty.
 //! - I3: the next sequence number is larger than that of every record that was ever in the table.
 
 use super::cipher::Cipher;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// Clean pages that are rewritten to make one write of two.
+/// Longest run of clean pages that is rewritten to join two writes into one.
 const GAP_PAGES: usize = 7;
 
 /// The slot table: 64 bytes a slot, rounded up to pages, and a bit a page.
@@ -36,19 +37,19 @@ pub(crate) struct Table {
     /// Whole pages.
     bytes: Vec<u8>,
     dirty: Bits,
-    /// Where the next search for dirty pages starts, so that no page waits for ever.
+    /// Where the next search for dirty pages starts, so that every page gets its turn.
     cursor: usize,
     next_sequence: u64,
-    /// Of an encrypted volume.
+    /// Set in an encrypted volume.
     cipher: Option<Arc<Cipher>>,
 }
 
-/// Pages of the table that are to be written with one write.
+/// Pages of the table for one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// The first.
     pub(crate) first_page: usize,
-    /// How many, at least 1.
+    /// Number of pages, at least 1.
     pub(crate) pages: usize,
 }
 
@@ -70,10 +71,10 @@ impl Extent {
 }
 
 impl Table {
-    /// An empty table, none of it dirty: the file's is all zeros. Where it is not, [`redirty`](Table::redirty) of
-    /// all [`pages`](Table::pages) makes it so.
+    /// An empty table without dirty pages, for a file with a table of zeros. For any other file, call
+    /// [`redirty`](Table::redirty) for all [`pages`](Table::pages).
     ///
-    /// None where there is not so much memory.
+    /// None if there is too little memory.
     pub(crate) fn new(volume: u128, slots: u32, cipher: Option<Arc<Cipher>>) -> Option<Table> {
         let pages = (slots as usize).div_ceil(RECORDS_A_PAGE);
         let mut bytes = Vec::new();
@@ -82,12 +83,13 @@ impl Table {
         Some(Table { volume, slots, bytes, dirty: Bits::new(pages), cursor: 0, next_sequence: 1, cipher })
     }
 
-    /// The table that the file holds: `bytes` from the table's start on, of a file of `file_bytes`. The superblock
-    /// is one that was read and wanted, and counts the writes that it was read with: memory for its slots is allocated.
+    /// Loads the table of a file of `file_bytes`; `bytes` are the file's bytes from the table's start on.
+    /// The superblock was read from that file and accepted, and counts the writes that it was read with:
+    /// memory for its slots is allocated.
     ///
-    /// Records that cannot be served are cleared, their pages dirty, and counted: of two with one hash the one with
-    /// the higher sequence number stays (of the same number: the lower slot). Slots behind the end of `bytes` are
-    /// counted as not readable; their pages are dirty.
+    /// Records that cannot be served are cleared and counted, and their pages are dirty. Of two records
+    /// with one hash the one with the higher sequence number stays (if equal: the one in the lower slot).
+    /// Slots beyond the end of `bytes` count as not readable, and their pages are dirty.
     pub(crate) fn load(
         superblock: &Superblock,
         bytes: &[u8],
@@ -100,7 +102,8 @@ impl Table {
         let there = shape.slots_within(file_bytes);
         let last = superblock.last_sequence();
         let records = bytes.as_chunks::<RECORD_BYTES>().0;
-        // Of each block: its hash's lower half, its sequence number. 16 bytes to sort instead of 64.
+        // For each block the lower half of its hash, and its sequence number: 16 bytes to sort
+        // instead of 64.
         let (mut names, mut order) = (Vec::new(), Vec::new());
         for (slot, record) in (0..shape.slots).zip(records) {
             let cause = match Record::decode(record, table.volume, slot) {
@@ -125,7 +128,7 @@ impl Table {
             *cause += 1;
             table.dirty.set(slot as usize / RECORDS_A_PAGE);
         }
-        // A page of which a part is missing is dirty too.
+        // A page that is missing in part is dirty too.
         let read = records.len().min(shape.slots as usize);
         rejected.table = (shape.slots as usize - read) as u64;
         if read < shape.slots as usize {
@@ -138,13 +141,14 @@ impl Table {
         }
         order.sort_unstable();
         let mut blocks = Vec::with_capacity(order.len());
-        // What was cleared just now is no more.
+        // Blocks that were cleared just now are left out.
         let block = |(sequence, slot)| Some(Recovered { slot, label: table.get(slot)?.label, sequence });
         blocks.extend(order.into_iter().filter_map(block));
         Some((table, blocks, rejected))
     }
 
-    /// Of these slots, clears those that hold what a later one of them holds too; how many those were.
+    /// Clears each of these slots whose block is in another of them with a later record. Returns how
+    /// many it cleared.
     fn clear_duplicates(&mut self, slots: impl Iterator<Item = u32>) -> u64 {
         let held =
             slots.filter_map(|slot| self.get(slot).map(|record| (record.label.hash, record.sequence, slot)));
@@ -165,17 +169,18 @@ impl Table {
         self.bytes.len() / PAGE_BYTES
     }
 
-    /// What a slot holds; None where it is empty, or there is no such slot.
+    /// The record of a slot; None if the slot is empty or does not exist.
     pub(crate) fn get(&self, slot: u32) -> Option<Record> {
         self.masked(Record::trusted(self.record(slot)?)?)
     }
 
-    /// Whether a slot holds something.
+    /// Whether a slot holds a block.
     pub(crate) fn holds(&self, slot: u32) -> bool {
         self.record(slot).is_some_and(|record| *record != [0; RECORD_BYTES])
     }
 
-    /// The record with its label masked, or with the mask taken off, in an encrypted volume. None where nobody can any more.
+    /// In an encrypted volume, masks a record's label or takes the mask off. None if the salt of its
+    /// epoch is gone.
     fn masked(&self, record: Record) -> Option<Record> {
         match &self.cipher {
             None => Some(record),
@@ -183,20 +188,21 @@ impl Table {
         }
     }
 
-    /// Writes a slot's record. Without effect where there is no such slot.
+    /// Writes a slot's record. Has no effect if the slot does not exist.
     pub(crate) fn set(&mut self, slot: u32, record: &Record) {
         self.next_sequence = self.next_sequence.max(record.sequence.saturating_add(1));
-        // None does not happen: what is written was sealed in the newest epoch.
+        // None does not happen: a new record was sealed in the newest epoch.
         let bytes = self.masked(*record).map_or([0; RECORD_BYTES], |record| record.encode(self.volume, slot));
         self.replace(slot, &bytes);
     }
 
-    /// Empties a slot. Without effect where it is empty, or there is no such slot.
+    /// Empties a slot. Has no effect if it is empty or does not exist.
     pub(crate) fn clear(&mut self, slot: u32) {
         self.replace(slot, &[0; RECORD_BYTES]);
     }
 
-    /// A number larger than that of each record that was ever here, and each that this gave out.
+    /// A number larger than that of every record that was ever here, and than every number that this
+    /// method returned.
     pub(crate) fn next_sequence(&mut self) -> u64 {
         let next = self.next_sequence.min(MAX_SEQUENCE);
         self.next_sequence = next + 1;
@@ -208,11 +214,11 @@ impl Table {
         self.dirty.count
     }
 
-    /// Copies the next run of dirty pages to the start of `room` and takes them for written. None where there is
-    /// none, or room for none.
+    /// Copies the next run of dirty pages to the start of `room`, and marks them as written. None if no
+    /// page is dirty, or `room` is shorter than a page.
     ///
-    /// Runs with at most 7 clean pages between them are joined: one write of more bytes costs less than two.
-    /// Goes round, so that each dirty page has its turn.
+    /// Runs with at most 7 clean pages between them are joined: one longer write costs less than two
+    /// writes. The search goes round, so that each dirty page gets its turn.
     pub(crate) fn take_extent(&mut self, room: &mut [u8]) -> Option<Extent> {
         let pages = room.len() / PAGE_BYTES;
         if pages == 0 {
@@ -233,7 +239,7 @@ impl Table {
         Some(Extent { first_page: first, pages: end - first })
     }
 
-    /// Takes the pages of an extent for newer than in the file again, after its write failed.
+    /// Marks the pages of an extent as dirty again, after its write failed.
     pub(crate) fn redirty(&mut self, extent: Extent) {
         let end = extent.first_page.saturating_add(extent.pages).min(self.pages());
         self.dirty.set_range(extent.first_page.min(end), end);
@@ -266,7 +272,8 @@ impl core::fmt::Debug for Table {
     }
 }
 
-/// A record of an encrypted volume with its label masked, or with the mask taken off. None where nobody can any more.
+/// Masks the label of an encrypted volume's record, or takes the mask off. None if the salt of its
+/// epoch is gone.
 pub(super) fn masked(cipher: &Cipher, mut record: Record) -> Option<Record> {
     let mut label = record.label.to_bytes();
     let masked = cipher.mask(record.sequence, &mut label);

@@ -1,18 +1,19 @@
-//! A volume: slots in one file, and the thread that serves them. Past 500 lines because each call's doc is
-//! here, and what starts the thread.
+//! A volume: slots in one file, and the thread that serves them.
+//! Past 500 lines because it has the documentation of each call, and the start of the thread.
 //!
-//! | word | what it says |
+//! | word | meaning |
 //! |---|---|
-//! | forget | of a slot: nobody finds there what it held ([`Volume::forget`]) |
-//! | clear | of a record: 64 zeros in its place, in memory now and in the file later; what forgetting does, a new write, and a payload that does not match |
-//! | punch | of a slot's bytes: a hole in the file, after forgetting, with the option `trim` |
-//! | retire | a volume's user takes it out of service ([`Volume::retire`]) |
-//! | paused | the device has no room: writes are refused, reads go on, until a probe finds room (`engine/health.rs`) |
-//! | away | the device does not answer: all is refused, until a probe reads the superblock back |
-//! | out of service | the volume takes nothing more, and what is in flight is awaited: it was retired |
-//! | lost | of a ring: what is in flight will not be answered, and what it may still touch is kept for good |
+//! | forget | empty a slot: its block can no longer be read ([`Volume::forget`]) |
+//! | clear | replace a record by 64 zeros: on forget, on a new write, or on a seal mismatch |
+//! | punch | make a hole in the file for a slot's bytes, after forgetting, with the option `trim` |
+//! | retire | take the volume out of service, at its user's request ([`Volume::retire`]) |
+//! | paused | the device has no room: writes are refused, reads go on, until a probe finds room |
+//! | away | the device does not answer: requests are refused, until a probe reads the superblock back |
+//! | out of service | retired: the volume takes no more requests, and awaits those in flight |
+//! | lost | (a ring) requests in flight get no answer any more, and their buffers are kept for good |
 //!
-//! A tier of several volumes calls lost each that is out of service: so are its blocks.
+//! `engine/health.rs` pauses a volume and sets it away. Clearing changes the record in memory at once, and
+//! in the file later. A tier of several volumes calls a volume out of service lost, as its blocks are.
 
 mod device;
 mod state;
@@ -47,46 +48,49 @@ use std::thread::{self, JoinHandle};
 use device::{DEVICE_ALIGN_BYTES, Device, Joined, Terms};
 pub(super) use unopened::Unopened;
 
-/// One preallocated file of equal slots, served by one ring thread, which remembers what each slot holds.
+/// One preallocated file of equal slots. One ring thread serves it, and remembers the block of each slot.
 ///
-/// A slot is read by the name of the block that it holds: what comes back is that block, whole and unchanged, or an
-/// error that says why not. Nothing relies on the order in which bytes reach the device: records and payloads have
-/// checksums, which are verified at every read.
+/// A read names the block that it expects in the slot. It returns that block, whole and unchanged, or an
+/// error that says why not. Nothing relies on the order in which bytes reach the device: records and
+/// payloads have checksums, which are verified at every read.
 ///
-/// Requests are not ordered among each other: who reads a slot that is being written waits for the write first.
-/// Dropping the volume answers every request, writes the slot table, and closes the file, as [`close`](Volume::close) does.
+/// Requests are not ordered among each other: before reading a slot that is being written, await the
+/// write. Dropping the volume answers every request, writes the slot table, and closes the file, as
+/// [`close`](Volume::close) does.
 #[derive(Debug)]
 pub struct Volume {
     inbox: Arc<Inbox>,
     shape: Shape,
     index: u32,
     transfer_bytes: usize,
-    /// Requests of a class that may wait for the ring thread.
+    /// Maximum queued requests of each class.
     queue: usize,
-    /// Of an encrypted volume.
+    /// Buffers for encrypted copies, if the volume is encrypted.
     bounce: Option<Bounce>,
-    /// Whether it takes device memory.
+    /// Whether it serves device memory.
     device: Result<Device, DeviceRefusal>,
     description: Description,
     reads: Cells<BlockWrite>,
     writes: Cells<BlockRead>,
     origin: Origin,
-    /// Locked while the volume lives. None: it could not be opened.
+    /// Locked while the volume lives. None if it could not be opened.
     file: Option<Arc<Uninherited<File>>>,
-    /// Some until it is closed. Whoever closes it holds the lock until that is done, and nobody else needs it.
+    /// Some until the volume is closed. The closing caller holds the lock until the thread has ended; no
+    /// other call needs it.
     thread: Mutex<Option<JoinHandle<Round>>>,
 }
 
 impl Volume {
-    /// Opens a volume and says what it holds; makes it if there is none, or if it is not to be kept.
+    /// Opens a volume and reports its blocks. Creates it if there is none, or if it is not to be kept.
     ///
     /// # Errors
-    /// [`VolumeError`]; a file that was made for this is gone again then, and one that was there is as it was.
+    /// [`VolumeError`]. A file that this call created is removed again, and one that
+    /// existed is unchanged.
     pub fn open(options: VolumeOptions) -> Result<(Volume, Recovery), VolumeError> {
         Volume::open_with(options, build)
     }
 
-    /// The same with another ring: `build` runs on the ring thread.
+    /// [`open`](Volume::open) with another ring: `build` runs on the ring thread.
     pub(super) fn open_with(
         mut options: VolumeOptions,
         build: impl FnOnce(Parts) -> Result<Built, VolumeError> + Send + 'static,
@@ -97,8 +101,8 @@ impl Volume {
         Ok((volume, recovery))
     }
 
-    /// Serves a file that has been prepared, with all others of its set. A file that was made is gone again unless it is
-    /// told to stay.
+    /// Starts the volume over a prepared file; all files of its set must be prepared by then. A file that
+    /// was created is removed again unless its [`file::Named`] is told that it stays.
     pub(super) fn begin(
         mut options: VolumeOptions,
         file: Prepared,
@@ -106,7 +110,7 @@ impl Volume {
     ) -> Result<(Volume, Recovery, file::Named), VolumeError> {
         let mut file = file.begin(&mut options)?;
         let recovery = core::mem::take(&mut file.recovery);
-        // Relaxed: the ring threads that count on are started after this.
+        // Relaxed: the ring threads that count up from it are started after this.
         options.stripe.sequence.fetch_max(file.table.next_sequence(), Ordering::Relaxed);
         let named = core::mem::replace(&mut file.named, file::Named::nothing());
         let mut volume = start(options, file, build)?;
@@ -114,13 +118,13 @@ impl Volume {
         Ok((volume, recovery, named))
     }
 
-    /// What the volume turned out to be.
+    /// The volume as it was opened.
     #[must_use]
     pub fn describe(&self) -> &Description {
         &self.description
     }
 
-    /// A block of it is older than another volume's of its set, and is not taken.
+    /// Counts a block that is rejected because another volume of the set has a newer one.
     pub(super) fn note_duplicate(&mut self) {
         self.description.rejected.duplicate += 1;
     }
@@ -137,17 +141,17 @@ impl Volume {
         self.shape.slot_bytes as usize
     }
 
-    /// What it has done so far.
+    /// The counters of the volume.
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
         let copies = self.bounce.as_ref().map_or(0, Bounce::blocked);
         self.inbox.counters.snapshot(self.inbox.blocked() + copies)
     }
 
-    /// Reads the block `hash` from a slot into `buffer`, which comes back from [`Pending::wait`]. Waits here, and only
-    /// here, while the queue of such reads is full. A slot that does not exist, or a buffer of another length than
-    /// [`slot_bytes`](Volume::slot_bytes), makes a request that has failed already; so does, a little later, a slot
-    /// that holds another block or none ([`FailureCause::Rejected`]).
+    /// Reads the block `hash` from a slot into `buffer`, which comes back from [`Pending::wait`]. The
+    /// call itself blocks only while the queue of its class is full. The request has failed already if
+    /// the slot does not exist or the buffer has another length than [`slot_bytes`](Volume::slot_bytes).
+    /// It fails a little later if the slot is empty or holds another block ([`FailureCause::Rejected`]).
     pub fn read(
         &self,
         slot: u32,
@@ -165,9 +169,10 @@ impl Volume {
         }
     }
 
-    /// Writes a buffer to a slot as the block `name`; the buffer comes back from [`Pending::wait`]. What the slot held
-    /// is gone from the moment of the call, whatever comes of it. As [`read`](Volume::read) otherwise. Who has the buffer's sum
-    /// already spares the volume to make it: [`Payload::summed`].
+    /// Writes a buffer to a slot as the block `name`; the buffer comes back from [`Pending::wait`]. The
+    /// slot's former block is gone from the moment of the call, whatever the outcome. Otherwise as
+    /// [`read`](Volume::read). A caller that already has the buffer's sum passes [`Payload::summed`], so
+    /// that the volume need not compute it.
     pub fn write(&self, slot: u32, name: Name, payload: impl Into<Payload>) -> Pending<BlockRead> {
         let payload = payload.into();
         match self.place(slot, payload.bytes.len(), Direction::Write) {
@@ -185,7 +190,7 @@ impl Volume {
     /// [`read`](Volume::read) that never waits.
     ///
     /// # Errors
-    /// The buffer back, if the queue of such reads is full.
+    /// The buffer, if the queue of such reads is full.
     pub fn try_read(
         &self,
         slot: u32,
@@ -208,7 +213,7 @@ impl Volume {
     /// [`write`](Volume::write) that never waits.
     ///
     /// # Errors
-    /// The buffer back, if the queue of writes is full, or an encrypted volume has too many copies on their way.
+    /// The buffer, if the queue of writes is full, or if all copies of an encrypted volume are in use.
     pub fn try_write(
         &self,
         slot: u32,
@@ -229,23 +234,26 @@ impl Volume {
         }
     }
 
-    /// Empties a slot: nobody finds there what it held, nor after a restart. Who has a write of the slot under way waits
-    /// for that first. Takes its turn in the queue of writes, and waits while that is full. A slot that does not exist is empty already.
+    /// Empties a slot: its block can no longer be read, not even after a restart. If a write of the slot
+    /// is under way, await it first. The request takes its turn in the queue of writes, and the call
+    /// blocks while that is full. A slot that does not exist is empty already.
     pub fn forget(&self, slot: u32) {
         if let Ok(place) = self.place(slot, self.slot_bytes(), Direction::Write) {
             self.inbox.push(Request::forget(place));
         }
     }
 
-    /// [`forget`](Volume::forget) that never waits. Whether it is under way: not if the queue of writes is full.
+    /// [`forget`](Volume::forget) that never waits. Returns false, and forgets nothing, if the queue of
+    /// writes is full.
     #[must_use]
     pub fn try_forget(&self, slot: u32) -> bool {
         let place = self.place(slot, self.slot_bytes(), Direction::Write);
         place.map_or(true, |place| self.inbox.try_push(Request::forget(place)).is_ok())
     }
 
-    /// Ends when what has been written and forgotten so far is on the device for good, the slot table included. Only
-    /// a power failure makes a difference to that, and only to what is found after it; nothing needs it to be correct.
+    /// Completes when everything written and forgotten before this call is on the device for good,
+    /// with the slot table. It matters only for what is found after a power failure; correctness
+    /// does not need it.
     pub fn flush(&self) -> Pending<()> {
         if !self.origin.is_here() {
             let (path, cause) = (Arc::clone(&self.inbox.path), FailureCause::OutOfService);
@@ -256,20 +264,20 @@ impl Volume {
         Pending::new(cell)
     }
 
-    /// Takes the volume out of service: what is in flight is answered,
-    /// everything else, from a moment later on, fails with [`FailureCause::OutOfService`]. For a drive that is about to
-    /// be removed, or to be trusted no more. What it holds is found again when it is opened the next time, but for what was
-    /// written in the last [`table_delay`](VolumeOptions::table_delay).
+    /// Takes the volume out of service, for a drive that is about to be removed, or is no longer trusted.
+    /// Requests in flight are answered. All others, from a moment later on, fail with
+    /// [`FailureCause::OutOfService`]. When the volume is opened again, its blocks are found, except for
+    /// those written in the last [`table_delay`](VolumeOptions::table_delay).
     pub fn retire(&self) {
-        // In a forked child there is no ring thread to tell.
+        // A forked child has no ring thread to tell.
         if self.origin.is_here() {
             self.inbox.push(Request::retire());
         }
     }
 
-    /// Ends the volume, as dropping it does: what was asked for before is answered, and what it holds is on the device, with the mark of
-    /// a clean end, when this returns; the file may be opened again. Blocks until then. What is asked for later fails with
-    /// [`FailureCause::OutOfService`].
+    /// Ends the volume, as dropping it does, and blocks until it has ended. Earlier requests are answered
+    /// by then, and the blocks are on the device, with the mark of a clean end; the file may be opened
+    /// again. Later requests fail with [`FailureCause::OutOfService`].
     pub fn close(&self) {
         // A forked child has no ring thread to wait for, and a thread of the parent may have held the lock.
         if !self.origin.is_here() {
@@ -281,9 +289,11 @@ impl Volume {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(thread) = thread.take() else { return };
         self.inbox.close();
-        // A panic of the ring thread has been answered by the engine's drop; there is nobody to tell here.
+        // If the ring thread panicked, the engine's drop has answered all requests; no one
+        // is left to tell.
         if let Ok(Round::Over) = thread.join() {
-            // The kernel lets go of what the ring had registered a moment later; nothing is in flight any more.
+            // The kernel releases the ring's registrations a moment later, but nothing is in
+            // flight any more.
             let _ = self.file.as_ref().map(|file| file.unlock());
         }
     }
@@ -296,7 +306,7 @@ impl Volume {
 
     fn place(&self, slot: u32, buffer_bytes: usize, direction: Direction) -> Result<Place, IoFailure> {
         let (slots, slot_bytes) = (self.shape.slots, self.slot_bytes());
-        // In a forked child there is no ring thread that would serve it.
+        // A forked child has no ring thread to serve it.
         let cause = if !self.origin.is_here() {
             FailureCause::OutOfService
         } else if slot >= slots {
@@ -310,8 +320,9 @@ impl Volume {
         Err(IoFailure { path: Arc::clone(&self.inbox.path), slot, direction, cause })
     }
 
-    /// A request that writes, its payload sealed if the volume is encrypted. Otherwise the buffer, if it may not wait for
-    /// a copy; or nothing, and the cell says why.
+    /// Makes the request of a write, its payload sealed if the volume is encrypted. Err has the
+    /// buffer, if no copy is idle and the call must not wait. Err is None if sealing failed; the cell
+    /// has the failure.
     fn to_write(
         &self,
         payload: Payload,
@@ -322,7 +333,7 @@ impl Volume {
     ) -> Result<Request, Option<BlockRead>> {
         let cell = Arc::clone(cell);
         let Some(bounce) = &self.bounce else { return Ok(Request::write(payload, name, cell, place)) };
-        // Its seal is the tag: a sum that came with it is of no use.
+        // The seal is the cipher's tag; a given sum is not used.
         let buffer = payload.bytes;
         let counters = &self.inbox.counters;
         match bounce.seal(place.slot, name, &buffer, wait.then_some(&counters.waits)) {
@@ -467,7 +478,7 @@ fn start(
     let (backend, ring, fixed_bytes, device, more, concern) = match answer {
         Ok(answer) => answer,
         Err(error) => {
-            // It has ended, or is about to: nothing is held after this.
+            // The thread has ended, or is about to: nothing is held after this.
             let _ = thread.join();
             return Err(error);
         }

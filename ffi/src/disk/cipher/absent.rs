@@ -1,5 +1,5 @@
-//! What stands in the cipher's place where the feature `encryption` is off: the same names, and no value of
-//! any of them, so that nothing else of the volume needs to know.
+//! The cipher's stand-in without the feature `encryption`: the same names, but types without values, so
+//! that the rest of the volume needs no distinction.
 
 use super::format::Salts;
 use super::recovery::Label;

@@ -1,18 +1,18 @@
-//! AES-256-GCM as the rest of the cipher sees it: bytes in place, a tag, and nothing left of what was
-//! refused.
+//! AES-256-GCM for the rest of the cipher: bytes in place, a tag, and no trace of a payload
+//! that was refused.
 //!
-//! By `ring`: 8 GB/s and more a core in both directions, measured on a processor with VAES, where AES-GCM
-//! over RustCrypto's crates reached 3. It is built with a C compiler alone, and works on processors that lack
-//! AES. Faster by a fifth, and not taken: `aws-lc-rs`, for a far larger C library; `graviola`, in one
-//! direction, since it needs AVX2 on x86-64.
+//! Uses `ring`: 8 GB/s and more a core in both directions, measured on a processor with VAES; AES-GCM
+//! over RustCrypto's crates reached 3 there. It builds with only a C compiler, and works on processors
+//! without AES. Faster by a fifth, but not taken: `aws-lc-rs`, for its far larger C library; `graviola`,
+//! in one direction, since it needs AVX2 on x86-64.
 
 use ring::aead::{Aad, LessSafeKey, Nonce, Tag, UnboundKey};
 
 pub(super) const NONCE_BYTES: usize = 12;
-/// Of a tag.
+/// Length of a tag.
 pub(super) const TAG_BYTES: usize = 16;
 
-/// One AES-256 key. "Less safe" is `ring`'s word for a key whose nonces are the caller's care.
+/// One AES-256 key. "Less safe" is `ring`'s word for a key whose nonces are the caller's responsibility.
 pub(super) struct Gcm(LessSafeKey);
 
 impl Gcm {
@@ -20,8 +20,8 @@ impl Gcm {
         Gcm(LessSafeKey::new(key))
     }
 
-    /// Encrypts in place. None where the payload is longer than GCM can seal (64 GiB). The caller never comes with the
-    /// same nonce twice.
+    /// Encrypts in place. None if the payload is longer than GCM can seal (64 GiB). The caller never uses
+    /// a nonce twice.
     pub(super) fn seal(
         &self,
         nonce: [u8; NONCE_BYTES],
@@ -33,7 +33,8 @@ impl Gcm {
         tag.as_ref().try_into().ok()
     }
 
-    /// Decrypts in place; false, and zeros in place of the payload, unless nonce, `aad`, payload and tag belong together.
+    /// Decrypts in place. False, with the payload zeroed, unless nonce, `aad`, payload and tag
+    /// belong together.
     pub(super) fn open(
         &self,
         nonce: [u8; NONCE_BYTES],
@@ -45,7 +46,8 @@ impl Gcm {
         let opened =
             self.0.open_in_place_separate_tag(nonce, Aad::from(aad), Tag::from(tag), payload, 0..).is_ok();
         if !opened {
-            // What was decrypted before the tag was compared is nobody's business. `ring` wipes it too, without a promise.
+            // Bytes decrypted before the tag was compared must not be seen. `ring` wipes them too,
+            // without promising it.
             payload.fill(0);
         }
         opened

@@ -1,8 +1,8 @@
-//! The secret that volumes are encrypted with, and where it comes from.
+//! The secret that volumes are encrypted with, and its sources.
 //!
 //! Invariants
-//! - I1: a key's bytes lie in one place in memory, which is wiped when the last clone is dropped; so is each
-//!   buffer through which they came. No message holds any part of them.
+//! - I1: a key's bytes lie in one place in memory, which is wiped when the last clone is dropped. So is
+//!   each buffer that they passed through. No message holds any part of them.
 
 use crate::shown::{shown, shown_path};
 use core::cmp::Ordering;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 const KEY_BYTES: usize = 32;
-/// A key file is shorter: 64 digits, and what white space an editor leaves.
+/// A key file is shorter: 64 digits, and the white space that an editor leaves.
 const FILE_BYTES: usize = 128;
 
-/// Why there is no key. Each message says what to do.
+/// Why there is no key. Each message names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The system refused to open or to read the file.
@@ -28,7 +28,7 @@ pub enum KeyError {
         /// The system's answer.
         source: io::Error,
     },
-    /// A directory, a pipe or a device.
+    /// The path names a directory, a pipe or a device.
     #[error("key file {}: is not a regular file; name one", shown_path(path))]
     NotAFile {
         /// The file's path.
@@ -48,41 +48,41 @@ pub enum KeyError {
     /// The system gives no random numbers.
     #[error("the system gives no random numbers for a new key; name a key file")]
     Random,
-    /// The variable is not there.
+    /// The variable is not set.
     #[error("environment variable {}: is not set; set it to a key of 64 hexadecimal digits", shown(name))]
     NotSet {
         /// The variable's name.
         name: String,
     },
-    /// Something else than a key.
+    /// The contents are not a key.
     #[error("{origin}: {found}; a key is {wanted}, as of `openssl rand -hex 32`")]
     Form {
         /// The file or variable.
         origin: String,
-        /// What is there, in words that give nothing away.
+        /// The contents, in words that give nothing away.
         found: &'static str,
-        /// What would be right.
+        /// The right form.
         wanted: &'static str,
     },
 }
 
-/// The secret that volumes are encrypted with: 256 random bits. Each volume derives its own keys from it, so one
-/// key serves any number of volumes. A clone is the same key in the same memory.
+/// The secret that volumes are encrypted with: 256 random bits. Each volume derives its own keys from it,
+/// so one key serves any number of volumes. A clone is the same key in the same memory.
 #[derive(Clone)]
 pub struct Key(Arc<Zeroizing<[u8; KEY_BYTES]>>);
 
 impl Key {
-    /// From a file of 64 hexadecimal digits, white space around them allowed, or of 32 raw bytes. Prefer it to
-    /// [`from_variable`](Key::from_variable).
+    /// Reads a key from a file of 64 hexadecimal digits, with white space around them allowed, or of 32
+    /// raw bytes. Prefer it to [`from_variable`](Key::from_variable).
     ///
     /// # Errors
-    /// Where it cannot be read, is no regular file, is open to others than its owner, or holds anything
-    /// else; 32 bytes of printable text are taken for a password or half a key in digits, and refused too;
-    /// so is one byte 32 times, which nothing random gives.
+    /// If the file cannot be read, is no regular file, is open to others than its owner, or holds
+    /// anything else. 32 bytes of printable text are refused too, as a password or half a key in digits.
+    /// So is one byte 32 times, which nothing random gives.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Key, KeyError> {
         let path = path.as_ref();
         let os = |source| KeyError::Os { path: path.to_owned(), source };
-        // A pipe without a writer would hold the opening up; regular files do not mind.
+        // A pipe without a writer would block the opening; regular files are not affected.
         let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(os)?;
         let metadata = file.metadata().map_err(os)?;
         if !metadata.is_file() {
@@ -110,11 +110,11 @@ impl Key {
         Err(KeyError::Form { origin, found, wanted: "64 hexadecimal digits or 32 raw bytes" })
     }
 
-    /// From an environment variable of 64 hexadecimal digits. The process's environment keeps them, where whoever may
-    /// debug the process can read them.
+    /// Reads a key from an environment variable of 64 hexadecimal digits. They stay in the process's
+    /// environment, where any user who may debug the process can read them.
     ///
     /// # Errors
-    /// Where the variable is not set, or holds anything else.
+    /// If the variable is not set, or holds anything else.
     pub fn from_variable(name: &str) -> Result<Key, KeyError> {
         let value = std::env::var_os(name).ok_or_else(|| KeyError::NotSet { name: name.to_owned() })?;
         let value = Zeroizing::new(value.into_encoded_bytes());
@@ -124,7 +124,7 @@ impl Key {
         })
     }
 
-    /// Or what is wrong with the digits.
+    /// The key, or what is wrong with the digits.
     fn from_digits(digits: &[u8]) -> Result<Key, &'static str> {
         if !digits.iter().all(u8::is_ascii_hexdigit) {
             return Err("holds something else than hexadecimal digits");
@@ -144,14 +144,14 @@ impl Key {
         if is_one_byte(key.bytes()) { Err("holds one byte 32 times") } else { Ok(key) }
     }
 
-    /// Filled where it stays: what is moved leaves a copy behind that nobody wipes (I1).
+    /// Fills the key in its final place: moving it would leave a copy behind that is never wiped (I1).
     pub(in crate::disk) fn new(fill: impl FnOnce(&mut [u8; KEY_BYTES])) -> Key {
         let mut key = Arc::new(Zeroizing::new([0_u8; KEY_BYTES]));
         fill(&mut *Arc::make_mut(&mut key));
         Key(key)
     }
 
-    /// A new one, of the system's random numbers.
+    /// A new key, from the system's random numbers.
     ///
     /// # Errors
     /// [`KeyError::Random`].
@@ -161,7 +161,7 @@ impl Key {
         drawn.map(|()| key).map_err(|_| KeyError::Random)
     }
 
-    /// The secret itself. Whoever copies it answers for the copy.
+    /// The secret itself. A caller that copies it is responsible for the copy.
     #[must_use]
     pub fn expose(&self) -> &[u8; KEY_BYTES] {
         &self.0
@@ -172,7 +172,7 @@ impl Key {
     }
 }
 
-/// A file of zeros, or one that was filled with some byte: no key that was ever drawn.
+/// A file of zeros, or of any one byte: not a key that was ever drawn.
 fn is_one_byte(key: &[u8; KEY_BYTES]) -> bool {
     key.iter().all(|byte| *byte == key[0])
 }
@@ -184,7 +184,8 @@ impl core::fmt::Debug for Key {
     }
 }
 
-/// Reads until the file or the buffer ends; how many bytes. Into the buffer alone, unlike `read_to_end`.
+/// Reads until the file or the buffer ends; returns the number of bytes. Unlike `read_to_end`, into the
+/// buffer alone.
 fn read(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut bytes = 0;
     while bytes < buffer.len() {

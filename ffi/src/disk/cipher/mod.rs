@@ -1,53 +1,55 @@
-//! Encryption at rest: who reads the device, a copy of the file or an old snapshot of it learns nothing of
-//! the payloads and of the hashes that name them, nor of whose they are.
+//! Encryption at rest: a reader of the device, of a copy of the file or of an old snapshot learns nothing
+//! about the payloads, the hashes that name them, or their owners.
 //!
-//! AES-256-GCM is safe only as long as no nonce comes twice under one key, with the same disk as the only
-//! memory: records are lost in a crash, files are rolled back to a snapshot and copied to other machines, and
-//! the sequence numbers that follow from what is found there come again. So no counter that is kept on the
-//! disk makes a nonce unique. Each opening of a volume, an *epoch*, draws a random salt and has keys of its
-//! own; the counter only has to be right within one.
+//! AES-256-GCM is safe only as long as no nonce is used twice under one key, and the same disk is the
+//! only memory. Records are lost in a crash, files are rolled back to a snapshot and copied to other
+//! machines, and then the sequence numbers that follow from them are taken again. So no counter that is
+//! kept on the disk makes a nonce unique. Instead each opening of a volume, an *epoch*, draws a random
+//! salt and has keys of its own; the counter only has to be right within one epoch.
 //!
 //! ```text
-//!   Key (32 B) ─HKDF-SHA256, salt: volume id─► volume's secret ─┬─"key check"───────────► superblock: key_check
-//!                                                               ├─"payload" ‖ salt(e)──► AES-256-GCM key of epoch e
-//!                                                               └─"names" ‖ salt(e)────► HMAC-SHA256 key of epoch e
+//!   Key (32 B) ─HKDF-SHA256, salt: volume id─► volume's secret
+//!   volume's secret ─┬─"key check"──────────► superblock: key_check
+//!                    ├─"payload" ‖ salt(e)──► AES-256-GCM key of epoch e
+//!                    └─"names" ‖ salt(e)────► HMAC-SHA256 key of epoch e
 //!
 //!   sequence (62 bits)   │ epoch e, 22 bits, from 1 │ count in the epoch, 40 bits │
 //!   nonce    (12 B)      │ sequence, 8 B little-endian │ zeros, 4 B │
-//!   bound    (36 B)      │ hash 16 │ parent 8 │ owner 8 │ slot 4 │            the additional data of the AEAD
+//!   bound    (36 B)      │ hash 16 │ parent 8 │ owner 8 │ slot 4 │  the additional data of the AEAD
 //!   record               hash ‖ parent ‖ owner XOR HMAC(sequence), 32 B;  seal = tag
 //!   superblock           salt of epoch e at entry e mod 128; zeros: none     2048 B
 //! ```
 //!
 //! Invariants
-//! - I1: no nonce is used twice under one key. Each [`Cipher`] draws its epoch's salt at random, so that its
-//!   keys are its alone: 2⁻⁶⁴ is the chance that among 2³² openings, of this volume, its copies and its past
-//!   states, two share one. Within it, the count is taken atomically, once a seal, and ends at 2⁴⁰; volumes
-//!   of a set share one counter, which never goes back. This asks nothing of the disk: a record or a
-//!   superblock may be lost, torn, rolled back or forged, before or after the payload. The same holds of the
-//!   masks of names. A reinitialised volume has a new id too, hence another secret.
-//! - I2: only the epoch that this cipher drew is sealed under; the salts that the disk gave are for opening.
-//!   So nobody who writes to the disk chooses a key that is sealed under.
-//! - I3: a payload is opened only as what it was sealed as: the volume, epoch and sequence number by key and
-//!   nonce; hash, parent, owner and slot as bound data; the length by GCM itself. Of what is refused, no byte
-//!   is left in the buffer.
-//! - I4: epochs ascend with time, for each is one more than the newest that any record names; so sequence
-//!   numbers do too, which is what recovery orders by, over all volumes of a set. An epoch whose number is
-//!   greater than the superblock's `writes`, which no opening began, is not counted: one forged record would
-//!   spend them all. An epoch of which no record is left is numbered again, with another salt: what it wrote
-//!   is refused.
+//! - I1: no nonce is used twice under one key. Each [`Cipher`] draws its epoch's salt at random, so its
+//!   keys are its own. Among 2³² openings, of this volume, its copies and its past states, two share a
+//!   salt with probability 2⁻⁶⁴. Within an epoch the count is taken atomically, once for each seal, and
+//!   ends at 2⁴⁰; volumes of a set share one counter, which never goes back. This relies on nothing from
+//!   the disk: a record or a superblock may be lost, torn, rolled back or forged, before or after the
+//!   payload. The same holds for the masks of names. A reinitialised volume also has a new id, hence
+//!   another secret.
+//! - I2: payloads are sealed only under the epoch that this cipher drew; the salts from the disk serve
+//!   for opening. So an attacker who writes to the disk cannot choose a key for sealing.
+//! - I3: a payload is opened only as it was sealed: volume, epoch and sequence number are fixed by key
+//!   and nonce; hash, parent, owner and slot are bound data; the length is checked by GCM itself. No byte
+//!   of a refused payload is left in the buffer.
+//! - I4: epochs ascend with time, since each is one more than the newest that any record names. So
+//!   sequence numbers ascend too, and recovery orders by them, over all volumes of a set. An epoch with a
+//!   number greater than the superblock's `writes` was begun by no opening, and is not counted: one
+//!   forged record would exhaust the numbers. An epoch without any records left is numbered again, with
+//!   another salt, and its payloads are refused.
 //!
-//! A salt is needed as long as a record names its epoch; those older than 127 openings *that wrote* are lost,
-//! and their blocks are misses. So are all blocks of an epoch whose superblock never came to the disk: a
-//! loss, never a leak.
+//! A salt is needed as long as a record names its epoch. Salts older than 127 openings *that wrote* are
+//! lost, and their blocks are misses. So are all blocks of an epoch whose superblock never reached the
+//! disk: a loss, never a leak.
 //!
-//! Not hidden: how many blocks there are, how long they are, in which order they were written, and whether
-//! two snapshots differ in a slot. Not covered: a virtual machine that is cloned while it runs, since both go
-//! on with one epoch in memory. Not wiped when a volume is closed: the keys derived from [`Key`], for which
-//! the library has no way. Who can write to the file can make blocks misses, and undo what was written since
-//! a copy of it; neither serves a wrong byte.
+//! Not hidden: the number of blocks, their lengths, the order in which they were written, and whether two
+//! snapshots differ in a slot. Not covered: a virtual machine that is cloned while it runs, since both go
+//! on with one epoch in memory. Not wiped when a volume is closed: the keys derived from [`Key`], since
+//! the library has no way to wipe them. An attacker who can write to the file can make blocks misses, and
+//! undo everything written since a copy of it; neither serves a wrong byte.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `key.rs` | [`Key`]: read from a file or the environment, wiped when dropped |
 //! | `gcm.rs` | AES-256-GCM |
@@ -81,7 +83,7 @@ pub(super) enum CipherError {
         "cannot {what}: the system's source of random numbers or the cryptographic library refuses; try again"
     )]
     Refused {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
     },
     /// All 2²² epochs have been opened.
@@ -98,7 +100,8 @@ pub(super) enum CipherError {
     },
 }
 
-/// What a payload is sealed as, beside its sequence number: opened as anything else, it is refused.
+/// The identity that a payload is sealed under, beside its sequence number. Opened under another one,
+/// it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Binding {
     /// The slot's number in its volume.
@@ -115,7 +118,7 @@ impl Binding {
     }
 }
 
-/// For the record of a payload that has been sealed.
+/// The parts of a sealed payload's record that sealing determines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sealed {
     pub(super) sequence: u64,
@@ -129,7 +132,7 @@ struct Epoch {
 }
 
 impl Epoch {
-    /// None where the library refuses, which it does for lengths that these keys have not.
+    /// None if the library refuses, which it does only for lengths that these keys do not have.
     fn new(secret: &hkdf::Prk, salt: &[u8; 16]) -> Option<Epoch> {
         let payload = secret.expand(&[PAYLOAD_INFO, salt], &aead::AES_256_GCM).ok()?.into();
         let names = secret.expand(&[NAMES_INFO, salt], hmac::HMAC_SHA256).ok()?.into();
@@ -140,7 +143,7 @@ impl Epoch {
 /// Seals and opens the payloads of one opened volume.
 pub(super) struct Cipher {
     salts: Salts,
-    /// As `salts`; None where there is no salt.
+    /// One for each entry of `salts`; None for an entry without a salt.
     epochs: Vec<Option<Epoch>>,
     /// The epoch that this cipher drew.
     newest: u64,
@@ -149,17 +152,18 @@ pub(super) struct Cipher {
 }
 
 impl Cipher {
-    /// Begins an epoch of the volume of this id. `salts` are its superblock's, all zeros in a new volume, and
-    /// `next` is greater than the number of any valid record of the set, and goes on from the epoch's start. Every copy of
-    /// the superblock must be written with [`salts`](Cipher::salts) before long: what is sealed is lost at the next opening
-    /// without.
+    /// Begins an epoch of the volume with this id. `salts` are its superblock's, all zeros in a new
+    /// volume. `next` is greater than the number of any valid record of the set, and goes on from the
+    /// epoch's start. Every copy of the superblock must soon be written with [`salts`](Cipher::salts);
+    /// otherwise the sealed payloads are lost at the next opening.
     pub(super) fn new(
         key: &Key,
         volume: u128,
         salts: &Salts,
         next: Arc<AtomicU64>,
     ) -> Result<Cipher, CipherError> {
-        // Relaxed: a set's volumes are opened by one thread. Those opened before have made it the epoch's start.
+        // Relaxed: a set's volumes are opened by one thread. An earlier one has made `next` the
+        // epoch's start.
         let last_sequence = next.load(Ordering::Relaxed).saturating_sub(1);
         let newest = (last_sequence >> COUNT_BITS) + 1;
         if newest > LAST_EPOCH {
@@ -180,12 +184,12 @@ impl Cipher {
         Ok(Cipher { salts, epochs, newest, next })
     }
 
-    /// For the superblock.
+    /// The salts for the superblock.
     pub(super) fn salts(&self) -> &Salts {
         &self.salts
     }
 
-    /// Encrypts a payload in place, under a sequence number that is taken for it.
+    /// Encrypts a payload in place, under a sequence number of its own.
     pub(super) fn seal(&self, binding: &Binding, payload: &mut [u8]) -> Result<Sealed, CipherError> {
         let sequence = self.take().ok_or(CipherError::SequencesSpent)?;
         let epoch = self.epoch(sequence).ok_or(CipherError::SequencesSpent)?;
@@ -194,14 +198,15 @@ impl Cipher {
         tag.map(|tag| Sealed { sequence, tag }).ok_or(CipherError::TooLong { bytes })
     }
 
-    /// A sequence number that nothing else has; None once all are taken.
+    /// A sequence number that nothing else has; None if all are taken.
     fn take(&self) -> Option<u64> {
-        // Relaxed: that no two take the same is all that is asked (I1).
+        // Relaxed: the only requirement is that no two calls take the same number (I1).
         let sequence = self.next.fetch_add(1, Ordering::Relaxed);
         (sequence >> COUNT_BITS == self.newest).then_some(sequence)
     }
 
-    /// Decrypts a payload in place; false, and zeros in its place, unless it was sealed as this (I3).
+    /// Decrypts a payload in place. False, with the payload zeroed, unless it was sealed under this
+    /// identity (I3).
     pub(super) fn open(&self, sealed: &Sealed, binding: &Binding, payload: &mut [u8]) -> bool {
         let Some(epoch) = self.epoch(sealed.sequence) else {
             payload.fill(0);
@@ -210,8 +215,8 @@ impl Cipher {
         epoch.payload.open(nonce(sealed.sequence), &binding.to_bytes(), payload, sealed.tag)
     }
 
-    /// Masks a record's label, or takes the mask off again. False, and the label as it was, where the
-    /// record's epoch is one of which there is no salt any more: its payload cannot be opened either.
+    /// Masks a record's label, or takes the mask off again. Returns false and leaves the label if the
+    /// salt of the record's epoch is gone; then its payload cannot be opened either.
     pub(super) fn mask(&self, sequence: u64, label: &mut [u8; 32]) -> bool {
         let Some(epoch) = self.epoch(sequence) else { return false };
         let mask = hmac::sign(&epoch.names, &sequence.to_le_bytes());
@@ -224,7 +229,7 @@ impl Cipher {
     fn epoch(&self, sequence: u64) -> Option<&Epoch> {
         let epoch = sequence >> COUNT_BITS;
         let age = self.newest.checked_sub(epoch)?;
-        // Older ones shared their entries with epochs that came since.
+        // Newer epochs have overwritten the entries of older ones.
         if age >= EPOCHS as u64 { None } else { self.epochs[place(epoch)].as_ref() }
     }
 }
@@ -236,7 +241,7 @@ impl core::fmt::Debug for Cipher {
     }
 }
 
-/// Where an epoch's salt is.
+/// The entry of an epoch's salt.
 fn place(epoch: u64) -> usize {
     (epoch % EPOCHS as u64) as usize
 }
@@ -247,12 +252,13 @@ fn nonce(sequence: u64) -> [u8; NONCE_BYTES] {
     nonce
 }
 
-/// What all keys of a volume come from.
+/// The secret from which all keys of a volume are derived.
 fn secret(key: &Key, volume: u128) -> hkdf::Prk {
     hkdf::Salt::new(hkdf::HKDF_SHA256, &volume.to_le_bytes()).extract(key.bytes())
 }
 
-/// For the superblock: names a wrong key before any block is refused for it, and tells nothing else of the key.
+/// The key's check for the superblock: detects a wrong key before any block is refused for it, and
+/// reveals nothing else about the key.
 pub(super) fn key_check(key: &Key, volume: u128) -> Result<[u8; 16], CipherError> {
     struct Check;
     impl hkdf::KeyType for Check {

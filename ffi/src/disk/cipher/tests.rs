@@ -1,4 +1,4 @@
-//! I1 to I4 of the cipher, one by one, and the format against answers that another implementation gave.
+//! I1 to I4 of the cipher, one by one, and the format against results of another implementation.
 
 use super::*;
 use crate::disk::recovery::{HashKey, OwnerId};
@@ -33,7 +33,7 @@ fn sealed(cipher: &Cipher) -> (Sealed, Vec<u8>) {
     (cipher.seal(&binding(), &mut payload).expect("sealed"), payload)
 }
 
-/// Whether it opens to `TEXT`. What does not must be gone.
+/// Whether it opens to `TEXT`. Otherwise the buffer must be wiped.
 fn opens(cipher: &Cipher, sealed: &Sealed, binding: &Binding, payload: &[u8]) -> bool {
     let mut payload = payload.to_vec();
     let opened = cipher.open(sealed, binding, &mut payload);
@@ -117,7 +117,7 @@ fn another_key_or_volume_or_salt_opens_nothing() {
     assert!(!opens(&key(0), VOLUME, &other));
 }
 
-/// I1: the disk is rolled back to before the first writes, so that all sequence numbers come again.
+/// I1: the disk is rolled back to before the first writes, so that all sequence numbers are used again.
 #[test]
 fn a_sequence_number_that_comes_again_comes_under_another_key() {
     let (first, second) = (cipher(&NONE, 0), cipher(&NONE, 0));
@@ -130,7 +130,7 @@ fn a_sequence_number_that_comes_again_comes_under_another_key() {
     assert_ne!(masks[0], masks[1], "the same mask twice");
 }
 
-/// I2: whatever salts and records the disk offers, the epoch that is sealed under is drawn.
+/// I2: whatever salts and records the disk offers, sealing uses the epoch that was drawn.
 #[test]
 fn no_salt_of_the_disk_is_sealed_under() {
     let forged = [[0x55; 16]; EPOCHS];
@@ -206,7 +206,7 @@ fn the_oldest_salt_goes_where_the_newest_needs_its_place() {
     }
 }
 
-/// A volume that is opened and closed without a write keeps what it has.
+/// A volume that is opened and closed without a write keeps its blocks.
 #[test]
 fn an_epoch_of_which_nothing_is_left_is_numbered_again() {
     let first = cipher(&NONE, 0);
@@ -237,7 +237,8 @@ fn a_mask_comes_off_again_and_differs_by_sequence_number() {
     assert_ne!(names, masked);
 }
 
-/// The answers are of Python's `cryptography` 48 (OpenSSL's AES, HKDF and HMAC), after the header's drawing.
+/// The results are of Python's `cryptography` 48 (OpenSSL's AES, HKDF and HMAC), after the
+/// header's drawing.
 #[test]
 fn another_implementation_of_the_format_agrees() {
     let mut salts = NONE;

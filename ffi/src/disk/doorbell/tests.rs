@@ -4,17 +4,18 @@
 use super::Doorbell;
 use crate::sync::{Arc, AtomicUsize, Notify, Ordering, model_within, spawn};
 
-/// `callers` publish one request each; the ring thread takes them all, asleep in between.
-/// A lost wake-up leaves it asleep with a request published: the model sees a deadlock.
+/// `callers` publish one request each; the ring thread takes them all, and sleeps in between. A lost
+/// wake-up leaves it asleep with a request published: the model sees a deadlock.
 fn callers_and_a_sleeper(callers: usize) {
     // Two forced switches: enough to find either mutation.
     model_within(2, move || {
         let doorbell = Arc::new(Doorbell::new());
-        // What was published: Relaxed, so that only the fences order it with the flag.
+        // The published requests: Relaxed, so that only the fences order them with the flag.
         let published = Arc::new(AtomicUsize::new(0));
         let bell = Arc::new(Notify::new());
         for caller in 0..callers {
-            // A kind of its own each: the ring thread watches for all that it has not had.
+            // A kind of its own for each caller: the ring thread watches all kinds that it
+            // has not received.
             let kind = 1 << caller;
             let (doorbell, published, bell) =
                 (Arc::clone(&doorbell), Arc::clone(&published), Arc::clone(&bell));

@@ -1,4 +1,4 @@
-//! Back: what has ended is resumed, retried, summed, and answered.
+//! The way back: completed pieces are resumed, retried or summed, and requests are answered.
 
 use super::super::cipher::{Binding, Sealed};
 use super::super::error::FailureCause;
@@ -29,7 +29,7 @@ impl Engine {
                 counters.moved(action, bytes);
                 return self.piece_ended(completion.token, None);
             }
-            // O_DIRECT goes on from aligned places only: what lies past the last one is moved again.
+            // O_DIRECT continues at aligned offsets only: bytes past the last one are moved again.
             Ok(moved) if moved >= self.setup.alignment => {
                 let moved = moved / self.setup.alignment * self.setup.alignment;
                 counters.moved(action, moved);
@@ -57,7 +57,7 @@ impl Engine {
                     counters.retried.add(1);
                     None
                 }
-                // Optional, and not to be had everywhere: the hole is not made, and nothing is wrong.
+                // Punching is optional, and not supported everywhere. Without the hole nothing is wrong.
                 libc::EOPNOTSUPP if action == Action::Punch => {
                     return self.piece_ended(completion.token, None);
                 }
@@ -70,7 +70,7 @@ impl Engine {
         }
     }
 
-    /// A payload was summed where it is, or could not be, which is no fault of the volume's device.
+    /// Takes the result of a sum on a device. A failure is no fault of the volume's device.
     fn summed_on_device(&mut self, token: u32) {
         let sum = self.setup.ring.take_sum(token);
         let mut through = core::mem::take(&mut self.through);
@@ -88,7 +88,7 @@ impl Engine {
         self.through = through;
     }
 
-    /// A piece is through, well or not.
+    /// Ends a piece, successful or not.
     pub(super) fn piece_ended(&mut self, token: u32, failure: Option<FailureCause>) {
         let Some(piece) = self.pieces.get_mut(token) else { return };
         let (action, bytes, urgent) = (piece.action, piece.bytes, piece.urgent);
@@ -98,14 +98,14 @@ impl Engine {
         let mut through = core::mem::take(&mut self.through);
         self.pieces.end(token, &mut through);
         match failure.is_some() && merged && self.begins_nothing().is_none() {
-            // One bad sector is not the neighbours' fault: each is asked for again, alone.
+            // One bad sector must not fail its neighbours: each request is issued again, alone.
             true => through.drain(..).rev().for_each(|part| self.again_alone(part)),
             false => through.drain(..).for_each(|part| self.part_ended(part, action, failure)),
         }
         self.through = through;
     }
 
-    /// A request that was merged, wholly, is cut again.
+    /// Cuts a request again that was wholly merged into a failed piece.
     fn again_alone(&mut self, part: Part) {
         let Some(request) = self.active.get_mut(part.request) else { return };
         request.alone = true;
@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// A stretch of a request is through. With the last one the request ends (I2).
+    /// Ends a stretch of a request. With the last stretch the request ends (I2).
     fn part_ended(&mut self, part: Part, action: Action, failure: Option<FailureCause>) {
         let Some(request) = self.active.get_mut(part.request) else { return };
         request.in_flight -= 1;
@@ -140,7 +140,7 @@ impl Engine {
         }
         let moved = request.in_flight == 0 && request.issued_bytes == request.transfer_bytes;
         if moved && let Turn::Of(class) = turn_of(request) {
-            // What is left to do takes no room in the ring.
+            // The remaining work takes no room in the ring.
             self.order.left(class, self.now);
         }
         let sums = request.task == Task::Write || self.setup.verify;
@@ -152,7 +152,7 @@ impl Engine {
             }
         }
         if moved && request.is_to_open() {
-            // Its turn comes among the sums, when new pieces have been handed over.
+            // It takes its turn among the sums, after new pieces have been handed over.
             request.unsummed += 1;
             let whole = Part { start: 0, offset: 0, bytes: request.payload_bytes, ..part };
             match request.urgency {
@@ -163,14 +163,15 @@ impl Engine {
         self.settle(part.request);
     }
 
-    /// Sums what waits for it, reads before writes, but not for too long.
+    /// Sums waiting stretches, reads before writes, up to the limit for one round.
     pub(super) fn sum_some(&mut self) {
         let mut summed = 0;
         while let Some(part) = self.to_sum.iter_mut().find_map(VecDeque::pop_front) {
             let Some(request) = self.active.get_mut(part.request) else { continue };
             request.unsummed -= 1;
             if request.failure.is_none() {
-                // SAFETY: a read's piece has ended, and a write's bytes nobody changes (I3 of the request).
+                // SAFETY: a read's piece has ended, and a write's bytes do not change (I3
+                // of the request).
                 unsafe { request.sum_up(part.start, part.bytes) };
             }
             self.settle(part.request);
@@ -183,7 +184,7 @@ impl Engine {
         }
     }
 
-    /// Ends a request of which nothing is left to do.
+    /// Ends a request that has no work left.
     pub(super) fn settle(&mut self, key: usize) {
         let Some(request) = self.active.get(key) else { return };
         if request.in_flight > 0 || request.unsummed > 0 || request.issued_bytes < request.transfer_bytes {
@@ -194,12 +195,12 @@ impl Engine {
         match request.task {
             Task::Read => self.read_through(&mut request),
             Task::Write => {
-                // One that was on trial lets the next one go, or all of them.
+                // If it was on trial, its end lets the next write go, or all of them.
                 frees |= self.health.write_ended();
                 self.write_through(&request);
             }
             Task::Forget => {
-                // Once: another one of the same slot may still be on its way.
+                // Only once: another punch of the same slot may still be on its way.
                 if let Some(at) = self.punching.iter().position(|slot| *slot == request.slot) {
                     self.punching.swap_remove(at);
                 }
@@ -250,8 +251,8 @@ impl Engine {
         if request.failure.is_some() {
             return;
         }
-        // Looked up again: a write or a forget that came meanwhile, though none should have, has the last word. What
-        // was read is not what was written, and says nothing of it.
+        // Looked up again: a write or a forget in the meantime, though none should come, decides. Then
+        // the bytes read are not the bytes written, and prove nothing about them.
         let rejection = match self.look_up(request) {
             Err(rejection) => Some(rejection),
             Ok(record) if record.sequence != request.sequence => Some(Rejection::Empty),
@@ -268,7 +269,7 @@ impl Engine {
         }
     }
 
-    /// Compares a payload with its record's seal, or opens it.
+    /// Compares a payload with its record's seal, or decrypts it.
     fn verify(&self, request: &mut Request, record: &Record) -> Result<(), Rejection> {
         let Some(cipher) = &self.setup.cipher else {
             return if self.setup.verify { request.verify(&record.seal) } else { Ok(()) };
@@ -298,7 +299,7 @@ impl Engine {
     }
 }
 
-/// In whose queue a request of the engine is.
+/// The queue that a request of the engine is in.
 pub(super) fn turn_of(request: &Request) -> Turn {
     match request.task {
         Task::Table { .. } | Task::Superblock | Task::Fill | Task::Sync | Task::Probe(_) => Turn::Own,

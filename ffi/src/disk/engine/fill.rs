@@ -1,14 +1,14 @@
 //! Writing a file through in the background: extents that were never written are slower to write.
 //!
 //! ```text
-//!   slots   0   1   2   3   4   5   6 …
-//!           W   z   z   W  ├─z──z──┤            W: holds a block, or written by a caller, z: zeros written here
-//!                           at                  one stretch at a time, when nobody asks for anything
+//!   slots   0   1   2   3   4   5   6 …          W: holds a block, or written by a caller
+//!           W   z   z   W  ├─z──z──┤            z: zeros written here, one stretch at a time,
+//!                           at                     while the volume has nothing else to do
 //! ```
 //!
 //! Invariants
-//! - I1: zeros are written only to slots that hold no block, that no caller has written, and that none is
-//!   writing: who comes to write a slot of the stretch in flight waits for it.
+//! - I1: zeros are written only to slots that hold no block, that no caller has written, and that no
+//!   caller is writing. A write to a slot of the stretch in flight waits for the stretch.
 
 use super::super::format::Shape;
 use super::super::request::{Request, Task};
@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Written at a time, in bytes: what a request that comes then has to wait for.
+/// Bytes written at a time: a request that arrives meanwhile has to wait for them.
 const STRETCH_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -27,14 +27,14 @@ pub(in crate::disk) struct Fill {
     zeros: Arc<HostArena>,
     /// Slots that hold a block, or that callers have written since, a bit each.
     written: Vec<u64>,
-    /// What is still to be written, in order, counted from slot 0, in bytes.
+    /// Ranges still to be written, in order, in bytes from slot 0 on.
     todo: VecDeque<Range<u64>>,
     left_bytes: u64,
     in_flight: Range<u64>,
 }
 
 impl Fill {
-    /// `unwritten`: parts of the slots, in order, as places in the file.
+    /// `unwritten`: parts of the slots, in order, as offsets in the file.
     pub(in crate::disk) fn new(
         shape: Shape,
         unwritten: Vec<Range<u64>>,
@@ -55,7 +55,7 @@ impl Fill {
         Ok(fill)
     }
 
-    /// A caller writes this slot.
+    /// Notes that a caller writes this slot.
     pub(super) fn writes(&mut self, slot: u32) {
         if let Some(word) = self.written.get_mut(slot as usize / 64) {
             *word |= 1 << (slot % 64);
@@ -72,7 +72,8 @@ impl Fill {
         start < self.in_flight.end && self.in_flight.start < start + self.shape.stride
     }
 
-    /// Bytes that have yet to be written, those included that are in flight, and those that callers will turn out to have written.
+    /// Bytes that have yet to be written, including the stretch in flight, and slots that callers have
+    /// written meanwhile.
     pub(in crate::disk) fn left_bytes(&self) -> u64 {
         self.left_bytes + length(&self.in_flight)
     }
@@ -108,7 +109,8 @@ impl Fill {
         None
     }
 
-    /// The stretch in flight has ended, well or not: it is not tried again, since it only makes later writes faster.
+    /// Ends the stretch in flight, successful or not. It is not tried again, since it only makes later
+    /// writes faster.
     pub(super) fn ended(&mut self) {
         self.in_flight = 0..0;
     }

@@ -1,66 +1,66 @@
-//! How the device is: whether it takes writes, whether it answers at all, and when it is asked again.
+//! The device's health: whether it takes writes, whether it answers at all, and when it is probed.
 //!
 //! ```text
-//!                      no room                        probe written
-//!   Serving ────────────────────────► Full ───────────────────────────► Trial ─ a write went well ─► Serving
-//!      │ ▲                              ▲                                 │
-//!      │ └── superblock read, synced ─┐ └──────────── no room ────────────┘
-//!      │                              │
-//!      └─ gone, or fails on and on ─► Away ◄── from any state
+//!                      no room                       probe written
+//!   Serving ────────────────────────► Full ──────────────────────────► Trial ─ a write succeeds ─► Serving
+//!      │                               ▲                                │ ▲
+//!      │                               └──────────── no room ───────────┘ │
+//!      │                                                                  │
+//!      └─ gone, or keeps failing ────► Away ── superblock read, synced ───┘
+//!           (from any state)
 //! ```
 //!
-//! - No room (ENOSPC, EDQUOT, EFBIG, a file system that has become read-only) says nothing of the drive:
-//!   writes are refused without asking the device, and reads go on. A probe writes a superblock again, at
-//!   growing intervals. Once that goes well, one write of a caller's goes out alone: room for 4 KiB is not
-//!   yet room for a slot.
-//! - Errors that pass (ENOMEM, EBUSY, …) count for nothing: they are the machine's, not the drive's.
-//! - A device that is gone (ENODEV, ENXIO) is away at once. One that fails otherwise is asked for its
-//!   superblock after [`SUSPECT`] failures in a row: one bad sector, or thirty, say nothing of the rest. It
-//!   is away where that read fails too, or where [`FAILURES`] requests in a row have failed and the first
-//!   of them [`FAILING`] ago: one batch at depth 64 fails in a moment.
-//! - What is away is asked again at growing intervals. It serves again when its superblock is read back as
-//!   it was written at the opening, and a sync goes well: the sync is for volumes whose reads the page
+//! - No room (ENOSPC, EDQUOT, EFBIG, a file system that has become read-only) says nothing about the
+//!   drive. Writes are refused without asking the device, and reads go on. A probe writes a superblock
+//!   again, at growing intervals. When that succeeds, one write of a caller's goes out alone: room for 4
+//!   KiB is not yet room for a slot.
+//! - Errors that pass (ENOMEM, EBUSY, …) do not count: they are the machine's, not the drive's.
+//! - A device that is gone (ENODEV, ENXIO, EBADF) is away at once. One that fails otherwise is asked for
+//!   its superblock after [`SUSPECT`] failures in a row: one bad sector, or thirty, say nothing about the
+//!   rest. It is away if that read fails too. It is also away if [`FAILURES`] requests in a row have
+//!   failed over at least [`FAILING`]: one batch at depth 64 fails in a moment.
+//! - A device that is away is probed at growing intervals. It serves again when its superblock reads back
+//!   as it was written at the opening, and a sync succeeds. The sync is for volumes whose reads the page
 //!   cache may answer.
 //!
 //! Invariants
 //! - I1: one probe is in flight at a time.
-//! - I2: an interval grows until a transfer of a slot has gone well: what comes back for a moment at a time
-//!   is asked less and less.
+//! - I2: an interval grows until a slot has been transferred successfully: a device that comes back only
+//!   for moments is probed less and less.
 
 use super::super::error::FailureCause;
 use super::super::ring::Action;
 use super::super::stats::ServiceState;
 use std::time::Duration;
 
-/// Failures in a row after which the device is asked for its superblock; and again at each power of two.
+/// Failures in a row after which the device is asked for its superblock; again at each power of two.
 const SUSPECT: u32 = 4;
-/// After this many failures in a row, over at least [`FAILING`], the device is away whatever the superblock
-/// says.
+/// After this many failures in a row, over at least [`FAILING`], the device is away, whatever
+/// its superblock.
 const FAILURES: u32 = 32;
 const FAILING: Duration = Duration::from_secs(1);
-/// The first interval between probes, and the longest one: while the device has no room, and while it is
-/// away.
+/// The first and the longest interval between probes: while the device has no room, and while it is away.
 const FULL_WAITS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(30)];
 const AWAY_WAITS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(300)];
 
-/// A step of asking the device how it is.
+/// A step of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::disk) enum Probe {
     /// Reads the superblock at the file's start.
     First,
-    /// Reads the one at its end, where the first is not as it was written.
+    /// Reads the superblock at the file's end, if the first is not as it was written.
     Last,
-    /// Nothing of it is in the page cache alone.
+    /// Syncs, so that the answer does not come from the page cache alone.
     Sync,
-    /// Writes the one at the end again: the same bytes.
+    /// Writes the superblock at the file's end again: the same bytes.
     Write,
 }
 
-/// How a step ended.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Probed {
     Well,
-    /// The device answered, and it is not the superblock that was written.
+    /// The device answered, but not with the superblock that was written.
     Other,
     Failed(FailureCause),
 }
@@ -68,24 +68,24 @@ pub(super) enum Probed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Serving,
-    /// It has failed a few times: its superblock is asked for now.
+    /// The device has failed a few times: its superblock is read now.
     Suspect,
-    /// Writes are refused until a probe at this moment goes well.
+    /// Writes are refused until a probe succeeds; the next one is due at this time.
     Full(Duration),
     /// One write goes out alone.
     Trial,
-    /// Everything is refused until a probe at this moment goes well.
+    /// All requests are refused until a probe succeeds; the next one is due at this time.
     Away(Duration),
 }
 
-/// What a failure says of the device.
+/// The meaning of a failure for the device's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     NoRoom,
     Passing,
     Gone,
     Drive,
-    /// Nothing: it is of a caller, of another device, or of this engine's own making.
+    /// No meaning: the failure is a caller's, another device's, or of this engine's own making.
     Other,
 }
 
@@ -107,14 +107,14 @@ impl Kind {
 #[derive(Debug)]
 pub(super) struct Health {
     state: State,
-    /// Failures of the drive since a transfer went well, and the moment of the first.
+    /// Failures of the drive since a transfer succeeded, and the time of the first.
     failures: u32,
     since: Duration,
-    /// The next interval (I2).
+    /// The next intervals (I2).
     full_wait: Duration,
     away_wait: Duration,
     probing: bool,
-    /// A write of a caller's is on trial.
+    /// A caller's write is on trial.
     on_trial: bool,
 }
 
@@ -131,7 +131,7 @@ impl Health {
         }
     }
 
-    /// What others see of it.
+    /// The state as others see it.
     pub(super) fn service(&self) -> ServiceState {
         match self.state {
             State::Serving | State::Suspect | State::Trial => ServiceState::Serving,
@@ -140,7 +140,7 @@ impl Health {
         }
     }
 
-    /// Whether failures are the device's as a whole, rather than of a place in it.
+    /// Whether failures concern the device as a whole, rather than a place in it.
     pub(super) fn is_in_doubt(&self) -> bool {
         matches!(self.state, State::Suspect | State::Away(_))
     }
@@ -158,7 +158,7 @@ impl Health {
         }
     }
 
-    /// Whether a write may go out now; it waits for the one on trial otherwise.
+    /// Whether a write may go out now; otherwise it waits for the write on trial.
     pub(super) fn lets_write(&mut self) -> bool {
         if self.state != State::Trial {
             return true;
@@ -166,12 +166,12 @@ impl Health {
         !std::mem::replace(&mut self.on_trial, true)
     }
 
-    /// A write of a caller's has ended. Whether others may have waited for that.
+    /// Notes the end of a caller's write. Returns whether other writes may have waited for it.
     pub(super) fn write_ended(&mut self) -> bool {
         std::mem::replace(&mut self.on_trial, false)
     }
 
-    /// When the device is to be asked.
+    /// When the next probe is due.
     pub(super) fn due(&self) -> Option<Duration> {
         match self.state {
             _ if self.probing => None,
@@ -181,7 +181,7 @@ impl Health {
         }
     }
 
-    /// The first step, if it is time.
+    /// Begins a probe if it is due. Returns its first step.
     pub(super) fn probe(&mut self, now: Duration) -> Option<Probe> {
         if self.due().is_none_or(|due| due > now) {
             return None;
@@ -190,7 +190,7 @@ impl Health {
         Some(if matches!(self.state, State::Full(_)) { Probe::Write } else { Probe::First })
     }
 
-    /// A step has ended; the next one, if there is one (I1).
+    /// Takes the result of a step. Returns the next step, if there is one (I1).
     pub(super) fn probed(&mut self, probe: Probe, how: Probed, now: Duration) -> Option<Probe> {
         let next = match (probe, how) {
             (Probe::First, Probed::Other) => Some(Probe::Last),
@@ -210,11 +210,11 @@ impl Health {
             (State::Full(_), Probe::Write) if kind.is_none() => self.state = State::Trial,
             (State::Full(_), Probe::Write) if kind == Some(Kind::Gone) => self.leave(now),
             (State::Full(_), _) => self.fill(now),
-            // A sync that finds no room has asked a device that answers.
+            // A sync that finds no room has reached a device that answers.
             (State::Away(_), Probe::First | Probe::Last | Probe::Sync)
                 if matches!(kind, None | Some(Kind::NoRoom)) =>
             {
-                // Its writes are on trial: it may have come back read-only.
+                // Writes go on trial: the device may have come back read-only.
                 (self.state, self.failures) = (State::Trial, 0);
             }
             (State::Suspect, _) if matches!(kind, None | Some(Kind::Passing)) => self.state = State::Serving,
@@ -224,7 +224,7 @@ impl Health {
         None
     }
 
-    /// The device has done something well.
+    /// Notes that the device has completed something successfully.
     pub(super) fn went_well(&mut self) {
         self.failures = 0;
         if self.state == State::Suspect && !self.probing {
@@ -232,8 +232,8 @@ impl Health {
         }
     }
 
-    /// A whole slot was read or written. What was in flight when the device left, or filled up, says
-    /// nothing of what is now.
+    /// Notes that a whole slot was read or written. Requests in flight from before the device left, or
+    /// filled up, say nothing about its state now.
     pub(super) fn moved(&mut self, write: bool) {
         match self.state {
             State::Full(_) | State::Away(_) => return,
@@ -246,11 +246,11 @@ impl Health {
         }
     }
 
-    /// A transfer of a slot, or of the volume's own, has failed.
+    /// Notes that a transfer of a slot, or of the volume's own, has failed.
     pub(super) fn failed(&mut self, cause: FailureCause, action: Action, slot: bool, now: Duration) {
         match Kind::of(cause) {
             Kind::Passing | Kind::Other => {}
-            // A table that finds no room is tried again by itself: it need not keep slots from being
+            // The table's write-back retries by itself after no room, and need not keep slots from being
             // written. A hole that is not made is no loss.
             Kind::NoRoom if action != Action::Read => {
                 let takes = matches!(self.state, State::Serving | State::Suspect | State::Trial);

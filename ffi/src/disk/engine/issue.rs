@@ -1,4 +1,4 @@
-//! Out: requests are cut into pieces and handed to the ring.
+//! The way out: requests are cut into pieces and handed to the ring.
 
 use super::super::format::CHUNK_BYTES;
 use super::super::request::{Class, Task};
@@ -8,10 +8,10 @@ use super::health::Probe;
 use super::order::Turn;
 use super::pieces::Part;
 
-/// With so few requests a read's sum is all that its caller waits for in the end: its pieces are small, so that only
-/// the last one's comes after the transfer. A write is summed while it is in flight.
+/// With so few requests a caller waits for its read's sum in the end. Small pieces leave only the last
+/// one's sum to be made after the transfer. A write is summed while it is in flight.
 const FEW_REQUESTS: usize = 2;
-/// Length of small pieces, and of those of urgent reads.
+/// Length of small pieces, and of the pieces of urgent reads.
 const SMALL_PIECE_BYTES: usize = 256 << 10;
 /// Requests are merged up to this length.
 const MERGED_BYTES: usize = 512 << 10;
@@ -19,7 +19,7 @@ const MERGED_BYTES: usize = 512 << 10;
 const _: () = assert!(SMALL_PIECE_BYTES.is_multiple_of(CHUNK_BYTES));
 
 impl Engine {
-    /// Gives the ring all pieces that it takes.
+    /// Gives the ring as many pieces as it takes.
     pub(super) fn issue(&mut self) {
         while let Some(token) = self.next_piece() {
             let Some(piece) = self.pieces.get_mut(token) else { continue };
@@ -31,7 +31,7 @@ impl Engine {
                     && !matches!(piece.action, Action::Sync | Action::Punch)
                 {
                     if let Some(range) = request.device() {
-                        // The only part: such requests are not merged.
+                        // The only part: requests of device memory are not merged.
                         device = Some(DevicePart { range, offset: part.offset });
                         continue;
                     }
@@ -41,15 +41,16 @@ impl Engine {
             }
             let (action, file_offset, bytes) = (piece.action, piece.file_offset, piece.bytes);
             let op = Op { action, file_offset, bytes, buffers: &piece.buffers, device };
-            // SAFETY: the memory is of blocks that the requests' owners guard, and a request keeps its owner until
-            // its pieces have all come back (I1, I2), or has it kept for good. The list stays as it is until the
-            // piece has come back: it is made here only, for pieces that are not with the ring.
+            // SAFETY: the memory is of blocks that the requests' owners guard. A request keeps its owner
+            // until all its pieces have come back (I1, I2), or the owner is kept for good. The list of
+            // buffers does not change until the piece has come back: it is made only here, for pieces
+            // that are not with the ring.
             unsafe { self.setup.ring.push(token, &op) };
         }
     }
 
-    /// What the ring has had before first, then sums on devices: what they are of has moved, and its caller waits for nothing else.
-    /// Out of service these alone.
+    /// The next piece: first those to be resumed or retried, then sums on devices (their payloads have
+    /// moved, and their callers wait for nothing else), then new ones. Out of service only the first two.
     fn next_piece(&mut self) -> Option<u32> {
         if let Some(token) = self.again.pop_front() {
             return Some(token);
@@ -62,7 +63,7 @@ impl Engine {
         if sum.is_some() || self.out_of_service { sum } else { self.cut() }
     }
 
-    /// The piece that has a payload summed.
+    /// Makes the piece that sums a payload on its device.
     fn sum_on_device(&mut self) -> Option<u32> {
         let key = self.device_sums.pop_front()?;
         let request = self.active.get_mut(key)?;
@@ -75,7 +76,8 @@ impl Engine {
         Some(token)
     }
 
-    /// Cuts the next piece off the request whose turn it is, or makes one of several small ones.
+    /// Cuts the next piece off the request whose turn it is. Merges several small requests
+    /// into one piece.
     fn cut(&mut self) -> Option<u32> {
         let few = self.active.len() <= FEW_REQUESTS;
         let (turn, key) = self.order.next(self.now, self.setup.piece_bytes)?;
@@ -110,7 +112,8 @@ impl Engine {
         Some(token)
     }
 
-    /// Adds the request after the one in front to a piece, in whose place it then is in front, if it is what comes next in the file.
+    /// Adds the second request in the queue to a piece, if it comes next in the file. It then takes the
+    /// first one's place.
     fn merges(&mut self, token: u32, turn: Turn) -> bool {
         let Some(second) = self.order.second(turn) else { return false };
         let (Some(request), Some(piece)) = (self.active.get(second), self.pieces.get_mut(token)) else {

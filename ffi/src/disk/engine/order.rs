@@ -1,13 +1,13 @@
-//! Whose turn it is: the order in which requests are cut into pieces.
+//! The order in which requests are cut into pieces.
 //!
-//! - The volume's own requests first (they are few), then urgent reads, reads, writes. After
+//! - The volume's own requests go first (they are few), then urgent reads, reads, writes. After
 //!   [`READS_A_WRITE`] read pieces a waiting write gets its turn all the same.
-//! - What is in flight is capped in bytes: what comes next queues in the device behind it, so a cap is a
-//!   waiting time. Reads and writes alone are capped far above what keeps a device busy (bandwidth × latency:
-//!   14 GB/s × 200 µs are 3 MB), so that batches are large; urgent reads are capped near it, so that the
-//!   first is usable soon. While reads come and go writes are capped more tightly, still more where urgent
-//!   ones do, and most while one waits. A cap that held only while a read is there would come too late: it
-//!   holds for [`MEMORY`] after the last one.
+//! - Bytes in flight are capped: the next request queues in the device behind them, so a cap is a waiting
+//!   time. Reads alone and writes alone are capped far above the amount that keeps a device busy
+//!   (bandwidth × latency: 14 GB/s × 200 µs are 3 MB), so that batches are large. Urgent reads are capped
+//!   near it, so that the first is usable soon. While reads come and go, writes are capped more tightly;
+//!   still more while urgent reads do, and most while an urgent read waits. A cap that held only while a
+//!   read is there would come too late, so it holds for [`MEMORY`] after the last one.
 
 use super::super::request::Class;
 use super::super::ring::Action;
@@ -16,17 +16,17 @@ use std::time::Duration;
 
 /// A waiting write goes after this many read pieces at the latest.
 const READS_A_WRITE: u32 = 16;
-/// Urgent reads in flight at most, in bytes. One piece may always go, here and below.
+/// Maximum bytes of urgent reads in flight. One piece may always go, here and below.
 const URGENT_BYTES: usize = 2 << 20;
-/// Other reads in flight at most, in bytes.
+/// Maximum bytes of other reads in flight.
 const READS_BYTES: usize = 32 << 20;
-/// Writes in flight at most, in bytes, with no read about.
+/// Maximum bytes of writes in flight, without recent reads.
 const WRITES_BYTES: usize = 32 << 20;
-/// The same while reads come and go.
+/// Maximum bytes of writes in flight while reads come and go.
 const WRITES_BESIDE_READS_BYTES: usize = 4 << 20;
-/// The same while urgent reads come and go: the next one waits for what is in flight then.
+/// Maximum bytes of writes in flight while urgent reads come and go: the next one will wait for these.
 const WRITES_BETWEEN_URGENT_BYTES: usize = 2 << 20;
-/// The same while an urgent read is there.
+/// Maximum bytes of writes in flight while an urgent read is there.
 const WRITES_BESIDE_URGENT_BYTES: usize = 1 << 20;
 /// How long a read is remembered after it has ended.
 const MEMORY: Duration = Duration::from_millis(200);
@@ -42,22 +42,22 @@ struct Lane {
 #[derive(Debug, Default)]
 pub(super) struct Order {
     lanes: [Lane; 3],
-    /// The volume's own.
+    /// The volume's own requests.
     own: VecDeque<usize>,
     /// Bytes of urgent read pieces that are with the ring, or will be again.
     urgent_in_flight_bytes: usize,
-    /// The same of other read pieces.
+    /// The same for other read pieces.
     reads_in_flight_bytes: usize,
-    /// The same of write pieces.
+    /// The same for write pieces.
     writes_in_flight_bytes: usize,
     /// Read pieces since the last write piece.
     reads_since_write: u32,
-    /// When the last read ended, and the last urgent one.
+    /// When the last read and the last urgent read ended.
     last_read: Option<Duration>,
     last_urgent: Option<Duration>,
 }
 
-/// Whose turn it is.
+/// The queue whose turn it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     Own,
@@ -80,7 +80,7 @@ impl Order {
         lane.requests += 1;
     }
 
-    /// A request that the engine has had all along is cut once more, before the others.
+    /// Puts a request that the engine already has in front of the others, to be cut again.
     pub(super) fn again(&mut self, class: Class, key: usize) {
         self.lanes[class as usize].uncut.push_front(key);
     }
@@ -89,7 +89,7 @@ impl Order {
         self.own.push_back(key);
     }
 
-    /// A request has been moved, or will not be.
+    /// Counts off a request that has been moved, or will not be.
     pub(super) fn left(&mut self, class: Class, now: Duration) {
         self.lanes[class as usize].requests -= 1;
         match class {
@@ -106,7 +106,8 @@ impl Order {
         }
     }
 
-    /// Whose turn it is, and the request. A piece of at most `piece_bytes` will be cut off it.
+    /// The queue whose turn it is, and its first request. A piece of at most `piece_bytes` will
+    /// be cut off it.
     pub(super) fn next(&mut self, now: Duration, piece_bytes: usize) -> Option<(Turn, usize)> {
         if let Some(key) = self.own.front() {
             return Some((Turn::Own, *key));
@@ -116,7 +117,7 @@ impl Order {
             waits(Class::Write) && fits(self.writes_in_flight_bytes, piece_bytes, self.write_cap(now));
         let read = [Class::Urgent, Class::Read].into_iter().find(|class| waits(*class));
         let read = read.filter(|class| {
-            // Prefetches in flight do not count against what a sequence waits for.
+            // Prefetches in flight do not count against the reads that a sequence waits for.
             match class {
                 Class::Urgent => fits(self.urgent_in_flight_bytes, piece_bytes, URGENT_BYTES),
                 Class::Read | Class::Write => fits(self.reads_in_flight_bytes, piece_bytes, READS_BYTES),
@@ -132,17 +133,17 @@ impl Order {
         Some((Turn::Of(class), key))
     }
 
-    /// The request whose turn it would be after the one in front.
+    /// The second request in a queue.
     pub(super) fn second(&mut self, turn: Turn) -> Option<usize> {
         self.queue(turn).get(1).copied()
     }
 
-    /// The one in front has been cut to its end.
+    /// Removes the first request of a queue: all of it has been cut.
     pub(super) fn cut(&mut self, turn: Turn) {
         self.queue(turn).pop_front();
     }
 
-    /// A request that failed is not cut any further.
+    /// Removes a failed request: it is not cut any further.
     pub(super) fn drop_uncut(&mut self, turn: Turn, key: usize) {
         self.queue(turn).retain(|other| *other != key);
     }
@@ -164,7 +165,7 @@ impl Order {
         self.writes_in_flight_bytes += bytes;
     }
 
-    /// Bytes that have been moved, or will not be.
+    /// Counts off bytes that have been moved, or will not be.
     pub(super) fn ended(&mut self, action: Action, bytes: usize, urgent: bool) {
         match action {
             Action::Read => *self.reads_in_flight(urgent) -= bytes,
@@ -173,7 +174,7 @@ impl Order {
         }
     }
 
-    /// Writes that may be in flight beside the reads that there are, or lately were.
+    /// Maximum bytes of writes in flight beside the present and recent reads.
     fn write_cap(&self, now: Duration) -> usize {
         if self.requests(Class::Urgent) > 0 {
             WRITES_BESIDE_URGENT_BYTES
@@ -203,7 +204,7 @@ mod tests {
     #[test]
     fn an_urgent_read_does_not_wait_for_prefetches_in_flight() {
         let mut order = Order::default();
-        // What the cap on reads allows, all of it ordinary.
+        // As much as the cap on reads allows, all of it ordinary.
         order.read_issued(READS_BYTES, false);
         order.add(Class::Urgent, 7);
         assert_eq!(order.next(Duration::ZERO, 1 << 20), Some((Turn::Of(Class::Urgent), 7)));

@@ -1,12 +1,12 @@
-//! Pieces: what is with the ring, or waits to be given to it again.
+//! Pieces: transfers that are with the ring, or wait to be given to it again.
 //!
 //! ```text
-//!   piece ─┬─ part: request 7, bytes 0 … 128 KiB  ┐ of slots that lie one behind the other in the file:
+//!   piece ─┬─ part: request 7, bytes 0 … 128 KiB  ┐ of slots that are adjacent in the file:
 //!          └─ part: request 9, bytes 0 … 128 KiB  ┘ one request to the kernel
 //! ```
 //!
 //! Invariants
-//! - I1: a piece's list of buffers stays as it is, where it is, from `Ring::push` to its completion.
+//! - I1: a piece's list of buffers neither changes nor moves from `Ring::push` to its completion.
 //! - I2: there are at most `depth` pieces, so that tokens are small numbers and lists are reused.
 
 use super::super::ring::{Action, Buffer};
@@ -14,13 +14,13 @@ use super::super::ring::{Action, Buffer};
 /// A stretch of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Its key among the engine's requests.
+    /// The request's key in the engine.
     pub(super) request: usize,
-    /// Where in the request it started.
+    /// Where in the request the part started.
     pub(super) start: usize,
-    /// Where what is left of it starts.
+    /// Where the rest of the part starts.
     pub(super) offset: usize,
-    /// What is left of it.
+    /// The length of the rest.
     pub(super) bytes: usize,
 }
 
@@ -32,12 +32,12 @@ pub(super) struct Piece {
     pub(super) parts: Vec<Part>,
     pub(super) buffers: Vec<Buffer>,
     pub(super) retries: u32,
-    /// Of urgent reads.
+    /// Set for pieces of urgent reads.
     pub(super) urgent: bool,
 }
 
 impl Piece {
-    /// Goes on behind the first `moved` bytes, fewer than there are; parts that are through go to `through`.
+    /// Continues behind the first `moved` bytes, fewer than there are. Completed parts go to `through`.
     pub(super) fn advance(&mut self, mut moved: usize, through: &mut Vec<Part>) {
         debug_assert!(moved < self.bytes);
         self.file_offset += moved as u64;
@@ -91,7 +91,7 @@ impl Pieces {
         self.all.len() - self.idle.len()
     }
 
-    /// An empty piece, if there is one to be had.
+    /// Takes an empty piece, if one is idle.
     pub(super) fn take(&mut self, action: Action, file_offset: u64, urgent: bool) -> Option<u32> {
         let token = self.idle.pop()?;
         self.in_use[token as usize] = true;
@@ -102,7 +102,7 @@ impl Pieces {
         Some(token)
     }
 
-    /// None for a token that no piece in use has.
+    /// The piece in use with this token, if there is one.
     pub(super) fn get_mut(&mut self, token: u32) -> Option<&mut Piece> {
         match self.in_use.get(token as usize) {
             Some(true) => self.all.get_mut(token as usize),
@@ -110,7 +110,7 @@ impl Pieces {
         }
     }
 
-    /// Gives an ended piece's place back; its parts go to `through`.
+    /// Frees an ended piece; its parts go to `through`.
     pub(super) fn end(&mut self, token: u32, through: &mut Vec<Part>) {
         if let Some(piece) = self.get_mut(token) {
             through.append(&mut piece.parts);

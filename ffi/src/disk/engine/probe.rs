@@ -1,8 +1,8 @@
-//! Asking the device how it is, and what follows from the answer.
+//! Probes of the device's health, and their consequences.
 //!
 //! Invariants
-//! - I1: a probe writes the bytes that are there already, and only while the table has not begun its end:
-//!   whatever becomes of it, the copy at the file's start stays whole.
+//! - I1: a probe writes the bytes that are there already, and only before the table's end has begun.
+//!   Whatever becomes of it, the copy at the file's start stays intact.
 
 use super::super::error::FailureCause;
 use super::super::format::{SUPERBLOCK_BYTES, Superblock};
@@ -18,11 +18,11 @@ use crate::arena::{ArenaError, HostArena};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The blocks of its memory.
+/// Blocks of the probes' memory.
 const WRITTEN: usize = 0;
 const READ: usize = 1;
 
-/// What probes are made of: the superblock as it was written at the opening, and room to read it back.
+/// Memory of the probes: the superblock as it was written at the opening, and room to read it back.
 #[derive(Debug)]
 pub(in crate::disk) struct Probes {
     memory: Arc<HostArena>,
@@ -38,8 +38,8 @@ impl Probes {
         Ok(Probes { memory, last: superblock.shape.file_bytes - SUPERBLOCK_BYTES as u64 })
     }
 
-    /// None: the memory of the one before is still in use, which does not happen while one is in flight at
-    /// a time.
+    /// None if the memory of the previous probe is still in use, which does not happen with one in
+    /// flight at a time.
     fn request(&self, probe: Probe) -> Option<Request> {
         let task = Task::Probe(probe);
         let read = |at| {
@@ -68,8 +68,8 @@ impl Probes {
 }
 
 impl Engine {
-    /// Time until there is something to do by itself. Out of service, and while the device is away, it
-    /// writes no table, and would find itself due for ever.
+    /// Time until the engine has work of its own: write-back, or a probe. Out of service it has none.
+    /// While the device is away no table is written, and a due write-back would never end.
     pub(super) fn due_in(&self) -> Option<Duration> {
         if self.out_of_service {
             return None;
@@ -81,7 +81,7 @@ impl Engine {
         table.into_iter().chain(probe).min()
     }
 
-    /// Why nothing of a caller's goes to the device, if that is so.
+    /// Why no transfer may begin, if that is so.
     pub(super) fn begins_nothing(&self) -> Option<FailureCause> {
         match self.out_of_service {
             true => Some(FailureCause::OutOfService),
@@ -89,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// Asks the device how it is, if it is time.
+    /// Probes the device, if a probe is due.
     pub(super) fn probe(&mut self) {
         if self.setup.inbox.closing() {
             return;
@@ -110,7 +110,7 @@ impl Engine {
         }
     }
 
-    /// The probe has ended.
+    /// Takes the result of a probe's step.
     pub(super) fn probed(&mut self, probe: Probe, request: Request) {
         let how = match request.failure {
             Some(cause) => Probed::Failed(cause),
@@ -122,7 +122,7 @@ impl Engine {
             }
             None => Probed::Well,
         };
-        // Its memory is free for the next step.
+        // This frees its memory for the next step.
         request.finish(&self.setup.inbox.path);
         self.probe_ended(probe, how);
     }
@@ -135,14 +135,14 @@ impl Engine {
         }
         self.health_changed(was_away);
         if was_away && !self.health.is_away() {
-            // What it had written and not kept, when it went, is in memory alone.
+            // Pages that the device had written and not kept, when it went away, are in memory alone.
             let pages = self.setup.table.pages();
             self.setup.table.redirty(Extent { first_page: 0, pages });
             self.table_changed();
         }
     }
 
-    /// A piece has ended, well or not: what that says of the device.
+    /// Takes the end of a piece, successful or not, as news of the device's health.
     pub(super) fn note_health(&mut self, token: u32, action: Action, failure: Option<FailureCause>) {
         let Some(piece) = self.pieces.get_mut(token) else { return };
         let first = piece.parts.first().and_then(|part| self.active.get(part.request));
@@ -161,7 +161,7 @@ impl Engine {
         self.health_changed(was_away);
     }
 
-    /// Says how the device is, and tells whoever waits for one that has just left.
+    /// Publishes the device's health, and fails the waiting requests if the device has just gone away.
     fn health_changed(&mut self, was_away: bool) {
         if self.out_of_service {
             return;
@@ -178,7 +178,7 @@ impl Engine {
         }
     }
 
-    /// What has nothing in flight is answered at once; what has is when its last piece has come back.
+    /// Fails requests with nothing in flight at once. Others fail when their last piece has come back.
     fn fail_waiting(&mut self) {
         let uncut = |(_, request): &(usize, &Request)| {
             request.issued_bytes < request.transfer_bytes && !matches!(request.task, Task::Probe(_))

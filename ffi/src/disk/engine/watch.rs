@@ -1,6 +1,6 @@
-//! Whether the volume's file still has its name.
+//! Watches whether the volume's file still has its name.
 //!
-//! A file that was removed, or replaced by another, is served as well as before, and is gone with the
+//! A file that was removed, or replaced by another, is served as well as before, but is gone with the
 //! process. Nothing else would show that until the next start, which is cold.
 
 use super::super::file::names;
@@ -23,7 +23,7 @@ impl Watch {
         Watch { path, file, every, next: every }
     }
 
-    /// Whether the path names another file now, or none; None: it is not time yet.
+    /// Whether the path names another file now, or none. None before it is time to check again.
     pub(super) fn look(&mut self, now: Duration) -> Option<bool> {
         if now < self.next {
             return None;

@@ -1,19 +1,19 @@
-//! The table on the device: pages that changed are written back in the background, all of them at the end.
+//! Writes the table to the device: changed pages in the background, and all of them at the end.
 //!
 //! ```text
 //!   table in memory ─ dirty pages ─► copies of 128 KiB, a few at a time ─► file
-//!   flush:  what is dirty ─► sync ─► told
-//!   end:    all that is dirty ─► sync ─► superblock A, clean ─► sync ─► superblock B, clean ─► sync
+//!   flush:  dirty pages ─► sync ─► answered
+//!   end:    all dirty pages ─► sync ─► superblock A, clean ─► sync ─► superblock B, clean ─► sync
 //! ```
 //!
-//! Nothing waits for this but [`Volume::flush`](super::super::Volume::flush) and the volume's end. What a
-//! crash keeps from the device is a miss later on; what it leaves half-written, checksums find.
+//! Only [`Volume::flush`](super::super::Volume::flush) and the volume's end wait for this. Pages that a
+//! crash keeps from the device are misses later on. Checksums find the ones that it leaves half-written.
 //!
 //! Invariants
-//! - I1: the bytes of a write in flight are copies that nobody changes.
+//! - I1: the bytes of a write in flight are copies that do not change.
 //! - I2: a page whose write failed is dirty again.
 //! - I3: a page is in one write at a time: two could arrive in either order, and leave the older bytes.
-//! - I4: the clean mark is written after everything else, and only if all of that was.
+//! - I4: the clean mark is written last, and only if everything before it was written.
 
 use super::super::error::FailureCause;
 use super::super::format::{RECORDS_A_PAGE, SUPERBLOCK_BYTES, Superblock};
@@ -23,58 +23,58 @@ use crate::arena::{ArenaError, HostArena};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes of the table written at a time at most.
+/// Maximum bytes of the table in one write.
 const EXTENT_BYTES: usize = 128 << 10;
-/// Writes of the table in flight at most.
+/// Maximum writes of the table in flight.
 const EXTENTS: usize = 8;
 
-/// How far the volume's life has come.
+/// The stages of a volume's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Serving,
-    /// Everything dirty goes out.
+    /// All dirty pages go out.
     Table,
     Sync,
     /// The copy at the file's start, the copy at its end.
     Superblock {
         last: bool,
     },
-    /// Between the two: a loss of power tears one at most.
+    /// Between the two copies: a power loss tears at most one.
     MiddleSync,
     LastSync,
     Over,
 }
 
-/// Somebody who waits for what is dirty now to be on the device.
+/// A flush that waits until the pages that are dirty now are on the device.
 #[derive(Debug)]
 struct Flush {
     request: Request,
-    /// Extents taken in all when all that it waits for had been taken; none yet.
+    /// The number of extents taken when all its pages had been taken; None before that.
     taken: Option<u64>,
     /// Pages taken since it came.
     pages: usize,
 }
 
-/// What keeps a volume's file up to date.
+/// Keeps a volume's file up to date.
 #[derive(Debug)]
 pub(in crate::disk) struct WriteBack {
     superblock: Superblock,
-    /// From the first change to its write.
+    /// Time from the first change to its write.
     delay: Duration,
     copies: Arc<HostArena>,
     /// When dirty pages go out. None: there are none, or they are going out.
     due: Option<Duration>,
     /// Dirty pages go out now.
     going: bool,
-    /// Extents taken in all; and those in flight, with their numbers.
+    /// The number of extents taken so far; and the extents in flight, with their numbers.
     taken: u64,
     in_flight: Vec<(u64, Extent)>,
     flushes: Vec<Flush>,
-    /// Flushes that wait for a sync, and those that the one in flight serves.
+    /// Flushes that wait for a sync, and those that the sync in flight serves.
     unsynced: Vec<Request>,
     syncing: Option<Vec<Request>>,
     stage: Stage,
-    /// Something of the end is in flight.
+    /// A write or a sync of the end is in flight.
     ending: bool,
     failed: bool,
 }
@@ -98,19 +98,19 @@ impl WriteBack {
         })
     }
 
-    /// The table has changed.
+    /// Notes that the table has changed.
     pub(super) fn changed(&mut self, now: Duration) {
         if !self.going && self.due.is_none() {
             self.due = Some(now + self.delay);
         }
     }
 
-    /// Time until dirty pages go out, if there are any that wait for it.
+    /// Time until waiting dirty pages go out; None if there are none.
     pub(super) fn due_in(&self, now: Duration) -> Option<Duration> {
         self.due.map(|due| due.saturating_sub(now))
     }
 
-    /// Takes a request that ends when all that is dirty now is on the device.
+    /// Takes a request that ends when all pages that are dirty now are on the device.
     pub(super) fn flush(&mut self, request: Request) {
         self.flushes.push(Flush { request, taken: None, pages: 0 });
         self.go();
@@ -126,7 +126,7 @@ impl WriteBack {
         self.due = None;
     }
 
-    /// No more requests will come. Once more each time until [`is_over`](WriteBack::is_over).
+    /// Begins the end: no more requests will come. Call again until [`is_over`](WriteBack::is_over).
     pub(super) fn end(&mut self) {
         if self.stage == Stage::Serving {
             self.stage = Stage::Table;
@@ -158,11 +158,11 @@ impl WriteBack {
 
     fn next_extent(&mut self, table: &mut Table) -> Option<Request> {
         if table.dirty_pages() > 0 {
-            // None: all copies are in flight, and one of them comes back.
+            // None if all copies are in flight; one will come back.
             let mut copy = (0..EXTENTS).find_map(|block| self.copies.write(block).ok())?;
             if let Some(extent) = table.take_extent(&mut copy) {
                 if self.in_flight.iter().any(|(_, other)| other.overlaps(&extent)) {
-                    // I3: when the other one has ended. The next search starts behind it.
+                    // I3: retried when the other write has ended. The next search starts behind it.
                     table.redirty(extent);
                     return None;
                 }
@@ -186,7 +186,8 @@ impl WriteBack {
         None
     }
 
-    /// Pages are taken in turns, so that after twice as many as there are, all that were dirty at first have been.
+    /// Pages are taken in turns: after twice the table's pages, all that were dirty at first
+    /// have been taken.
     fn settle_flushes(&mut self) {
         let (oldest, pages) = (self.in_flight.iter().map(|(number, _)| *number).min(), self.pages());
         for flush in &mut self.flushes {
@@ -238,7 +239,7 @@ impl WriteBack {
     ) {
         self.in_flight.retain(|(other, _)| *other != number);
         if let Some(cause) = failure {
-            // I2. Not at once: what refused it needs a while.
+            // I2. Not retried at once: the cause of the failure needs a while to pass.
             table.redirty(extent);
             self.going = false;
             self.changed(now);
@@ -259,7 +260,7 @@ impl WriteBack {
         };
     }
 
-    /// A sync has ended; the flushes that it was for.
+    /// Takes the end of a sync. Returns the flushes that it was for.
     pub(super) fn sync_ended(&mut self, failure: Option<FailureCause>) -> Vec<Request> {
         if let Some(mut flushes) = self.syncing.take() {
             for request in &mut flushes {
@@ -281,14 +282,14 @@ impl WriteBack {
         Vec::new()
     }
 
-    /// The device is away: flushes that wait for something to be written. The caller tells them.
+    /// The device is away: returns the flushes that wait for a write. The caller answers them.
     pub(super) fn fail_waiting(&mut self) -> Vec<Request> {
         let mut waiting = core::mem::take(&mut self.unsynced);
         waiting.extend(self.flushes.drain(..).map(|flush| flush.request));
         waiting
     }
 
-    /// The ring is lost: whoever waits here is told by the caller.
+    /// The ring is lost: returns all waiting flushes. The caller answers them.
     pub(super) fn give_up(&mut self) -> Vec<Request> {
         let mut waiting = core::mem::take(&mut self.unsynced);
         waiting.extend(self.syncing.take().unwrap_or_default());

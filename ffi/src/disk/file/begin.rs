@@ -1,8 +1,8 @@
-//! The end of an opening: what a file holds is taken in, an encrypted volume begins its epoch, the
-//! superblocks are written.
+//! The end of an opening: the table is loaded, an encrypted volume begins its epoch, and the superblocks
+//! are written.
 //!
-//! It comes when all files of a set are prepared: the sequence numbers and the epoch of each go on from the
-//! largest number that any of them has, so that their records have one order.
+//! All files of a set are prepared by then: sequence numbers and epoch continue from the largest number
+//! in any of the files, so that the records of all have one order.
 
 use super::super::backend::Backend;
 use super::super::cipher::{Cipher, CipherError};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Prepared {
-    /// Takes the records in, with a new epoch in an encrypted volume, and writes the superblocks.
+    /// Loads the records, begins an epoch in an encrypted volume, and writes the superblocks.
     pub(in crate::disk) fn begin(self, options: &mut VolumeOptions) -> Result<VolumeFile, VolumeError> {
         let Prepared {
             file,
@@ -63,14 +63,16 @@ impl Prepared {
                 let table = Table::new(superblock.volume_id, superblock.shape.slots, cipher.clone());
                 let mut table = table.ok_or_else(|| no_memory(path))?;
                 if length > 0 {
-                    // The records of what was there are of another volume now; their places are to be zeroed all the same.
+                    // The former records belong to another volume now, but their places have to be zeroed
+                    // all the same.
                     table.redirty(Extent { first_page: 0, pages: table.pages() });
                 }
                 table
             }
         };
-        // Never fewer than the epoch's number, which a set gives to a file that is newer than the others, or older: its
-        // records would be above `last_sequence`. Relaxed: a set's volumes are opened by one thread.
+        // At least the epoch's number, or records would be above `last_sequence`: in a set the
+        // number may come from another file, which is older or newer. Relaxed: a set's volumes are
+        // opened by one thread.
         let epoch = options.stripe.sequence.load(Ordering::Relaxed) >> COUNT_BITS;
         superblock.writes = superblock.writes.saturating_add(1).max(epoch);
         superblock.clean = false;
@@ -86,7 +88,7 @@ impl Prepared {
             notes.push(format!(
                 "O_DIRECT refused ({why}): the page cache holds a second copy of what is moved"
             ));
-            // A file system that is memory has nothing else.
+            // A file system in memory has nothing but the page cache.
             if !concerns.contains(&Concern::InMemory) {
                 concerns.push(Concern::Buffered);
             }
@@ -95,7 +97,8 @@ impl Prepared {
         for (count, concern) in [(truncated, Concern::Truncated), (unread, Concern::Unread)] {
             concerns.extend((count > 0).then_some(concern));
         }
-        // Past the page cache where that works, or what is written here would be written again behind everybody's back.
+        // With O_DIRECT if that works, or the page cache would write these bytes again later, in
+        // the background.
         let found = Found { fresh, length, allocated };
         let unwritten = write_through(&file, options, &superblock.shape, &found, &mut notes)?;
         Ok(VolumeFile {
@@ -114,7 +117,7 @@ impl Prepared {
     }
 }
 
-/// The largest sequence number of all whole records, or 0, without those that no opening gave.
+/// The largest sequence number of all intact records, or 0. Numbers that no opening gave are left out.
 pub(super) fn last_sequence(superblock: &Superblock, table: &[u8]) -> u64 {
     let records = (0..superblock.shape.slots).zip(table.as_chunks().0);
     let whole =

@@ -1,22 +1,22 @@
-//! Which parts of a file were never written: they have blocks of the file system, or not even these, and read
-//! as zeros.
+//! Finds the parts of a file that were never written: with or without blocks of the file system, they
+//! read as zeros.
 //!
 //! ```text
 //!   file      0          4                9        12            length
 //!   extents   ├──written─┼───unwritten────┤        ├───written───┤
-//!   answer               ├────────────────┴────────┤                   what is between extents is a hole
+//!   answer               ├────────────────┴────────┤                   gaps between extents are holes
 //! ```
 //!
-//! It is FIEMAP that is asked, not SEEK_HOLE: that one takes for data whatever lies in the page cache, pages
-//! that were only read included, and answers "all of it is data" where a file system does not know. ext4,
+//! This asks FIEMAP, not SEEK_HOLE. SEEK_HOLE takes everything in the page cache for data, including
+//! pages that were only read, and it answers "all of it is data" if a file system does not know. ext4,
 //! xfs, btrfs and f2fs know FIEMAP; tmpfs, NFS and FUSE refuse it.
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 
-/// The parts of a file that were never written, in order and apart from each other. What is still in the page cache is written
-/// first, so that none of it is among them.
+/// The parts of a file that were never written, in order and apart from each other. Data in the page
+/// cache is written first, so that none of it is among them.
 #[cfg(target_os = "linux")]
 pub(super) fn unwritten(file: &File) -> io::Result<Vec<Range<u64>>> {
     let length = file.metadata()?.len();
@@ -26,7 +26,8 @@ pub(super) fn unwritten(file: &File) -> io::Result<Vec<Range<u64>>> {
         let extents = asked.ask(file, found.at..length)?;
         let before = found.at;
         for extent in extents {
-            // The gap before it, and itself: an extent may begin before what was asked about, and end behind the file.
+            // The gap before it, then itself. An extent may begin before the requested range, and end
+            // beyond the file.
             found.upto(extent.start.min(length), true);
             found.upto(extent.start.saturating_add(extent.length).min(length), extent.is_unwritten());
         }
@@ -44,7 +45,7 @@ pub(super) fn unwritten(_file: &File) -> io::Result<Vec<Range<u64>>> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
-/// What is known of the file from its start to `at`.
+/// The unwritten ranges found so far, from the file's start to `at`.
 #[cfg(target_os = "linux")]
 struct Found {
     ranges: Vec<Range<u64>>,
@@ -53,7 +54,7 @@ struct Found {
 
 #[cfg(target_os = "linux")]
 impl Found {
-    /// From where it is known to here the file is unwritten, or written.
+    /// Extends the known part to `end`, unwritten or written.
     fn upto(&mut self, end: u64, unwritten: bool) {
         if end <= self.at {
             return;
@@ -75,9 +76,9 @@ mod fiemap {
     use std::ops::Range;
     use std::os::fd::AsRawFd;
 
-    /// Extents that one call asks for.
+    /// Extents requested by one call.
     const EXTENTS: usize = 256;
-    /// FIEMAP_FLAG_SYNC: what is in the page cache is written first.
+    /// FIEMAP_FLAG_SYNC: data in the page cache is written first.
     const SYNC: u32 = 1;
     /// FIEMAP_EXTENT_LAST and FIEMAP_EXTENT_UNWRITTEN.
     const LAST: u32 = 1;
@@ -132,14 +133,15 @@ mod fiemap {
             Box::new(Asked { head, extents: [Extent::default(); EXTENTS] })
         }
 
-        /// The first extents of a part of the file.
+        /// The first extents in a part of the file.
         pub(super) fn ask(&mut self, file: &File, part: Range<u64>) -> io::Result<&[Extent]> {
             self.head.start = part.start;
             self.head.length = part.end - part.start;
             let request = libc::_IOWR::<Head>(b'f'.into(), 11);
-            // SAFETY: the descriptor is open. FS_IOC_FIEMAP takes a `struct fiemap` and room for as many extents as it says,
-            // which `self` is: `repr(C)`, the extents right behind the head (asserted above), `room` their number. The kernel
-            // writes nothing else, and any bytes are valid in integers.
+            // SAFETY: the descriptor is open. FS_IOC_FIEMAP takes a `struct fiemap` and room for as
+            // many extents as it says. `self` is that: `repr(C)`, the extents right behind the head
+            // (asserted above), `room` their number. The kernel writes nothing else, and any bytes are
+            // valid in integers.
             match unsafe { libc::ioctl(file.as_raw_fd(), request, core::ptr::from_mut(self)) } {
                 0 => Ok(&self.extents[..(self.head.mapped as usize).min(EXTENTS)]),
                 _ => Err(io::Error::last_os_error()),
@@ -166,14 +168,15 @@ mod tests {
             Err(error) => return println!("SKIP FIEMAP: {error}"),
             Ok(ranges) => assert_eq!(ranges, [all]),
         }
-        // In the page cache as yet, over a hole: 64 KiB pieces, as file systems with large blocks allocate.
+        // Still in the page cache, over a hole: 64 KiB pieces, as file systems with large
+        // blocks allocate.
         file.write_all_at(&[1; 64 << 10], 256 * KIB).expect("written");
         assert_eq!(unwritten(&file).expect("it told before"), [0..256 * KIB, 320 * KIB..1 << 20]);
         let path = Path::new("a temporary file");
         if !allocate(&file, path, 1 << 20, 1 << 20).expect("room") {
             return println!("SKIP fallocate: the file system cannot");
         }
-        // And over allocated blocks, right behind each other and not.
+        // And over allocated blocks, adjacent and not.
         for at in [320, 512, 960] {
             file.write_all_at(&[1; 64 << 10], at * KIB).expect("written");
         }

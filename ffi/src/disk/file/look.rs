@@ -1,13 +1,13 @@
-//! What the files of a set are, before anything is written to one of them.
+//! Looks at the files of a set, before anything is written to one of them.
 //!
 //! ```text
-//!   file 0   whole: id x   ┐                      ┌ x kept
-//!   file 1   gone          ├─ one id, x, or none ─┤ made anew, of set x
+//!   file 0   intact: id x  ┐                      ┌ x kept
+//!   file 1   missing       ├─ one id, x, or none ─┤ created anew, of set x
 //!   file 2   damaged       ┘   (then a new set)   └ started over, of set x
 //! ```
 //!
-//! A file that is gone or damaged costs its own blocks: the set is that of those which are whole, wherever
-//! they are in it. Where they are of two sets, somebody has mixed them up, and nothing is done to any.
+//! A missing or damaged file costs its own blocks only: the intact files determine the set, wherever they
+//! are in it. If they are of two sets, the files were mixed up, and none is changed.
 
 use super::super::backend::Backend;
 use super::super::cipher;
@@ -33,18 +33,18 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-/// Where no superblock says how often it was written: more often than anybody opens a volume, so that no old copy wins,
-/// and half of the openings that sequence numbers have room for.
+/// The count of writes for a superblock without a known one. It is more than a volume is ever opened, so
+/// that no old copy wins, and half of the openings that sequence numbers have room for.
 const UNKNOWN_WRITES: u64 = 1 << 21;
 
-/// A file that is locked, and as it was found.
+/// A locked file, as it was found.
 pub(in crate::disk) struct Seen {
     file: Uninherited<File>,
-    /// Whether it was made just now.
+    /// Whether it was created just now.
     made: bool,
     named: Named,
     length: u64,
-    /// What is in it, or, without a table, is to be.
+    /// Its contents; without a table, its future contents.
     contents: Contents,
     direct: bool,
     refused: Option<String>,
@@ -53,15 +53,15 @@ pub(in crate::disk) struct Seen {
     notes: Vec<String>,
 }
 
-/// The set that files are of.
+/// The set that files belong to.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::disk) struct Set {
     id: u128,
-    /// Whether a file of it is whole; else it is a new one.
+    /// Whether one of its files is intact; otherwise the set is new.
     found: bool,
 }
 
-/// Opens or makes a file, locks it, and reads what it holds.
+/// Opens or creates a file, locks it, and reads its contents.
 pub(in crate::disk) fn look(options: &mut VolumeOptions) -> Result<Seen, VolumeError> {
     options.check()?;
     let path = options.path.clone();
@@ -101,7 +101,7 @@ pub(in crate::disk) fn look(options: &mut VolumeOptions) -> Result<Seen, VolumeE
     Ok(Seen { file, made, named, length, contents, direct, refused, alignment, in_memory, notes })
 }
 
-/// Which set files are of that have all been looked at: that of the whole ones, which must be one, or a new one.
+/// The set of files that have all been looked at: the one set of the intact files, or a new one.
 pub(in crate::disk) fn set_of<'f>(
     files: impl IntoIterator<Item = (&'f VolumeOptions, &'f Seen)>,
 ) -> Result<Set, VolumeError> {
@@ -127,7 +127,7 @@ pub(in crate::disk) fn set_of<'f>(
 }
 
 impl Seen {
-    /// Closes the file to others and gives it its length, as one of this set.
+    /// Takes group's and others' rights off the file and gives it its length, as a file of this set.
     pub(in crate::disk) fn prepare(
         self,
         options: &mut VolumeOptions,
@@ -174,13 +174,13 @@ impl Seen {
     }
 }
 
-/// A new volume, with an empty table.
+/// The contents of a new volume, with an empty table.
 fn make(options: &VolumeOptions, alignment: usize) -> Result<Contents, VolumeError> {
     let shape = options.shape(alignment)?;
     let volume_id = random(&options.path)?;
     let superblock = Superblock {
         volume_id,
-        // Its set's, once all files of it have been looked at.
+        // Filled in after all files of its set have been looked at.
         set_id: 0,
         layout_fingerprint: options.layout_fingerprint,
         model_fingerprint: options.model_fingerprint,
@@ -198,7 +198,7 @@ fn make(options: &VolumeOptions, alignment: usize) -> Result<Contents, VolumeErr
     Ok(Contents { superblock, counts: Which::B, table: None, recovery })
 }
 
-/// The volume that the file holds. None: it is empty, or to be started over.
+/// The volume in the file. A volume that is started over has no table.
 fn find(
     file: &File,
     length: u64,
@@ -225,8 +225,8 @@ fn find(
             }
             return Err(foreign(path, "version", found.to_string(), VERSION.to_string()));
         }
-        // A file of exactly this length is taken for a volume whose superblocks are both damaged. Any other may be
-        // anything, and is nobody's to overwrite, unless something says that it was one.
+        // A file of exactly this length is taken for a volume with two damaged superblocks. Any other
+        // file may be anything, and must not be overwritten unless something shows that it was a volume.
         let was_one = || {
             let moved = read_up_to(file, new.superblock_b()).unwrap_or_default();
             [&a, &b, &moved].into_iter().any(|copy| has_magic(copy))
@@ -282,7 +282,7 @@ fn foreign(path: &Path, field: &'static str, found: String, wanted: String) -> V
     VolumeError::Foreign { path: path.to_owned(), field, found, wanted }
 }
 
-/// As much of a superblock as there is.
+/// Reads a superblock, or as much of it as there is.
 fn read_up_to(file: &File, offset: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; SUPERBLOCK_BYTES];
     let mut done = 0;
@@ -298,7 +298,7 @@ fn read_up_to(file: &File, offset: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The slot table, zeros for the pages that cannot be read, and which those are.
+/// Reads the slot table. Pages that cannot be read are zeros, and listed.
 fn read_table(file: &File, shape: &Shape, length: u64, path: &Path) -> Result<RawTable, VolumeError> {
     let there = shape.table_bytes().min(length.saturating_sub(shape.table_offset));
     let there = usize::try_from(there).map_err(|_| no_memory(path))?;

@@ -1,21 +1,26 @@
-//! The volume's file: made or found, sized, opened the right way, and gone again if it is not to stay.
+//! The volume's file: created or found, sized, opened the right way, and removed again if it
+//! is not to stay.
 //!
 //! ```text
-//!   keep = false   create (O_EXCL, 0600) ─ lock ─ drop the name ──────────┐
-//!   keep = true    open or create ─ lock ─┬ new ──────────────────────────┼─ one set? ─ 0600 ─ room ─┬─ epoch ─ records ─ O_DIRECT? ─ superblocks
-//!                                         └ superblocks ─ wanted? ─ table ┘                          │  ─ written through?
-//!                  look: each file of a set ──────────────────────────────► prepare: each of them ───► begin: each of them
+//!   look (each file of a set)
+//!     keep = false    create (O_EXCL, 0600) ─ lock ─ drop the name
+//!     keep = true     open or create ─ lock ─┬ new
+//!                                            └ found: superblocks ─ wanted? ─ table
+//!   all of one set?
+//!   prepare (each)    mode 0600 ─ room
+//!   begin (each)      epoch ─ records ─ O_DIRECT? ─ superblocks ─ write through?
 //! ```
 //!
-//! Where io_uring is asked for by name, it is tried before all that.
+//! If io_uring is requested by name, it is tried before all that.
 //!
-//! Each step can fail, and a file that was made here is gone again when one does. A file that was found stays
-//! as it is until it is known to be a volume, and the one that is wanted.
+//! Each step can fail; then a file that was created here is removed again. A file that was found is not
+//! changed until it is known to be the wanted volume.
 //!
 //! Invariants
-//! - I1: a file that was made here has a name only while [`Named`] holds its path, or if it is to stay.
-//! - I2: nothing is written to a file that was found, nor its mode changed, before all files of its set are
-//!   locked, known to be what their paths name, and known to be ours and of one set.
+//! - I1: a file that was created here has a name only while [`Named`] holds its path, or if
+//!   it is to stay.
+//! - I2: before a found file is written to or its mode changed, all files of its set are locked, known to
+//!   be the ones that their paths name, and known to be ours and of one set.
 
 mod begin;
 mod extents;
@@ -52,51 +57,52 @@ use system::{allocate, set_direct};
 /// A file that is ready for slots.
 #[derive(Debug)]
 pub(super) struct VolumeFile {
-    /// A forked child does not keep it, nor its lock.
+    /// A forked child keeps neither the file nor its lock.
     pub(super) file: Uninherited<File>,
     pub(super) superblock: Superblock,
     pub(super) table: Table,
-    /// Of an encrypted volume.
+    /// Set in an encrypted volume.
     pub(super) cipher: Option<Arc<Cipher>>,
     pub(super) recovery: Recovery,
     pub(super) direct: bool,
-    /// Of memory, file offsets and lengths, in bytes.
+    /// Alignment of memory, file offsets and lengths, in bytes.
     pub(super) alignment: usize,
-    /// What of its slots is to be written through in the background, in order.
+    /// Ranges of the slots that are written through in the background, in order.
     pub(super) unwritten: Vec<Range<u64>>,
-    /// What was not as asked or as good as it could be.
+    /// Differences from the options, and shortcomings.
     pub(super) notes: Vec<String>,
     pub(super) concerns: Vec<Concern>,
-    /// Removes the file again if it was made here and nobody comes to say that all went well.
+    /// Removes the file again if it was created here, unless it is told that all went well.
     pub(super) named: Named,
 }
 
-/// What is in a file that was found, or is to be in it.
+/// The contents of a file that was found, or the future contents of a new one.
 struct Contents {
     superblock: Superblock,
-    /// Which copy it is: it is written last.
+    /// The copy that counts so far. It is written last.
     counts: Which,
-    /// None: an empty one. It is made when there is room for the file, since an absurd size has an absurd table.
+    /// None: an empty table. It is made after the file has got its room, since an absurd size has an
+    /// absurd table.
     table: Option<RawTable>,
-    /// Without the blocks.
+    /// Without the blocks so far.
     recovery: Recovery,
 }
 
 /// A slot table as it was read.
 struct RawTable {
     bytes: Vec<u8>,
-    /// Pages that could not be read, zeros here.
+    /// Pages that could not be read; zeros in `bytes`.
     unread: Vec<usize>,
 }
 
-/// A file that is ours and has its length, and whose superblocks are as they were: [`begin`](Prepared::begin) comes when
-/// all files of its set are so.
+/// A file that is ours and has its length, with superblocks as they were. [`begin`](Prepared::begin)
+/// follows when all files of its set are prepared.
 pub(super) struct Prepared {
     file: Uninherited<File>,
     contents: Contents,
-    /// The file's length as it was found.
+    /// The file's length when it was found.
     length: u64,
-    /// Whether the file system has given it all its blocks.
+    /// Whether the file system has allocated all its blocks.
     allocated: bool,
     direct: bool,
     refused: Option<String>,
@@ -106,30 +112,34 @@ pub(super) struct Prepared {
     named: Named,
 }
 
-/// A volume that is a set of its own.
+/// Prepares a volume that is a set of its own.
 pub(super) fn prepare(options: &mut VolumeOptions) -> Result<Prepared, VolumeError> {
     let seen = look(options)?;
     let set = set_of([(&*options, &seen)])?;
     seen.prepare(options, set)
 }
 
-/// Gives the file its length and its blocks; false where the file system cannot give it blocks.
+/// Gives the file its length and its blocks. Returns false if the file system cannot allocate blocks.
 fn make_room(file: &File, path: &Path, bytes: u64, length: u64) -> Result<bool, VolumeError> {
     if length > bytes {
         file.set_len(bytes).map_err(os(path, "cut the file to its length"))?;
     }
     let has = file.metadata().map_or(0, |metadata| metadata.blocks().saturating_mul(512));
-    // One that has them all is not asked about: a volume that fills its file system can be opened again.
+    // A file with all its blocks needs no request: a volume that fills its file system can
+    // be opened again.
     if length >= bytes && has >= bytes {
         return Ok(true);
     }
     allocate(file, path, bytes, bytes.saturating_sub(has))
 }
 
-/// Writes both superblocks, the copy that counts so far last, with O_DIRECT if it is wanted, since some file systems
-/// grant the flag and refuse the transfer. The inner error says that O_DIRECT does not work; then it is off, and they are
-/// written without. `over`: another volume's may be there, damaged. A loss of power could tear the last write so that the other
-/// volume's copy is whole again, and it may count more writes: so both are on the device before anything else is.
+/// Writes both superblocks, the copy that counts so far last. Tries O_DIRECT if it is wanted, since some
+/// file systems grant the flag and refuse the transfer. The inner error says that O_DIRECT does not work:
+/// it is off then, and the superblocks are written without it.
+///
+/// `over`: damaged superblocks of another volume may be there. A power loss could tear the last write so
+/// that such a copy is intact again, and it may count more writes. So both superblocks are on the device
+/// before anything else is.
 fn write_superblocks(
     file: &File,
     path: &Path,
@@ -146,8 +156,8 @@ fn write_superblocks(
     let (a, b) = (0, superblock.shape.superblock_b());
     let (first, last) = if counts == Which::A { (b, a) } else { (a, b) };
     let write = || {
-        // At any moment one whole copy is on the device, whatever a loss of power tears. The one that counts may not be
-        // there yet: the process before this one wrote it, and ended.
+        // At any moment one intact copy is on the device, whatever a power loss tears. The copy that
+        // counts may not be there yet, if the previous process wrote it and ended.
         steps::sync(file)?;
         steps::write_all(file, &bytes, first)?;
         steps::sync(file)?;

@@ -1,4 +1,4 @@
-//! A file and its name: opened or made, locked, and still what the path names.
+//! A file and its name: opened or created, locked, and still named by the path.
 //!
 //! ```text
 //!   open or create ─ lock ─ does the path name it? ─► ours
@@ -6,13 +6,13 @@
 //!         └────────────────────────┘ a few times
 //! ```
 //!
-//! Between opening and locking, whoever had the lock may have failed and removed the file, and somebody else
-//! may have made another: a lock on a file without a name keeps nobody off the volume, and what is written
-//! there is gone with the process.
+//! Between our opening and locking, the holder of the lock may have failed and removed the file, and
+//! another process may have created a new one. A lock on a file without a name keeps no one off the
+//! volume, and everything written there is gone with the process.
 //!
 //! Invariants
-//! - I1: a name is removed only while the file that it names is locked, and only if that is the file that was
-//!   made here.
+//! - I1: a name is removed only while the file that it names is locked, and only if that file
+//!   was created here.
 
 use super::super::error::VolumeError;
 use super::super::options::VolumeOptions;
@@ -24,7 +24,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Files that are opened at most until one is still there when it is locked.
+/// Files opened at most until one still has its name when it is locked.
 const ATTEMPTS: u32 = 8;
 
 /// Removes the name again unless told that all went well (I1).
@@ -36,7 +36,8 @@ impl Named {
         Named(None)
     }
 
-    /// The lock is the open file's: it is kept until all copies of the descriptor are closed, a forked child's included.
+    /// The lock is the open file's: it lasts until all copies of the descriptor are closed, including a
+    /// forked child's.
     fn new(path: &Path, file: &File) -> Result<Named, VolumeError> {
         let locked = Uninherited::open(|| file.try_clone()).map_err(os(path, "keep the file locked"))?;
         Ok(Named(Some((path.to_owned(), locked))))
@@ -52,16 +53,16 @@ impl Drop for Named {
         if let Some((path, file)) = self.0.take()
             && names(&path, &file)
         {
-            // Nothing can be done about a refusal here; the error that led here is being reported.
+            // A refusal here cannot be handled; the error that led here is being reported.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// A file that is locked and, but for one that is not kept, what the path names.
+/// A locked file that the path names, or named until the name was dropped since the file is not kept.
 pub(super) struct Opened {
     pub(super) file: Uninherited<File>,
-    /// Whether it was made just now.
+    /// Whether it was created just now.
     pub(super) made: bool,
     pub(super) named: Named,
 }
@@ -70,7 +71,7 @@ pub(super) fn open(options: &VolumeOptions, notes: &mut Vec<String>) -> Result<O
     let path = &options.path;
     for _ in 0..ATTEMPTS {
         let Some((file, made)) = open_or_create(path, options.keep)? else { continue };
-        // First the lock: what another process has just made is not ours to remove.
+        // Lock first: a file that another process has just created is not ours to remove.
         let note = lock(&*options.system, &file, path)?;
         if !names(path, &file) {
             continue;
@@ -78,7 +79,7 @@ pub(super) fn open(options: &VolumeOptions, notes: &mut Vec<String>) -> Result<O
         notes.extend(note);
         let mut named = if made { Named::new(path, &file)? } else { Named::nothing() };
         if !options.keep {
-            // Without a name the file goes when the last descriptor does, even if the process is killed.
+            // Without a name the file vanishes with its last descriptor, even if the process is killed.
             std::fs::remove_file(path).map_err(os(path, "take the name off the file"))?;
             named.stays();
         }
@@ -89,14 +90,14 @@ pub(super) fn open(options: &VolumeOptions, notes: &mut Vec<String>) -> Result<O
 
 /// Whether the path names this file.
 pub(in crate::disk) fn names(path: &Path, file: &File) -> bool {
-    // While it is open, no other file gets its number.
+    // While the file is open, no other file gets its number.
     let number = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     let named = std::fs::symlink_metadata(path).map(number);
     named.is_ok_and(|named| file.metadata().is_ok_and(|metadata| number(metadata) == named))
 }
 
-/// Opens without O_DIRECT: with it, a file system that refuses leaves an empty file behind. Whether it was made. None: it
-/// was there, and then it was not.
+/// Opens or creates a file, and returns whether it was created. None if it existed, and then did not.
+/// Without O_DIRECT: with it, a file system that refuses leaves an empty file behind.
 fn open_or_create(path: &Path, keep: bool) -> Result<Option<(Uninherited<File>, bool)>, VolumeError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600).custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW);
@@ -105,7 +106,7 @@ fn open_or_create(path: &Path, keep: bool) -> Result<Option<(Uninherited<File>, 
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(os(path, "create the file")(error)),
     }
-    // Before it is opened, since to open a device can be to do something to it.
+    // Checked before opening, since opening a device can change it.
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         there => regular(path, &there.map_err(os(path, "ask what the path names"))?)?,
@@ -114,7 +115,7 @@ fn open_or_create(path: &Path, keep: bool) -> Result<Option<(Uninherited<File>, 
         return Err(VolumeError::Exists { path: path.to_owned() });
     }
     let file = match Uninherited::open(|| options.open(path)) {
-        // Removed meanwhile, or replaced by a link: it is looked at again.
+        // Removed meanwhile, or replaced by a link: the caller tries again.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ELOOP)) => return Ok(None),
         opened => opened.map_err(os(path, "open the file"))?,
     };
@@ -122,7 +123,7 @@ fn open_or_create(path: &Path, keep: bool) -> Result<Option<(Uninherited<File>, 
     Ok(Some((file, false)))
 }
 
-/// Refuses what is no regular file.
+/// Refuses everything except regular files.
 fn regular(path: &Path, metadata: &Metadata) -> Result<(), VolumeError> {
     let kind = metadata.file_type();
     let refuse =
@@ -138,7 +139,8 @@ fn regular(path: &Path, metadata: &Metadata) -> Result<(), VolumeError> {
     }
 }
 
-/// Takes group's and others' rights away; a note where that is refused. A found file may be a copy, or made by hand.
+/// Takes group's and others' rights away; a note if that is refused. A found file may be a copy,
+/// or made by hand.
 pub(super) fn close_to_others(file: &File, options: &VolumeOptions) -> Option<String> {
     let mode = file.metadata().ok()?.mode() & 0o7777;
     if mode & 0o077 == 0 {
@@ -155,7 +157,8 @@ mod tests {
     use super::*;
     use crate::disk::file::Kernel;
 
-    /// Who opens the file before its name is gone waits for the lock, and then finds that the name is gone.
+    /// A process that opens the file before its name is gone waits for the lock, and then finds that the
+    /// name is gone.
     #[test]
     fn a_name_is_locked_until_it_is_gone() {
         let dir = tempfile::tempdir().expect("a temporary directory");

@@ -1,4 +1,4 @@
-//! Turns what the system refuses into the volume's error, with the path and the step.
+//! Turns refusals of the system into the volume's error, with the path and the step.
 
 use super::super::error::VolumeError;
 use std::io;

@@ -1,5 +1,5 @@
-//! What an opening does to the bytes of a file, step by step: a simulation hears of it, and repeats a part of
-//! the steps where the process or the machine is to die between two of them.
+//! The writes and syncs of an opening, step by step. A simulation records them, and repeats a part of
+//! them when the process or the machine is to die between two steps.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ pub(super) fn write_all(file: &File, bytes: &[u8], offset: u64) -> io::Result<()
     Ok(())
 }
 
-/// What was written to the file so far, by whomever, outlives a loss of power.
+/// Makes everything written to the file so far, by any process, survive a power loss.
 pub(super) fn sync(file: &File) -> io::Result<()> {
     file.sync_data()?;
     #[cfg(any(test, feature = "simulation"))]
@@ -35,7 +35,7 @@ mod told {
     }
 
     thread_local! {
-        /// Some while somebody listens.
+        /// Some while steps are recorded.
         static STEPS: RefCell<Option<Vec<Step>>> = const { RefCell::new(None) };
     }
 
@@ -47,7 +47,7 @@ mod told {
         });
     }
 
-    /// Does something, and says what it did to files in this thread.
+    /// Runs `work`, and returns the steps that it did to files in this thread.
     pub(in crate::disk) fn told<T>(work: impl FnOnce() -> T) -> (T, Vec<Step>) {
         STEPS.set(Some(Vec::new()));
         let worked = work();

@@ -1,5 +1,5 @@
-//! What the system says of a volume's file, and what it is asked to do with it. [`System`] is the part of it
-//! that tests answer in its place.
+//! The system calls for a volume's file, and the facts that they give. Tests replace [`System`], the part
+//! that differs between systems.
 
 use super::super::error::VolumeError;
 use super::super::ring::trial::try_uring;
@@ -16,20 +16,21 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Slots are aligned to this where there is no O_DIRECT and hence no rule.
+/// Alignment of slots without O_DIRECT, which would have a rule of its own.
 pub(super) const BUFFERED_ALIGN_BYTES: usize = 512;
 
-/// A kernel lets go of what a ring had registered a moment after the ring has gone, or its process has been killed.
+/// A kernel releases the registrations of a ring a moment after the ring has gone, or its
+/// process was killed.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What systems, and file systems, answer differently or not at all.
+/// Calls that systems, and file systems, answer differently or not at all.
 pub(in crate::disk) trait System: Send {
-    /// Whether io_uring works, for so many pieces in flight.
+    /// Tests whether io_uring works, for this many pieces in flight.
     fn try_uring(&self, depth: u32) -> io::Result<()> {
         try_uring(depth)
     }
 
-    /// An exclusive lock, at once or not at all.
+    /// Takes an exclusive lock, at once or not at all.
     fn try_lock(&self, file: &File) -> Result<(), TryLockError> {
         file.try_lock()
     }
@@ -39,28 +40,30 @@ pub(in crate::disk) trait System: Send {
         file.set_permissions(Permissions::from_mode(mode))
     }
 
-    /// The alignment that O_DIRECT asks of memory, offsets and lengths, or why there is none to be had.
+    /// The alignment that O_DIRECT needs for memory, offsets and lengths, or why O_DIRECT is
+    /// not available.
     fn direct_alignment(&self, file: &File) -> Result<usize, String> {
         direct_alignment(file)
     }
 
-    /// The magic number of its file system, or none where the system does not say.
+    /// The magic number of the file's file system; None if the system does not tell.
     fn file_system(&self, file: &File) -> Option<u32> {
         file_system(file)
     }
 
-    /// What of the file was never written, or why the file system does not tell.
+    /// The never-written parts of the file, or why the file system does not tell.
     fn unwritten(&self, file: &File) -> io::Result<Vec<Range<u64>>> {
         extents::unwritten(file)
     }
 }
 
-/// The system that runs this.
+/// The system that runs this process.
 pub(in crate::disk) struct Kernel;
 
 impl System for Kernel {}
 
-/// One volume a file, across processes; a note where nobody sees to that.
+/// Locks the file, so that it has one volume across processes. Returns a note if the file
+/// system has no locks.
 pub(super) fn lock(system: &dyn System, file: &File, path: &Path) -> Result<Option<String>, VolumeError> {
     let since = Instant::now();
     loop {
@@ -82,7 +85,8 @@ pub(super) fn lock(system: &dyn System, file: &File, path: &Path) -> Result<Opti
     }
 }
 
-/// A file system without locks is gone on with, under a note: the exclusive creation has to do. Any other refusal comes back.
+/// Goes on with a note if the file system has no locks: exclusive creation must do. Returns any
+/// other refusal.
 fn unlocked(error: io::Error) -> Result<String, io::Error> {
     match error.raw_os_error() {
         Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::ENOLCK) => Ok(format!(
@@ -92,8 +96,8 @@ fn unlocked(error: io::Error) -> Result<String, io::Error> {
     }
 }
 
-/// The name of a file system that another machine or process serves, by its magic number. Such a one has nothing to gain
-/// from io_uring, whose requests it hands to kernel threads.
+/// The name of a file system that another machine or process serves, by its magic number. It gains
+/// nothing from io_uring, whose requests it hands to kernel threads.
 pub(super) fn served_elsewhere(magic: u32) -> Option<&'static str> {
     Some(match magic {
         0x6969 => "NFS",
@@ -107,7 +111,7 @@ pub(super) fn served_elsewhere(magic: u32) -> Option<&'static str> {
     })
 }
 
-/// The name of a file system that is memory.
+/// The name of a file system in memory.
 pub(super) fn in_memory(magic: u32) -> Option<&'static str> {
     match magic {
         0x0102_1994 => Some("tmpfs"),
@@ -139,7 +143,7 @@ fn direct_alignment(file: &File) -> Result<usize, String> {
     let asked = unsafe {
         libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &mut facts)
     };
-    // Kernels before 6.1, and some file systems, do not say. Then every device's page does.
+    // Kernels before 6.1, and some file systems, do not say. Then a page is enough for every device.
     if asked != 0 || facts.stx_mask & libc::STATX_DIOALIGN == 0 {
         return Ok(BLOCK_ALIGN_BYTES);
     }
@@ -158,9 +162,10 @@ fn direct_alignment(_file: &File) -> Result<usize, String> {
     Err("only Linux has it".to_owned())
 }
 
-/// Gives a file of `bytes` the blocks that it has not, `missing` bytes; false where the file system cannot do that.
+/// Gives a file of `bytes` its missing blocks, `missing` bytes. Returns false if the file system
+/// cannot do that.
 pub(super) fn allocate(file: &File, path: &Path, bytes: u64, missing: u64) -> Result<bool, VolumeError> {
-    // Asked first, so that an absurd size does not fill the disk for a moment.
+    // Checked first, so that an absurd size does not fill the disk for a moment.
     let available = available_bytes(file);
     if missing > available {
         return Err(VolumeError::NoSpace {
@@ -169,7 +174,7 @@ pub(super) fn allocate(file: &File, path: &Path, bytes: u64, missing: u64) -> Re
             available_bytes: available,
         });
     }
-    // Going over this limit does not fail, it kills: SIGXFSZ.
+    // Exceeding this limit does not fail, it kills: SIGXFSZ.
     let limit = file_size_limit();
     let over_limit =
         || VolumeError::FileSizeLimit { path: path.to_owned(), needed_bytes: bytes, limit_bytes: limit };
@@ -221,14 +226,14 @@ pub(super) fn available_bytes(file: &File) -> u64 {
     }
 }
 
-/// The same of the file system that a folder lies in.
+/// Bytes that an unprivileged user can still write to the file system of a folder.
 pub(crate) fn available_at(folder: &Path) -> io::Result<u64> {
     Ok(available_bytes(&File::open(folder)?))
 }
 
 fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: `limit` is ours; on failure it keeps what it says now, no limit.
+    // SAFETY: `limit` is ours; on failure it keeps its present value, no limit.
     let _ = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
     match limit.rlim_cur {
         libc::RLIM_INFINITY => u64::MAX,

@@ -1,16 +1,16 @@
 //! Writing a file through: extents that were never written are slower to write.
 //!
 //! ```text
-//!   made just now      everything between the superblocks, at once ─── or the slots, in the background: engine/fill.rs
-//!   found              what was never written of that, if it is asked for: the process before may have been killed while
-//!                      it wrote the file through, or asked for nothing; or the file was shorter
+//!   just created   everything between the superblocks, at once ─ or the slots, later: engine/fill.rs
+//!   found          the never-written parts of that, if the options ask for it: the previous process may have
+//!                  been killed while it wrote the file through, or did not have to; or the file was shorter
 //! ```
 //!
 //! Invariants
-//! - I1: of a file that was found, zeros are written at once only where zeros are read, so that what it holds
-//!   stays as it is, whatever the file system says of it. In the background slots that hold a block are left
-//!   alone.
-//! - I2: a file that was found is opened even where it cannot be written through: a note says why.
+//! - I1: in a file that was found, zeros are written at once only where zeros are read. So its
+//!   contents stay as they are, whatever the file system reports. In the background, slots that hold a
+//!   block are left alone.
+//! - I2: a file that was found is opened even if it cannot be written through: a note says why.
 
 use super::super::error::VolumeError;
 use super::super::format::{PAGE_BYTES, Shape};
@@ -23,21 +23,21 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Written at a time.
+/// Bytes written at a time.
 const FILL_BYTES: usize = 4 << 20;
 
-/// A file as writing it through finds it.
+/// The state of a file before it is written through.
 pub(super) struct Found {
-    /// It holds no volume that is gone on with.
+    /// It has no volume whose blocks are kept.
     pub(super) fresh: bool,
     /// Its length when it was opened.
     pub(super) length: u64,
-    /// Whether the file system has given it all its blocks.
+    /// Whether the file system has allocated all its blocks.
     pub(super) allocated: bool,
 }
 
-/// Writes the file through where that is to be done at once. What of the slots is to be written in the background, if that
-/// is asked for.
+/// Writes the file through if that is to be done at once. Returns the ranges of the slots to be written
+/// in the background, if the options ask for that.
 pub(super) fn write_through(
     file: &File,
     options: &mut VolumeOptions,
@@ -97,7 +97,7 @@ pub(super) fn write_through(
     Ok(Vec::new())
 }
 
-/// Whole pages of the ranges that lie in a part of the file, whatever the file system's blocks are.
+/// The whole pages of `ranges` that lie in `part`, whatever the file system's block size.
 fn within(ranges: Vec<Range<u64>>, part: &Range<u64>) -> Vec<Range<u64>> {
     let page = PAGE_BYTES as u64;
     let cut = |range: Range<u64>| {
@@ -112,7 +112,7 @@ fn total(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
 
-/// Writes zeros to these ranges, which are of whole pages; in a file that was found, where it reads as zeros (I1).
+/// Writes zeros to these ranges of whole pages; in a found file only where it reads as zeros (I1).
 fn fill(
     file: &File,
     path: &Path,
@@ -123,13 +123,13 @@ fn fill(
     let memory = HostArena::new(2, FILL_BYTES).ok();
     let blocks = memory.and_then(|arena| Some((arena.read(0).ok()?, arena.write(1).ok()?)));
     let (zeros, mut there) = blocks.ok_or_else(|| no_memory(path))?;
-    // Both before anything is written, or what was written would be missing from one of them.
+    // Both before any write, or the written bytes would be missing from one of them.
     let (bytes, available) = (total(ranges), available_bytes(file));
     let mut done = 0;
     for range in ranges {
         let mut at = range.start;
         while at < range.end {
-            // All of it are multiples of 4096, whatever the alignment.
+            // All lengths are multiples of 4096, whatever the alignment.
             let step = (range.end - at).min(FILL_BYTES as u64);
             let (zeros, there) = (&zeros[..step as usize], &mut there[..step as usize]);
             if found {
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(within(vec![4097..8191, u64::MAX - 1..u64::MAX], &(0..u64::MAX)), []);
     }
 
-    /// A file system that calls all of a file unwritten.
+    /// A file system that reports all of a file as unwritten.
     struct AllUnwritten;
 
     impl System for AllUnwritten {

@@ -6,21 +6,21 @@
 //!   │     A      │ 64 B a slot      │   │◄── stride ──►│              │   │     B      │
 //! ```
 //!
-//! `docs/disk-format.md` has every byte and the rules; `tests/document.rs` compares it with this code. Here
-//! are bytes in, values out: no I/O, and no panic whatever the bytes.
+//! `docs/disk-format.md` has every byte and the rules; `tests/document.rs` compares it with this code.
+//! This module turns bytes into values and back: no I/O, and no panic whatever the bytes.
 //!
 //! Invariants
 //! - I1: numbers are little-endian on every architecture.
-//! - I2: what a `from_bytes` or `decode` accepts, `to_bytes` or `encode` gives back byte by byte: no bit of a
-//!   superblock or a record is without a meaning and outside a checksum.
+//! - I2: bytes that `from_bytes` or `decode` accepts are returned unchanged by `to_bytes` or `encode`:
+//!   each bit of a superblock or a record has a meaning, or is covered by a checksum.
 //! - I3: a [`Superblock`] that was read has offsets that do not overlap, overflow, or leave the file.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `superblock.rs` | [`Superblock`]: the shape of the volume and whose it is; [`pick`] of its two copies |
-//! | `shape.rs` | [`Shape`]: where the parts lie in the file |
-//! | `wanted.rs` | [`Wanted`]: what a superblock is compared with, and in which field it differs |
-//! | `record.rs` | [`Record`]: what a slot holds |
+//! | `superblock.rs` | [`Superblock`]: the volume's shape and identity; [`pick`] of its two copies |
+//! | `shape.rs` | [`Shape`]: the places of the parts in the file |
+//! | `wanted.rs` | [`Wanted`]: the properties that a superblock must have, and the first difference |
+//! | `record.rs` | [`Record`]: the block of a slot |
 //! | `seal.rs` | [`Sum`]: the checksum of a payload, piece by piece |
 
 mod record;
@@ -48,7 +48,8 @@ pub(crate) const SUPERBLOCK_BYTES: usize = 4096;
 pub(crate) const RECORD_BYTES: usize = 64;
 /// The slot table is written back in pages of this length.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// Salts that a superblock has room for: the openings of an encrypted volume whose blocks can be told apart.
+/// Salts that a superblock has room for: the blocks of this many openings of an encrypted
+/// volume can be read.
 pub(crate) const EPOCHS: usize = 128;
 /// Records in a page of the slot table.
 pub(crate) const RECORDS_A_PAGE: usize = PAGE_BYTES / RECORD_BYTES;

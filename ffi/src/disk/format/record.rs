@@ -1,15 +1,15 @@
-//! A record of the slot table: what one slot holds.
+//! A record of the slot table: the block of one slot.
 //!
 //! ```text
 //!   0       16       24      32         40     56              60         64
 //!   ├ hash ──┼ parent ┼ owner ┼ sequence ┼ seal ┼ payload_bytes ┼ checksum ┤
-//!   │◄──────────────── what the checksum covers ────────────────►│
+//!   │◄───────────────── covered by the checksum ────────────────►│
 //! ```
 //!
 //! Invariants
-//! - I1: 64 zeros are an empty slot; every other value that does not hold its own checksum is none at all.
-//! - I2: the checksum is seeded with the volume and the slot: a record that was written elsewhere is none
-//!   here.
+//! - I1: 64 zeros are an empty slot; any other value without its own checksum is no record.
+//! - I2: the checksum is seeded with the volume and the slot: a record that was written elsewhere is no
+//!   record here.
 
 use super::seal::SEAL_BYTES;
 use super::{RECORD_BYTES, RECORDS_A_PAGE};
@@ -19,10 +19,10 @@ use twox_hash::XxHash3_64;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The low bits of a sequence number. No opening takes more numbers than these count: of blocks of 4 KiB that would be
-/// 4.5 exabytes.
+/// Number of low bits of a sequence number. No opening takes more numbers than these count: with blocks
+/// of 4 KiB that would be 4.5 exabytes.
 pub(crate) const COUNT_BITS: u32 = 40;
-/// The largest sequence number of a record that is found: 2²² openings.
+/// The largest sequence number of a valid record: 2²² openings.
 pub(crate) const MAX_SEQUENCE: u64 = (1 << 62) - 1;
 
 /// The bytes of a record.
@@ -44,25 +44,25 @@ impl Wire {
     fn checksum(&self, volume: u128, slot: u32) -> u32 {
         let seed = (volume >> 64) as u64 ^ volume as u64 ^ u64::from(slot);
         let covered = &self.as_bytes()[..RECORD_BYTES - size_of::<U32>()];
-        // The low half: cut on purpose.
+        // The low half, on purpose.
         XxHash3_64::oneshot_with_seed(seed, covered) as u32
     }
 }
 
-/// What a slot holds.
+/// The block of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Which block, and whose.
+    /// The block's name and owner.
     pub(crate) label: Label,
     /// The number of the write, 1 to [`MAX_SEQUENCE`].
     pub(crate) sequence: u64,
-    /// What the payload is verified with.
+    /// Verifies the payload.
     pub(crate) seal: [u8; SEAL_BYTES],
     /// The payload's length.
     pub(crate) payload_bytes: u32,
 }
 
-/// Why bytes are no record of this slot.
+/// Why bytes are not a record of this slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RecordError {
     /// Torn, flipped, of another slot, or of another volume.
@@ -92,10 +92,10 @@ impl Record {
         zerocopy::transmute!(wire)
     }
 
-    /// What a slot's bytes say; None is an empty slot.
+    /// Decodes a slot's bytes; None is an empty slot.
     ///
     /// # Errors
-    /// Why they are no record of this slot of this volume.
+    /// Why they are not a record of this slot of this volume.
     pub(crate) fn decode(
         bytes: &[u8; RECORD_BYTES],
         volume: u128,
@@ -115,7 +115,8 @@ impl Record {
         Ok(Some(Record::from_wire(wire)))
     }
 
-    /// What bytes say that this process encoded: they are not verified again. None is an empty slot.
+    /// Decodes bytes that this process encoded or verified before, without verifying them. None is
+    /// an empty slot.
     pub(crate) fn trusted(bytes: &[u8; RECORD_BYTES]) -> Option<Record> {
         (!is_empty(bytes)).then(|| Record::from_wire(zerocopy::transmute_ref!(bytes)))
     }

@@ -1,12 +1,12 @@
-//! What a payload is verified with.
+//! The seals that verify payloads.
 //!
 //! ```text
-//!   payload   ├ chunk 0, 64 KiB ┼ chunk 1, 64 KiB ┼ … ┼ chunk n, what is left ┤
+//!   payload   ├ chunk 0, 64 KiB ┼ chunk 1, 64 KiB ┼ … ┼ chunk n, the rest ┤
 //!   seal  =      XXH3(·, seed 0) +  XXH3(·, seed 1) + … +  XXH3(·, seed n)          mod 2⁶⁴
 //! ```
 //!
 //! A sum has no order, so pieces are added as they arrive from the device or leave for it, while they are
-//! warm. The seed is the chunk's place: chunks that changed places do not match.
+//! in the cache. The seed is the chunk's number: chunks that changed places do not match.
 
 use super::super::recovery::Rejection;
 use twox_hash::XxHash3_64;
@@ -16,7 +16,7 @@ pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 /// A seal's length.
 pub(crate) const SEAL_BYTES: usize = 16;
 
-/// What the seals of a volume are.
+/// The kind of a volume's seals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum SealKind {
@@ -58,9 +58,9 @@ impl core::fmt::Display for SealKind {
 pub(crate) struct Sum(u64);
 
 impl Sum {
-    /// Adds the piece that starts `offset_bytes` behind the payload's start. Each byte is to be added once; the
-    /// offset is a multiple of [`CHUNK_BYTES`], and only the last piece may end elsewhere than on a multiple.
-    /// Pieces that are not so make a seal that matches nothing.
+    /// Adds the piece that starts `offset_bytes` after the payload's start. Each byte is added once; the
+    /// offset is a multiple of [`CHUNK_BYTES`], and only the last piece may end elsewhere than on a
+    /// multiple. Other pieces make a seal that matches nothing.
     pub(crate) fn add(&mut self, offset_bytes: usize, bytes: &[u8]) {
         debug_assert!(offset_bytes.is_multiple_of(CHUNK_BYTES), "a piece starts within a chunk");
         let first = (offset_bytes / CHUNK_BYTES) as u64;
@@ -74,12 +74,12 @@ impl Sum {
         Sum(sum)
     }
 
-    /// The same as a number.
+    /// The sum as a number.
     pub(crate) fn number(self) -> u64 {
         self.0
     }
 
-    /// The seal of all that was added.
+    /// The seal of all added pieces.
     pub(crate) fn seal(self) -> [u8; SEAL_BYTES] {
         u128::from(self.0).to_le_bytes()
     }
@@ -90,7 +90,7 @@ impl Sum {
     }
 }
 
-/// What seals a payload whose chunks have these sums, one of 64 KiB each and in any order: see
+/// The seal of a payload whose chunks have these sums, one for each chunk of 64 KiB, in any order: see
 /// [`Payload::summed`](super::super::Payload::summed).
 #[must_use]
 pub fn seal_of(sums: &[u64]) -> u64 {

@@ -1,18 +1,18 @@
-//! Where the parts of a volume lie in its file.
+//! The places of a volume's parts in its file.
 
 use super::{PAGE_BYTES, RECORD_BYTES, SUPERBLOCK_BYTES};
 
-/// Alignments that a volume may have: powers of two from here to here.
+/// The range of alignments, all powers of two.
 const ALIGNMENTS: core::ops::RangeInclusive<u32> = 512..=PAGE_BYTES as u32;
 
-/// Where everything lies in the file, all in bytes.
+/// The places of all parts in the file, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// How many slots.
+    /// Number of slots.
     pub(crate) slots: u32,
-    /// A payload's length at most.
+    /// Maximum length of a payload.
     pub(crate) slot_bytes: u32,
-    /// From a slot to the next.
+    /// Distance from one slot to the next.
     pub(crate) stride: u64,
     /// Where the slot table starts.
     pub(crate) table_offset: u64,
@@ -20,13 +20,13 @@ pub(crate) struct Shape {
     pub(crate) origin: u64,
     /// The file's length.
     pub(crate) file_bytes: u64,
-    /// What origin and stride are multiples of: 512, 1024, 2048 or 4096.
+    /// Origin and stride are multiples of this: 512, 1024, 2048 or 4096.
     pub(crate) alignment: u32,
 }
 
 impl Shape {
-    /// The shape of a new volume. None where there is no such: no slot, no byte, an alignment that is not one of
-    /// the four, or a file longer than a file can be.
+    /// The shape of a new volume. None if it is impossible: no slot, no byte, an alignment that is not
+    /// one of the four, or a file longer than a file can be.
     pub(crate) fn new(slots: u32, slot_bytes: u32, alignment: u32) -> Option<Shape> {
         let page = PAGE_BYTES as u64;
         let table_offset = SUPERBLOCK_BYTES as u64;
@@ -57,9 +57,9 @@ impl Shape {
         self.origin + u64::from(slot) * self.stride
     }
 
-    /// How many slots lie wholly within so many bytes: all of them unless the file became shorter.
+    /// How many slots lie wholly within this many bytes: all of them unless the file became shorter.
     pub(crate) fn slots_within(&self, file_bytes: u64) -> u32 {
-        // A slot without its padding is not whole: it could not be read with O_DIRECT.
+        // A slot without its padding does not count: it could not be read with O_DIRECT.
         let whole = file_bytes.saturating_sub(self.origin).checked_div(self.stride).unwrap_or(0);
         u32::try_from(whole).unwrap_or(u32::MAX).min(self.slots)
     }

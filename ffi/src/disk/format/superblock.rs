@@ -1,14 +1,14 @@
-//! The superblock: where everything lies in the file, and whose blocks they are.
+//! The superblock: the volume's shape and identity.
 //!
 //! There are two copies, at the file's start and end, so that one torn write or one bad block leaves the
-//! other. Both are written at creation, at each opening and at each shutdown; each time `writes` is one more,
-//! so the copy with more is the newer. A volume that is initialized again goes on counting, so that no copy
-//! of what was before wins.
+//! other. Both are written at creation, at each opening and at each shutdown. Each time `writes` grows by
+//! one, so the copy with the larger count is the newer. A volume that is initialized again continues the
+//! count, so that no former copy wins.
 //!
 //! Invariants
-//! - I1: a superblock of another version is refused and never guessed at, whatever the other copy says: its
-//!   place for magic, version and checksum is the same in all versions.
-//! - I2: what is read has been checked as [`Shape::check`] says, so its offsets can be computed with.
+//! - I1: a superblock of another version is refused and never guessed at, whatever the other copy says.
+//!   Magic, version and checksum have the same places in all versions.
+//! - I2: a superblock that was read has passed [`Shape::check`], so its offsets can be computed with.
 
 use super::seal::SealKind;
 use super::shape::Shape;
@@ -52,9 +52,10 @@ pub(super) struct Wire {
     pub(super) checksum: U64,
 }
 
-/// A salt for each epoch of an encrypted volume: that of epoch e is entry e mod [`EPOCHS`], and zeros are none.
+/// A salt for each epoch of an encrypted volume. The salt of epoch e is entry e mod [`EPOCHS`];
+/// zeros are none.
 pub(crate) type Salts = [[u8; 16]; EPOCHS];
-/// Of volumes that are not encrypted, or have never been opened.
+/// The salts of volumes that are not encrypted, or were never opened.
 pub(crate) const NO_SALTS: Salts = [[0; 16]; EPOCHS];
 
 const _: () = assert!(size_of::<Wire>() == SUPERBLOCK_BYTES);
@@ -68,44 +69,44 @@ impl Wire {
 /// A superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Superblock {
-    /// Random, another for each volume ever made: it seeds the records' checksums.
+    /// Random, different for each volume ever created: it seeds the records' checksums.
     pub(crate) volume_id: u128,
     /// Random, the same for all volumes of a set.
     pub(crate) set_id: u128,
-    /// Of every field of the layout that changes the bytes of a block.
+    /// Covers every field of the layout that changes the bytes of a block.
     pub(crate) layout_fingerprint: u128,
-    /// Of the model whose blocks these are.
+    /// Of the model that the blocks belong to.
     pub(crate) model_fingerprint: u128,
-    /// Where everything lies.
+    /// The places of all parts.
     pub(crate) shape: Shape,
-    /// What payloads are verified with.
+    /// How payloads are verified.
     pub(crate) seal_kind: SealKind,
     /// How often the superblock has been written.
     pub(crate) writes: u64,
     /// Whether the volume was shut down in order.
     pub(crate) clean: bool,
-    /// Which volume of its set this is, from 0.
+    /// The volume's number in its set, from 0.
     pub(crate) stripe_index: u32,
-    /// How many volumes the set has.
+    /// Number of volumes in the set.
     pub(crate) stripe_count: u32,
-    /// When the volume was made.
+    /// When the volume was created.
     pub(crate) created_unix_seconds: u64,
     /// Tells a wrong key from the right one; 0 unless encrypted.
     pub(crate) key_check: [u8; 16],
-    /// What the keys of its epochs come from; all zeros unless encrypted.
+    /// Salts of the keys of its epochs; all zeros unless encrypted.
     pub(crate) salts: Salts,
 }
 
-/// Why bytes are no superblock.
+/// Why bytes are not a superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SuperblockError {
     /// There are fewer bytes than a superblock has.
     #[error("there are {bytes} bytes where the superblock has 4096")]
     Short {
-        /// How many there are.
+        /// Number of bytes.
         bytes: usize,
     },
-    /// Something else is there, or nothing.
+    /// No superblock is there.
     #[error("there is no superblock")]
     Magic,
     /// Torn or flipped.
@@ -114,19 +115,19 @@ pub(crate) enum SuperblockError {
     /// Of another version of the format.
     #[error("the superblock has version {found} of the format, and this is version {}", VERSION)]
     Version {
-        /// Which.
+        /// Its version.
         found: u32,
     },
     /// The checksum holds, but no writer of this version makes such a value.
     #[error("the superblock's {field} is impossible")]
     Field {
-        /// Its name, as the document has it.
+        /// The field's name in the document.
         field: &'static str,
     },
 }
 
 impl Superblock {
-    /// One of a volume that is neither encrypted nor striped.
+    /// A superblock of a volume that is neither encrypted nor striped.
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn plain(volume_id: u128, shape: Shape) -> Superblock {
         Superblock {
@@ -146,9 +147,9 @@ impl Superblock {
         }
     }
 
-    /// The largest sequence number that a record of this volume can have: an opening writes the superblock, and takes no
-    /// more numbers than [`COUNT_BITS`] count. A record above is damaged or forged, and to number on from it would be to
-    /// run out of numbers.
+    /// The largest sequence number that a record of this volume can have: an opening writes the
+    /// superblock, and takes no more numbers than [`COUNT_BITS`] count. A record with a larger number is
+    /// damaged or forged; numbering on from it would exhaust the numbers.
     pub(crate) fn last_sequence(&self) -> u64 {
         let openings = self.writes.min(MAX_SEQUENCE >> COUNT_BITS);
         (openings << COUNT_BITS) | ((1 << COUNT_BITS) - 1)
@@ -190,7 +191,7 @@ impl Superblock {
     /// The superblock that these bytes start with.
     ///
     /// # Errors
-    /// Why they do not.
+    /// Why they do not start with one.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
         let Ok((wire, _)) = Wire::ref_from_prefix(bytes) else {
             return Err(SuperblockError::Short { bytes: bytes.len() });
@@ -272,26 +273,27 @@ pub(crate) enum Which {
     B,
 }
 
-/// What the two copies say.
+/// The result of comparing the two copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Picked {
-    /// The newer whole one, and which it is. None where neither is whole, or one is of another version (I1).
+    /// The newer intact copy, and which one it is. None if neither is intact, or one is of another
+    /// version (I1).
     pub(crate) best: Option<(Which, Superblock)>,
-    /// What is wrong with A.
+    /// The fault of copy A.
     pub(crate) a: Option<SuperblockError>,
-    /// What is wrong with B.
+    /// The fault of copy B.
     pub(crate) b: Option<SuperblockError>,
     /// Whether both copies say that the volume was shut down in order.
     pub(crate) clean: bool,
 }
 
 impl Picked {
-    /// How many copies are bad, for [`RejectedRecords`](crate::disk::RejectedRecords).
+    /// Number of bad copies, for [`RejectedRecords`](crate::disk::RejectedRecords).
     pub(crate) fn bad(&self) -> u64 {
         u64::from(self.a.is_some()) + u64::from(self.b.is_some())
     }
 
-    /// The other version that a copy is of.
+    /// The other version, if a copy has one.
     pub(crate) fn version(&self) -> Option<u32> {
         [self.a, self.b].into_iter().find_map(|error| match error {
             Some(SuperblockError::Version { found }) => Some(found),
@@ -300,12 +302,13 @@ impl Picked {
     }
 }
 
-/// Whether a superblock of any version begins here, whole or not.
+/// Whether a superblock of any version begins here, intact or not.
 pub(crate) fn has_magic(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-/// Chooses between the copies: the first 4096 bytes of the file, and its last. A is preferred where both are as new.
+/// Chooses between the copies: the first 4096 bytes of the file, and the last. A is preferred if both are
+/// equally new.
 pub(crate) fn pick(a: &[u8], b: &[u8]) -> Picked {
     let (a, b) = (Superblock::from_bytes(a), Superblock::from_bytes(b));
     let best = match (&a, &b) {

@@ -1,4 +1,4 @@
-//! Bytes to values and back, and what is refused.
+//! Bytes to values and back, and refused bytes.
 
 mod document;
 
@@ -38,7 +38,7 @@ pub(super) fn record() -> Record {
     }
 }
 
-/// Puts the right checksum over changed bytes: what only a crafted image has.
+/// Puts the right checksum over changed bytes, as only a crafted image has it.
 fn resealed(mut bytes: [u8; SUPERBLOCK_BYTES]) -> [u8; SUPERBLOCK_BYTES] {
     let sum = twox_hash::XxHash3_64::oneshot(&bytes[..4088]);
     bytes[4088..].copy_from_slice(&sum.to_le_bytes());
@@ -119,7 +119,7 @@ proptest! {
         }
     }
 
-    /// Random values in the fields that offsets are computed from, under a right checksum.
+    /// Random values in the fields from which offsets are computed, under a right checksum.
     #[test]
     fn a_crafted_superblock_has_offsets_that_fit(at in 80_usize..136, value: [u8; 8], bits in 0..64_u32) {
         let value = u64::from_le_bytes(value) >> bits;
@@ -171,11 +171,11 @@ fn every_bit_of_a_superblock_counts() {
     }
 }
 
-/// Also where a crafter puts the right checksum over what no writer makes: each bit means something, or is refused.
+/// Also with the right checksum over bytes that no writer makes: each bit has a meaning, or is refused.
 #[test]
 fn no_bit_of_a_superblock_is_ignored() {
     let encrypted = Superblock { seal_kind: SealKind::Tag, salts: [[7; 16]; EPOCHS], ..superblock() };
-    // Of the salts and zeros one bit a byte: hashing is slow without optimization.
+    // Only one bit a byte of the salts and zeros: hashing is slow without optimization.
     for bit in (0..8 * 184).chain((8 * 184..8 * (SUPERBLOCK_BYTES - 8)).step_by(9)) {
         for superblock in [superblock(), encrypted] {
             let mut bytes = superblock.to_bytes();
@@ -363,7 +363,7 @@ fn a_seal_knows_what_was_moved_lost_and_flipped() {
     let (first, second) = payload.split_at_mut(CHUNK_BYTES);
     first.swap_with_slice(&mut second[..CHUNK_BYTES]);
     assert_eq!(verdict(&payload), Ok(()), "back");
-    // The first and last bit of each chunk, and the last of all.
+    // The first and last bit of each chunk, and the last bit of all.
     for bit in (0..=3).flat_map(|chunk| [chunk * CHUNK_BYTES * 8, chunk * CHUNK_BYTES * 8 + 7]) {
         payload[bit / 8] ^= 1 << (bit % 8);
         assert_eq!(verdict(&payload), Err(Rejection::Payload), "bit {bit}");

@@ -1,45 +1,45 @@
-//! Whether a volume is the one that is wanted: the same model, the same layout, the same shape.
+//! Compares a volume with the wanted one: the same model, the same layout, the same shape.
 
 use super::seal::SealKind;
 use super::shape::Shape;
 use super::superblock::Superblock;
 
-/// What a volume has to be to be opened.
+/// The properties that a volume must have to be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// Checksums, or tags.
+    /// Checksums or tags.
     pub(crate) seal_kind: SealKind,
-    /// Of the model.
+    /// Fingerprint of the model.
     pub(crate) model_fingerprint: u128,
-    /// Of the layout.
+    /// Fingerprint of the layout.
     pub(crate) layout_fingerprint: u128,
-    /// How many slots.
+    /// Number of slots.
     pub(crate) slots: u32,
     /// A payload's length.
     pub(crate) slot_bytes: u32,
-    /// Which volume of its set.
+    /// The volume's number in its set.
     pub(crate) stripe_index: u32,
     /// Volumes in the set.
     pub(crate) stripe_count: u32,
-    /// What the device asks: a volume aligned to more will do.
+    /// The device's alignment: a volume with a larger one will do.
     pub(crate) alignment: u32,
-    /// The key's; 0 unless encrypted.
+    /// Check of the key; 0 unless encrypted.
     pub(crate) key_check: [u8; 16],
 }
 
-/// A field in which a volume is not what is wanted, for a message to people.
+/// A field in which a volume differs from the wanted one, for a message to people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mismatch {
-    /// Its name, as the document has it; "key" for the key's check.
+    /// The field's name in the document; "key" for the key's check.
     pub(crate) field: &'static str,
-    /// What the volume has.
+    /// The volume's value.
     pub(crate) found: String,
-    /// What is wanted.
+    /// The wanted value.
     pub(crate) wanted: String,
 }
 
 impl Superblock {
-    /// The first field in which this volume is not what is wanted.
+    /// The first field in which this volume differs from the wanted one.
     pub(crate) fn mismatch(&self, wanted: &Wanted) -> Option<Mismatch> {
         fn differ<T: PartialEq + core::fmt::Display>(
             field: &'static str,
@@ -63,14 +63,15 @@ impl Superblock {
             .or_else(|| differ("stripe_count", self.stripe_count, wanted.stripe_count))
             .or_else(|| differ("stripe_index", self.stripe_index, wanted.stripe_index))
             .or_else(|| {
-                // Slots that are aligned for more than this device asks are aligned for it.
+                // Slots aligned to more than this device needs are aligned for it.
                 if shape.alignment >= wanted.alignment {
                     return None;
                 }
                 differ("alignment", shape.alignment, wanted.alignment)
             })
             .or_else(|| {
-                // So many slots, aligned so, lie in one way only: a longer file would take room that nobody asked for.
+                // This number of slots with this alignment has one shape only: a longer file would take
+                // room that was not asked for.
                 let one = Shape::new(shape.slots, shape.slot_bytes, shape.alignment)?;
                 differ("stride", shape.stride, one.stride)
                     .or_else(|| differ("table_offset", shape.table_offset, one.table_offset))

@@ -1,6 +1,6 @@
-//! loom models of I1, I2 and I3: `RUSTFLAGS="--cfg loom" cargo test -p kvstrata-ffi --lib inbox`.
-//! Real requests over a real arena; the queues are stand-ins of one place each (`src/sync.rs`). A caller or a ring thread that
-//! sleeps for ever is a deadlock, which loom reports.
+//! loom models of I1, I2 and I3: `RUSTFLAGS="--cfg loom" cargo test -p kvstrata-ffi --lib inbox`. Real
+//! requests over a real arena; the queues are stand-ins with room for one request each (`src/sync.rs`). A
+//! caller or a ring thread that sleeps for ever is a deadlock, which loom reports.
 
 use super::{Bell, Inbox};
 use crate::arena::{BlockRead, BlockWrite, HostArena};
@@ -32,7 +32,8 @@ impl Rig {
         Arc::new(Rig { inbox, arena: HostArena::new(BLOCKS, 8).expect("memory") })
     }
 
-    /// A request that writes a block, and the caller's end of it. Its place in the file is the block's number.
+    /// A request that writes a block, and the caller's end of it. Its place in the file is the
+    /// block's number.
     fn write(&self, block: usize) -> (Request, Pending<BlockRead>) {
         let cell = Cell::new();
         let buffer = self.arena.read(block).expect("free");
@@ -48,7 +49,8 @@ impl Rig {
         (request, Pending::new(cell))
     }
 
-    /// The ring thread's part: takes what there is, and answers it at once. The blocks, in the order in which they came.
+    /// The ring thread's part: takes the queued requests, and answers them at once. Returns their
+    /// blocks, in order.
     fn pull(&self, class: Class) -> Vec<u64> {
         let mut blocks = Vec::new();
         while let Some(request) = self.inbox.pop(class) {
@@ -85,7 +87,7 @@ impl Rig {
         bell
     }
 
-    /// Nothing is queued, nobody waits, and every buffer is back in its arena.
+    /// Nothing is queued, no caller waits, and every buffer is back in its arena.
     fn at_rest(&self) {
         assert!(self.inbox.is_empty(), "a request is left in its queue");
         assert_eq!(self.inbox.blocked(), 0);
@@ -122,7 +124,7 @@ fn room_is_found_by_a_caller_that_waits() {
             other.inbox.push(second);
             answer
         });
-        // One turn: whoever comes in afterwards must have come by itself, or by what this turn did.
+        // One turn: a later request must have come by itself, or as an effect of this turn.
         let mut served = rig.pull(Class::Write);
         let second = caller.join().expect("no panic");
         served.extend(rig.pull(Class::Write));
@@ -133,7 +135,7 @@ fn room_is_found_by_a_caller_that_waits() {
     });
 }
 
-/// I3: room in one queue wakes its own caller, though another one waits for the other queue.
+/// I3: room in one queue wakes its own caller, though another caller waits for the other queue.
 #[test]
 fn room_in_one_queue_wakes_its_own_caller() {
     model(|| {
@@ -155,7 +157,7 @@ fn room_in_one_queue_wakes_its_own_caller() {
         });
         let mut served = rig.pull(Class::Read);
         succeeded(read);
-        // No turn of the writes before the reader is through.
+        // The writes get no turn before the reader has ended.
         let second_read = reader.join().expect("no panic");
         served.extend(rig.pull(Class::Read));
         assert_eq!(served, [0, 2], "in order");
@@ -170,8 +172,9 @@ fn room_in_one_queue_wakes_its_own_caller() {
     });
 }
 
-/// I1, I2: the whole way, against a ring thread that sleeps whenever it may: a caller sends two requests through a queue of one place,
-/// and another thread, which knows that it has, closes. Both are served, in the caller's order, and the ring thread ends.
+/// I1, I2: the whole path, against a ring thread that sleeps whenever it may. A caller sends two requests
+/// through a queue of one place, and another thread, which knows that it has, closes. Both are served, in
+/// order, and the ring thread ends.
 #[test]
 fn requests_are_served_in_order_and_the_end_is_heard() {
     model(|| {
@@ -194,7 +197,8 @@ fn requests_are_served_in_order_and_the_end_is_heard() {
     });
 }
 
-/// I1: the ring thread goes while a caller comes to an empty queue: its request is swept, or it finds out itself.
+/// I1: the ring thread goes while a caller comes to an empty queue: its request is swept, or the caller
+/// finds out itself.
 #[test]
 fn a_lost_ring_leaves_no_request_behind() {
     model(|| {
@@ -211,7 +215,8 @@ fn a_lost_ring_leaves_no_request_behind() {
     });
 }
 
-/// I1: the ring thread goes while a caller waits for room, or is about to: the caller does not sleep for ever, and its request fails.
+/// I1: the ring thread goes while a caller waits for room, or is about to: the caller does not sleep for
+/// ever, and its request fails.
 #[test]
 fn a_lost_ring_wakes_who_waits_for_room() {
     model(|| {
@@ -231,7 +236,8 @@ fn a_lost_ring_wakes_who_waits_for_room() {
     });
 }
 
-/// I1: callers that come after the ring thread is gone wait for nobody, though the queue holds but one of them.
+/// I1: callers that come after the ring thread is gone do not wait, though the queue has room for only
+/// one of them.
 #[test]
 fn nobody_waits_for_a_ring_that_is_gone() {
     model(|| {
@@ -265,8 +271,8 @@ impl Wake for Resend {
     }
 }
 
-/// A request that fails wakes its task, whose waker may push again, and find the queue full again: it is never woken under the lock
-/// that this push takes.
+/// A failed request wakes its task, whose waker may push again, and find the queue full again. So it is
+/// never woken under the lock that this push takes.
 #[test]
 fn a_failed_request_may_be_sent_again_by_its_waker() {
     model(|| {

@@ -1,6 +1,7 @@
 //! The ring of last resort: a few threads that call pread and pwrite.
 //!
-//! For kernels and containers that forbid io_uring, and for network file systems that serve it badly.
+//! It serves kernels and containers that forbid io_uring, and network file systems on which io_uring
+//! works badly.
 //!
 //! ```text
 //!   ring thread ──todo──► worker ─┐
@@ -9,7 +10,8 @@
 //! ```
 //!
 //! Invariants
-//! - I1: the workers end before the ring does: `Drop` joins them, after the piece that each is in.
+//! - I1: the workers end before the ring does: `Drop` joins them, after the piece that each one
+//!   is working on.
 
 use super::{Action, Bell, Buffer, Completion, Op, Ring, Wait};
 use crate::process::Uninherited;
@@ -55,7 +57,7 @@ struct State {
 }
 
 impl BlockingRing {
-    /// Made by the thread that will drive it.
+    /// Call from the thread that will drive the ring.
     pub(in crate::disk) fn new(
         depth: u32,
         threads: usize,
@@ -77,7 +79,7 @@ impl BlockingRing {
             match worker {
                 Ok(worker) => ring.workers.push(worker),
                 Err(error) if ring.workers.is_empty() => return Err(error),
-                // Fewer do it too.
+                // Fewer threads will do.
                 Err(_) => break,
             }
         }
@@ -110,7 +112,7 @@ impl Shared {
     }
 }
 
-/// One system call: bytes moved, or a negated error number.
+/// Makes one system call. Returns the bytes moved, or a negated error number.
 ///
 /// # Safety
 /// The buffers of `task` are as `Ring::push` demands.
@@ -123,12 +125,12 @@ unsafe fn carry_out(file: &File, task: &Task) -> i32 {
     let moved = match task.action {
         // SAFETY: a list of stretches that we may write, ours until the completion (the caller's promise).
         Action::Read => unsafe { libc::preadv(fd, list, count, offset) },
-        // SAFETY: a list of stretches that nobody writes (the caller's promise).
+        // SAFETY: a list of stretches that no one writes (the caller's promise).
         Action::Write => unsafe { libc::pwritev(fd, list, count, offset) },
         // SAFETY: the descriptor is open; no pointers.
         Action::Sync => (unsafe { libc::fdatasync(fd) }) as isize,
         Action::Punch => punch(fd, offset, task.bytes),
-        // Device memory is another ring's.
+        // Device memory belongs to another ring.
         Action::Sum => 0,
     };
     if moved < 0 {
@@ -146,7 +148,7 @@ fn punch(fd: libc::c_int, offset: libc::off_t, bytes: usize) -> isize {
 
 #[cfg(not(target_os = "linux"))]
 fn punch(_fd: libc::c_int, _offset: libc::off_t, _bytes: usize) -> isize {
-    0 // optional everywhere, and not to be had here
+    0 // optional everywhere, and not available here
 }
 
 impl Ring for BlockingRing {
@@ -175,11 +177,11 @@ impl Ring for BlockingRing {
         if !done.is_empty() {
             return Ok(0);
         }
-        // The bell and the workers unpark; a token left over from before only makes this come back early.
+        // The bell and the workers unpark. A token left over from before only makes this return early.
         match wait {
             Wait::No | Wait::Look => return Ok(0),
             Wait::For(time) => thread::park_timeout(time),
-            // Workers run one system call each: there is nothing to be saved by waiting for more.
+            // Each worker makes one system call at a time: waiting for more of them would save nothing.
             Wait::Batch { .. } | Wait::Forever => thread::park(),
         }
         ended(done);
@@ -192,7 +194,8 @@ impl Drop for BlockingRing {
         self.shared.lock().closing = true;
         self.shared.work.notify_all();
         for worker in self.workers.drain(..) {
-            // A worker does nothing that panics; if one did, its piece was never reported and stays leaked.
+            // A worker does nothing that panics. If one did, its piece was never reported, and its buffer
+            // stays leaked.
             let _ = worker.join();
         }
     }

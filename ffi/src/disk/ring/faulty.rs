@@ -1,9 +1,9 @@
-//! Any ring, with faults on purpose: what the engine makes of short, interrupted and failed transfers.
+//! Any ring, with faults on purpose: tests the engine on short, interrupted and failed transfers.
 
 use super::{Bell, Buffer, Completion, Op, Ring, Wait};
 use std::time::Duration;
 
-/// What to do to a piece, decided by its running number.
+/// The fault of a piece, chosen by the piece's running number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::disk) enum Fault {
     None,
@@ -17,14 +17,14 @@ pub(in crate::disk) enum Fault {
     Break(i32),
 }
 
-/// Decides by a piece's running number and by the piece.
+/// Chooses by a piece's running number and by the piece.
 type Plan = Box<dyn FnMut(u64, &Op<'_>) -> Fault>;
 
 pub(in crate::disk) struct FaultyRing {
     inner: Box<dyn Ring>,
     plan: Plan,
     pushed: u64,
-    /// Answers that the inner ring never hears of.
+    /// Answers to pieces that the inner ring never got.
     made_up: Vec<Completion>,
     /// Shortened lists of buffers, kept to the end since the inner ring may look at them.
     shortened: Vec<Box<[Buffer]>>,
@@ -100,12 +100,12 @@ impl Ring for FaultyRing {
             return self.inner.turn(done, wait);
         }
         done.append(&mut self.made_up);
-        // What was pushed beside them starts now; nobody waits for it, since there is something to tell.
+        // Pieces pushed beside them start now; there is no wait, since answers are there.
         self.inner.turn(done, Wait::No)
     }
 }
 
-/// The list that names the first `bytes` of what `buffers` names.
+/// A list of buffers for the first `bytes` of `buffers`.
 fn first_bytes(buffers: &[Buffer], mut bytes: usize) -> Box<[Buffer]> {
     let mut list = Vec::new();
     for buffer in buffers {

@@ -6,15 +6,16 @@
 //!               turn ─┴─ device memory, its sums ─► pool: cuFileRead / cuFileWrite / DeviceSums ─► ended
 //! ```
 //!
-//! Both kinds are pieces of one engine, cut, ordered, capped, resumed and retried alike; a piece is of one
-//! kind. The ring sleeps in the inner ring alone, whose bell the pool rings for each of its answers.
+//! Pieces of both kinds belong to one engine, and are cut, ordered, capped, resumed and retried alike; a
+//! piece is of one kind. The ring sleeps only in the inner ring, and the pool rings its bell for each of
+//! its answers.
 //!
 //! Invariants
-//! - I1: a piece of device memory has a share in it from `push` until cuFile has answered; dropping the ring
-//!   waits for the calls under way, before the file is deregistered.
-//! - I2: an answer that comes while the ring sleeps, or is about to, ends that sleep: it is left before the
-//!   bell rings, a bell is kept until the inner ring's `turn` has come back for it, and after that answers
-//!   are looked for.
+//! - I1: a piece of device memory has a share in that memory from `push` until cuFile has answered.
+//!   Dropping the ring waits for the calls under way, before the file is deregistered.
+//! - I2: an answer that comes while the ring sleeps, or is about to, ends that sleep. The pool leaves the
+//!   answer before it rings the bell; the bell is kept until the inner ring's `turn` has returned for it;
+//!   and after that the ring looks for answers.
 //! - I3: with pieces of device memory under way the ring never waits for several: a bell stands for one
 //!   completion, and a batch of them would wait for its patience to end.
 
@@ -25,7 +26,7 @@ use crate::gds::{Answer, Job, Pool, Task};
 use std::time::Duration;
 
 pub(in crate::disk) struct GdsRing {
-    /// Dropped first: it ends before the ring whose bell it rings.
+    /// Dropped first: the pool ends before the ring whose bell it rings.
     pool: Pool,
     inner: Box<dyn Ring>,
     /// Pieces with the pool.
@@ -33,7 +34,7 @@ pub(in crate::disk) struct GdsRing {
     answers: Vec<(u32, Answer)>,
     /// Answers that need no thread.
     refused: Vec<Completion>,
-    /// Sums that nobody has taken yet, by token.
+    /// Sums that have not been taken yet, by token.
     sums: Vec<(u32, Result<u64, i32>)>,
 }
 
@@ -43,7 +44,7 @@ impl GdsRing {
         GdsRing { pool, inner, in_flight: 0, answers: Vec::new(), refused: Vec::new(), sums: Vec::new() }
     }
 
-    /// Appends what the pool has ended; whether that was something.
+    /// Appends the answers of the pool. Returns whether there were any.
     fn take(&mut self, done: &mut Vec<Completion>) -> bool {
         let before = done.len();
         done.append(&mut self.refused);
@@ -89,7 +90,7 @@ impl Ring for GdsRing {
             Action::Sum => Some(Task::Sum),
             Action::Sync | Action::Punch => None,
         };
-        // A piece lies within its range, so that neither is missing.
+        // A piece lies within its range, so neither is missing.
         match task.zip(range.share(offset, op.bytes)) {
             Some((task, range)) => {
                 self.in_flight += 1;
@@ -105,7 +106,8 @@ impl Ring for GdsRing {
         }
         let wait = match (self.take(done), wait) {
             (_, Wait::No) => Wait::No,
-            // There is something to tell; the inner ring starts what was pushed, and is asked for what it has.
+            // There are answers to return: the inner ring starts the pushed pieces, and gives its
+            // completions.
             (true, _) => Wait::Look,
             // I3.
             (false, Wait::Batch { .. }) => Wait::Forever,
@@ -121,7 +123,7 @@ impl Ring for GdsRing {
         match at.map(|at| self.sums.swap_remove(at)) {
             Some((_, Ok(sum))) => Ok(Sum::given(sum)),
             Some((_, Err(code))) => Err(FailureCause::DeviceSum { code }),
-            // It is not asked for twice.
+            // A sum is not asked for twice.
             None => Err(FailureCause::DeviceSum { code: libc::ENODATA }),
         }
     }

@@ -1,17 +1,17 @@
-//! What the engine drives: something that moves pieces between memory and one file.
+//! Rings: they move the engine's pieces between memory and one file.
 //!
 //! | ring | how | file |
 //! |---|---|---|
 //! | [`uring::UringRing`] | one `io_uring`, registered file, fixed buffers where allowed | `uring.rs` |
 //! | [`blocking::BlockingRing`] | a few threads that call preadv/pwritev | `blocking.rs` |
-//! | [`gds::GdsRing`] | another one for host memory, cuFile's threads for device memory | `gds.rs` |
+//! | [`gds::GdsRing`] | another ring for host memory, cuFile's threads for device memory | `gds.rs` |
 //! | `faulty::FaultyRing` | any of these, with faults on purpose (tests) | `faulty.rs` |
 //! | `sim::SimRing` | a disk in memory that fails as its seed says (tests, fuzzing) | `sim.rs` |
 //!
-//! `trial.rs` tries whether io_uring works at all.
+//! `trial.rs` tests whether io_uring works at all.
 //!
-//! A ring knows pieces, not requests: splitting, merging, resuming, retrying, ordering and checksums are the
-//! engine's, once for all rings.
+//! A ring knows pieces, not requests. The engine does the splitting, merging, resuming, retrying,
+//! ordering and checksums, once for all rings.
 
 pub(super) mod blocking;
 #[cfg(test)]
@@ -28,20 +28,20 @@ use super::format::Sum;
 use crate::gds::DeviceRange;
 use std::time::Duration;
 
-/// What a piece does to the file.
+/// The effect of a piece on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Read,
     Write,
-    /// What was written is on the device for good when it completes. Moves no bytes.
+    /// When it completes, earlier writes are on the device for good. Moves no bytes.
     Sync,
     /// Gives a stretch of the file back to the file system. Moves no bytes.
     Punch,
-    /// Sums device memory; [`Ring::take_sum`] has the outcome when it completes. Moves no bytes.
+    /// Sums device memory; [`Ring::take_sum`] has the result when it completes. Moves no bytes.
     Sum,
 }
 
-/// One stretch of memory; what the kernel takes.
+/// One stretch of memory, as the kernel takes it.
 pub(super) type Buffer = libc::iovec;
 
 /// One piece: the bytes of `buffers`, one after the other, and the file from `file_offset` on.
@@ -49,22 +49,23 @@ pub(super) type Buffer = libc::iovec;
 pub(super) struct Op<'b> {
     pub(super) action: Action,
     pub(super) file_offset: u64,
-    /// The bytes of all buffers, or of the device's memory; of a punch, the length of the hole.
+    /// Bytes of all buffers, or of the device memory; for a punch, the length of the hole.
     pub(super) bytes: usize,
     pub(super) buffers: &'b [Buffer],
-    /// Some: the bytes are the device's, there are no buffers, and the ring is one that takes it. Looked at in `push` alone.
+    /// Some: the bytes are in device memory, there are no buffers, and the ring supports it. Used in
+    /// `push` alone.
     pub(super) device: Option<DevicePart<'b>>,
 }
 
-/// A part of device memory: what starts `offset` bytes behind a range's start, within it.
+/// A part of device memory: it starts `offset` bytes after the start of a range, and lies within it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DevicePart<'b> {
     pub(super) range: &'b DeviceRange,
     pub(super) offset: usize,
 }
 
-/// How a piece ended: its token, and bytes moved (≥ 0) or a negated error number; of device memory also a negated code of cuFile's,
-/// all of which are above the error numbers.
+/// The end of a piece: its token, and the bytes moved (≥ 0) or a negated error number. For device memory
+/// the number may also be a negated code of cuFile's; all of these are above the error numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Completion {
     pub(super) token: u32,
@@ -74,49 +75,50 @@ pub(super) struct Completion {
 /// How long [`Ring::turn`] may wait for something to happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Not at all, there is other work to do: what was pushed is started, and what has ended is taken if it costs
-    /// nothing.
+    /// Not at all, there is other work to do: pushed pieces are started, and completions are taken if
+    /// that costs nothing.
     No,
-    /// Not at all, but what has ended is taken.
+    /// Not at all, but completions are taken.
     Look,
-    /// Until so many pieces have ended, for so long; then for one.
+    /// Until this many pieces have ended, or for this long; then for one piece.
     Batch { pieces: usize, patience: Duration },
-    /// For one, for so long.
+    /// For one piece, for this long at most.
     For(Duration),
-    /// For one.
+    /// For one piece.
     Forever,
 }
 
-/// Wakes the ring thread out of its sleep, whatever it sleeps in.
+/// Wakes the ring thread, whichever call it sleeps in.
 pub(super) type Bell = Box<dyn Fn() + Send + Sync>;
 
 /// One thread makes a ring, drives it and drops it.
 pub(super) trait Ring {
-    /// Pieces that it takes at most at a time.
+    /// Maximum pieces in flight.
     fn depth(&self) -> usize;
 
     /// Wakes [`turn`](Ring::turn) from another thread.
     fn bell(&self) -> Bell;
 
-    /// The time, from some moment on.
+    /// The time since a fixed moment.
     fn now(&self) -> Duration;
 
     /// Takes a piece; it starts at the next `turn` at the latest. The caller keeps at most `depth` in flight.
     ///
     /// # Safety
-    /// From here until the completion with this token has come out of `turn`, or the process ends: `op.buffers`
-    /// and the memory that they name stay mapped, nobody else writes either, and what a read fills nobody else
-    /// reads either. Device memory the ring holds by itself; that nobody else uses it is promised for it too.
+    /// From here until the completion with this token has come out of `turn`, or the process ends:
+    /// `op.buffers` and the memory that they name stay mapped, and no one else writes either. The memory
+    /// that a read fills is not read by anyone else either. The ring itself holds device memory; the
+    /// caller promises that no one else uses it either.
     unsafe fn push(&mut self, token: u32, op: &Op<'_>);
 
-    /// Starts what was pushed, waits as told for completions or the bell, and appends what has ended.
-    /// May come back early with nothing. Returns how many system calls it took.
+    /// Starts the pushed pieces, waits as told for completions or the bell, and appends completions to
+    /// `done`. May return early without any. Returns the number of system calls.
     ///
     /// # Errors
-    /// The error number that made the ring unusable. Pieces in flight are then never heard of.
+    /// The error number that made the ring unusable. Pieces in flight then never complete.
     fn turn(&mut self, done: &mut Vec<Completion>, wait: Wait) -> Result<u32, i32>;
 
-    /// The outcome of a completed [`Action::Sum`], once.
+    /// The result of a completed [`Action::Sum`], once.
     fn take_sum(&mut self, _token: u32) -> Result<Sum, FailureCause> {
         Err(FailureCause::Device(DeviceRefusal::NotAsked))
     }

@@ -1,16 +1,16 @@
 //! A ring over a simulated device: time and faults come from a seed, nothing waits, no thread runs.
 //!
 //! ```text
-//!   push ─► flying: piece, fate, due ─► turn: time goes on, what is due ends, in any order
+//!   push ─► flying: piece, fate, due ─► turn: time goes on, due pieces end, in any order
 //!              │ arrives now, or when it ends
 //!              ▼
-//!            disk (`sim/disk.rs`)              log of what went wrong, where, for the oracle
+//!            disk (`sim/disk.rs`)              log of incidents and their ranges, for the oracle
 //! ```
 //!
-//! What the engine owes a ring is checked here: at most `depth` pieces, no token twice, lists that fit, bytes
-//! of writes that stay as they are, few writes beside reads. A broken promise is a panic.
+//! The ring checks the engine's obligations: at most `depth` pieces, no token twice, lists that fit,
+//! bytes of writes that do not change, few writes beside reads. A broken promise is a panic.
 //!
-//! Past 500 lines because a fate, what it does, and what is checked of the engine belong together.
+//! Past 500 lines because a fate, its effects, and the checks of the engine belong together.
 //!
 //! Invariants
 //! - I1: a piece's memory is touched only from its push to its completion.
@@ -35,41 +35,41 @@ pub(in crate::disk) struct World {
     flying: Vec<Flying>,
     /// Pieces that came back unfinished, and will come again.
     again: BTreeMap<u32, Vec<Buffer>>,
-    /// What went wrong so far.
+    /// Everything that went wrong so far.
     pub(in crate::disk) log: Vec<Incident>,
     /// Loud failures so far.
     pub(in crate::disk) failures: u64,
-    /// Syncs that did nothing and said that they had.
+    /// Syncs that did nothing and reported success.
     pub(in crate::disk) lies: u64,
     /// The device answers nothing; and until when, if it comes back by itself.
     gone: bool,
     gone_until: Option<Duration>,
-    /// It has no room until then.
+    /// The device has no room until then.
     full_until: Option<Duration>,
-    /// In this life it was gone; a write found no room.
+    /// In this life the device was gone; a write found no room.
     pub(in crate::disk) was_gone: bool,
     pub(in crate::disk) was_full: bool,
     pub(in crate::disk) broken: bool,
-    /// The engine waits for the bell, with nothing in flight and no time set.
+    /// The engine waits for the bell, with nothing in flight and no time limit.
     pub(in crate::disk) asleep: bool,
 }
 
-/// What the ring is told of the volume that it serves.
+/// The facts about the volume that the ring serves.
 #[derive(Debug, Clone)]
 pub(in crate::disk) struct Place {
     pub(in crate::disk) depth: usize,
-    /// Where payloads lie in the file.
+    /// The range of payloads in the file.
     pub(in crate::disk) slots: Range<u64>,
     pub(in crate::disk) stride: u64,
-    /// What transfers go on from.
+    /// Transfers are resumed at multiples of this.
     pub(in crate::disk) alignment: usize,
-    /// Bytes of reads in flight at most when one more goes out, unless it is alone.
+    /// Maximum bytes of reads in flight when one more goes out, unless it is alone.
     pub(in crate::disk) read_cap_bytes: usize,
-    /// Bytes of writes in flight at most when one more goes out beside a read, unless it is alone.
+    /// Maximum bytes of writes in flight when one more goes out beside a read, unless it is alone.
     pub(in crate::disk) write_cap_bytes: usize,
 }
 
-/// Something went wrong in a stretch of the file.
+/// A fault in a stretch of the file.
 #[derive(Debug, Clone)]
 pub(in crate::disk) struct Incident {
     pub(in crate::disk) range: Range<u64>,
@@ -86,9 +86,9 @@ struct Flying {
     bytes: Vec<u8>,
     fate: Fate,
     due: Duration,
-    /// What it has done already, and will answer.
+    /// The answer of a piece whose effect has already happened.
     result: Option<i32>,
-    /// A sync's: the last write that it is sure to cover.
+    /// For a sync: the last write that it is sure to cover.
     upto: u64,
 }
 
@@ -96,10 +96,10 @@ struct Flying {
 enum Fate {
     Well,
     Errno(i32),
-    /// So many bytes.
+    /// Only this many bytes.
     Short(usize),
     Torn,
-    /// To or from there.
+    /// To or from this offset.
     Elsewhere(u64),
     Lost,
     Stale,
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// Before a volume is served: a device that is there, with nothing in flight.
+    /// Prepares for a volume: the device is there, with nothing in flight.
     pub(in crate::disk) fn start(&mut self, place: Place) {
         assert!(self.flying.is_empty() && self.again.is_empty(), "something of another life is in flight");
         self.place = place;
@@ -149,8 +149,8 @@ impl World {
         self.log.clear();
     }
 
-    /// The process ends. What is in flight arrives, or part of it, or nothing. The addresses of all memory that is in
-    /// flight, and of what came back unfinished and was to come again.
+    /// Ends the process. Each piece in flight arrives, or part of it, or nothing. Returns the addresses
+    /// of all memory in flight, and of the pieces that came back unfinished and were to come again.
     pub(in crate::disk) fn crash(&mut self) -> (Vec<usize>, Vec<usize>) {
         let mut memory: Vec<usize> = Vec::new();
         while !self.flying.is_empty() {
@@ -169,24 +169,24 @@ impl World {
         (memory, again.map(|buffer| buffer.iov_base.addr()).collect())
     }
 
-    /// The device is there, and has room.
+    /// Makes the device present, with room.
     pub(in crate::disk) fn well(&mut self) {
         (self.gone, self.gone_until, self.full_until) = (false, None, None);
     }
 
-    /// It is gone until it is [well](World::well).
+    /// Makes the device gone until it is [well](World::well).
     #[cfg(test)]
     pub(in crate::disk) fn leaves(&mut self) {
         (self.gone, self.was_gone) = (true, true);
     }
 
-    /// It has no room until it is [well](World::well).
+    /// Leaves the device without room until it is [well](World::well).
     #[cfg(test)]
     pub(in crate::disk) fn fills_up(&mut self) {
         self.full_until = Some(Duration::MAX);
     }
 
-    /// Somebody has changed the file beside the engine.
+    /// Notes that the file was changed beside the engine.
     pub(in crate::disk) fn damaged(&mut self, range: Range<u64>) {
         self.log(range, false);
     }
@@ -280,13 +280,13 @@ impl World {
         self.random.below(last / SECTOR_BYTES + 1) * SECTOR_BYTES
     }
 
-    /// What the piece does to the file, and what it answers.
+    /// Does the piece's work on the file. Returns its answer.
     fn carry_out(&mut self, flying: &Flying) -> i32 {
         let (range, fate) = (flying.range.clone(), flying.fate);
         let bytes = (range.end - range.start) as i32;
         let ended = match fate {
             Fate::Errno(errno) => {
-                // Part of a write that failed may have arrived all the same.
+                // Part of a failed write may have arrived all the same.
                 if flying.action == Action::Write && self.random.once_in(2) {
                     self.disk.write_torn(range.start, &flying.bytes, &mut self.random);
                 }
@@ -375,12 +375,12 @@ impl World {
             self.check_caps(op.action, op.bytes);
         }
         let bytes = match op.action {
-            // SAFETY: between push and completion (I1); nobody writes what a write takes.
+            // SAFETY: between push and completion (I1); no one writes the bytes of a write.
             Action::Write => unsafe { gather(op.buffers, op.bytes) },
             _ => Vec::new(),
         };
         if op.action == Action::Read && self.random.once_in(4) {
-            // A device may fill what it will, in any order, until it says that it is done.
+            // A device may fill a read's memory with anything, in any order, until it reports completion.
             // SAFETY: between push and completion (I1).
             unsafe { scatter(op.buffers, &vec![0xDB; op.bytes]) };
         }
@@ -405,7 +405,7 @@ impl World {
         self.flying.push(flying);
     }
 
-    /// Few bytes are in flight when one more piece goes out.
+    /// Checks that few bytes are in flight when one more piece goes out.
     fn check_caps(&self, action: Action, bytes: usize) {
         let moving = |action| {
             let of = self.flying.iter().filter(move |flying| flying.action == action);
@@ -429,7 +429,7 @@ impl World {
     fn end(&mut self, n: usize) -> Completion {
         let flying = self.flying.swap_remove(n);
         if flying.action == Action::Write {
-            // SAFETY: between push and completion (I1); nobody writes what a write takes.
+            // SAFETY: between push and completion (I1); no one writes the bytes of a write.
             let now = unsafe { gather(&flying.buffers, flying.bytes.len()) };
             assert!(now == flying.bytes, "bytes of a write in flight have changed: {:?}", flying.range);
         }
@@ -468,7 +468,7 @@ impl World {
         let mut n = 0;
         while n < self.flying.len() {
             if self.flying[n].due <= self.now && self.random.below(8) > 0 {
-                // The last one takes its place.
+                // The last piece takes its place.
                 let completion = self.end(n);
                 let at = self.random.below(done.len() as u64 + 1) as usize;
                 done.insert(at, completion);
@@ -489,7 +489,7 @@ impl Ring for SimRing {
     }
 
     fn bell(&self) -> Bell {
-        // Nobody sleeps.
+        // Nothing sleeps here.
         Box::new(|| {})
     }
 
@@ -516,23 +516,23 @@ fn unmoved(mut buffers: Vec<Buffer>, mut moved: usize) -> Vec<Buffer> {
     buffers
 }
 
-/// The bytes of a list of stretches.
+/// Collects the bytes of a list of stretches.
 ///
 /// # Safety
-/// They are readable and nobody writes them.
+/// They are readable and no one writes them.
 unsafe fn gather(buffers: &[Buffer], bytes: usize) -> Vec<u8> {
     let mut all = Vec::with_capacity(bytes);
     for buffer in buffers {
-        // SAFETY: readable, initialised memory that nobody writes (the caller's promise).
+        // SAFETY: readable, initialised memory that no one writes (the caller's promise).
         all.extend_from_slice(unsafe { core::slice::from_raw_parts(buffer.iov_base.cast(), buffer.iov_len) });
     }
     all
 }
 
-/// Fills stretches, one after the other, with as many bytes as there are.
+/// Fills stretches, one after the other, with the given bytes.
 ///
 /// # Safety
-/// They are writable and nobody else uses them.
+/// They are writable and no one else uses them.
 unsafe fn scatter(buffers: &[Buffer], mut bytes: &[u8]) {
     for buffer in buffers {
         let (now, later) = bytes.split_at(buffer.iov_len.min(bytes.len()));

@@ -1,10 +1,10 @@
-//! Tries whether io_uring works here, before a file is touched.
+//! Tests whether io_uring works here, before a file is touched.
 
 #[cfg(target_os = "linux")]
 use super::uring;
 use std::io;
 
-/// Sets a ring up, uses it once, and lets it go again.
+/// Sets up a ring, uses it once, and releases it.
 #[cfg(target_os = "linux")]
 pub(in crate::disk) fn try_uring(depth: u32) -> io::Result<()> {
     uring::set_up(uring::entries(depth)).map(drop)

@@ -1,6 +1,6 @@
 //! The `io_uring` ring: registered file, fixed buffers over the host arenas, one `enter` a turn.
 //!
-//! | what | best | else |
+//! | aspect | best | else |
 //! |---|---|---|
 //! | set-up flags | `SINGLE_ISSUER`, `DEFER_TASKRUN` (6.1), `TASKRUN_FLAG` | none |
 //! | file | registered | – (registering one is always allowed) |
@@ -27,9 +27,9 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The kernel takes at most this much in one registered buffer.
+/// Maximum length of one registered buffer in the kernel.
 const CHUNK_BYTES: usize = 1 << 30;
-/// The kernel takes at most this many registered buffers.
+/// Maximum number of registered buffers in the kernel.
 const CHUNKS: usize = 1 << 14;
 const BELL_TOKEN: u64 = u64::MAX;
 
@@ -41,7 +41,7 @@ struct Chunk {
 }
 
 pub(in crate::disk) struct UringRing {
-    /// The ring has the volume's file, and would keep it locked in a forked child.
+    /// The ring holds the volume's file, and would keep it locked in a forked child.
     ring: Uninherited<IoUring>,
     depth: usize,
     bell: Arc<EventFd>,
@@ -50,9 +50,9 @@ pub(in crate::disk) struct UringRing {
     fixed: Vec<Chunk>,
     /// Whether the kernel takes several buffers of one chunk as one fixed request.
     fixed_vectors: bool,
-    /// Whether it can wait for several completions, but not for ever.
+    /// Whether the kernel can wait for several completions with a time limit.
     min_wait: bool,
-    /// Pieces since the last system call.
+    /// Whether pieces were pushed since the last system call.
     unsubmitted: bool,
     since: Instant,
     // Held for I1.
@@ -60,13 +60,13 @@ pub(in crate::disk) struct UringRing {
     _arenas: Vec<Arc<HostArena>>,
 }
 
-/// What the kernel granted.
+/// The features that the kernel granted.
 #[derive(Debug)]
 pub(in crate::disk) struct Granted {
     pub(in crate::disk) flags: &'static str,
     /// Bytes registered as fixed buffers.
     pub(in crate::disk) fixed_bytes: u64,
-    /// Why some arena is not, if one is not.
+    /// Why an arena could not be registered, if one could not.
     pub(in crate::disk) refused_buffers: Option<io::Error>,
 }
 
@@ -135,7 +135,7 @@ impl UringRing {
                 let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
                 return opcode::Fallocate::new(file, bytes as u64).offset(file_offset).mode(mode).build();
             }
-            // Device memory is another ring's.
+            // Device memory belongs to another ring.
             Action::Sum => return opcode::Nop::new().build(),
             Action::Read | Action::Write => {}
         }
@@ -170,7 +170,7 @@ impl UringRing {
     /// Puts an entry into the submission queue, which has room (I2).
     ///
     /// # Safety
-    /// What the entry points to stays valid until its completion: `Ring::push`'s contract.
+    /// All memory that the entry points to stays valid until its completion: `Ring::push`'s contract.
     unsafe fn enqueue(&mut self, entry: &squeue::Entry) {
         let mut queue = self.ring.submission();
         // SAFETY: validity is the caller's promise.
@@ -225,7 +225,8 @@ impl Ring for UringRing {
         match wait {
             Wait::Batch { .. } | Wait::For(_) | Wait::Forever => self.arm_bell(),
             Wait::No | Wait::Look => {
-                // Nothing to hand over, and nothing wanted that only a system call would bring: no system call.
+                // Nothing to submit, and no completion wanted that only a system call would bring: skip
+                // the system call.
                 let call = self.unsubmitted || (wait == Wait::Look && self.ring.submission().taskrun());
                 if !call {
                     self.reap(done);
@@ -251,7 +252,7 @@ impl Ring for UringRing {
         if let Err(error) = entered {
             match error.raw_os_error() {
                 Some(libc::ETIME) => {}
-                // Interrupted, or short of something that completions give back: reap and come again.
+                // Interrupted, or short of a resource that completions give back: reap and try again.
                 Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
                     self.unsubmitted = true;
                     std::thread::yield_now();
@@ -265,13 +266,13 @@ impl Ring for UringRing {
     }
 }
 
-/// I2: one entry more for the poll; the completion queue is twice as long by default.
+/// I2: one more entry for the poll; the completion queue is twice as long by default.
 pub(in crate::disk) fn entries(depth: u32) -> u32 {
     (depth + 1).next_power_of_two()
 }
 
-/// The best set-up that this kernel takes, and lets be used: a container's filter may let a ring be made,
-/// and refuse to enter it.
+/// Makes the best ring that this kernel supports, and tests that it can be used: a container's filter may
+/// allow making a ring, but refuse entering it.
 pub(crate) fn set_up(entries: u32) -> io::Result<(IoUring, &'static str)> {
     let (mut ring, flags) = make(entries)?;
     enter(&mut ring)?;
@@ -299,7 +300,7 @@ fn enter(ring: &mut IoUring) -> io::Result<()> {
 }
 
 fn make(entries: u32) -> io::Result<(IoUring, &'static str)> {
-    // What a child has mapped of a ring would keep the ring, and with it the volume's file.
+    // A child's mapping of a ring would keep the ring, and with it the volume's file.
     let best = IoUring::builder()
         .dontfork()
         .setup_single_issuer()
@@ -308,7 +309,7 @@ fn make(entries: u32) -> io::Result<(IoUring, &'static str)> {
         .build(entries);
     match best {
         Ok(ring) => Ok((ring, "SINGLE_ISSUER|DEFER_TASKRUN|TASKRUN_FLAG")),
-        // EINVAL is how a kernel says that it does not know a flag.
+        // EINVAL means that the kernel does not know a flag.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             Ok((IoUring::builder().dontfork().build(entries)?, "no set-up flags"))
         }
@@ -316,7 +317,7 @@ fn make(entries: u32) -> io::Result<(IoUring, &'static str)> {
     }
 }
 
-/// The arenas in chunks that hold whole blocks, so that no piece of a block straddles two.
+/// The arenas in chunks of whole blocks, so that no piece of a block straddles two chunks.
 fn chunks_of(arenas: &[Arc<HostArena>]) -> Vec<Chunk> {
     let mut chunks = Vec::new();
     for arena in arenas {

@@ -1,10 +1,10 @@
-//! One opening of the file, whose steps are taken one by one.
+//! One opening of the file, with its steps taken one by one.
 //!
 //! ```text
 //!   file   ── open ──► all steps taken, on the real file ── undone ──► as it was
 //!                                                                        │ repeated through the disk
 //!          steps: sync, superblock A, sync, superblock B                 ├─ all of them: a life begins
-//!                        ▲ the process or the machine may die            └─ the first few, the next one torn: again
+//!                        ▲ the process or the machine may die            └─ a few, the next torn: again
 //! ```
 
 use super::super::file::steps::{Step, told};
@@ -18,7 +18,7 @@ use super::plan::Plan;
 use super::random::Random;
 use std::path::Path;
 
-/// An opening that went well, of a file that is as it was before: its steps are yet to be taken.
+/// A successful opening of a file that has been put back as it was before: its steps are yet to be taken.
 pub(super) struct Attempt {
     pub(super) opened: Opened,
     pub(super) recovery: Recovery,
@@ -26,7 +26,7 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Of a file that is there.
+    /// Opens a file that exists.
     pub(super) fn new(path: &Path, plan: &Plan, disk: &mut Disk) -> Result<Attempt, String> {
         let ends = |disk: &Disk| {
             let end = disk.bytes() - SUPERBLOCK as u64;
@@ -64,11 +64,11 @@ impl Attempt {
     }
 }
 
-/// What the steps that were taken are worth.
+/// The guarantees of the steps that were taken.
 pub(super) struct Part {
-    /// What was in the file before is on the device for good.
+    /// The earlier contents of the file are on the device for good.
     pub(super) synced: bool,
-    /// So is a superblock of this opening.
+    /// A superblock of this opening is on the device for good.
     pub(super) certain: bool,
 }
 
@@ -82,14 +82,15 @@ fn take(step: &Step, disk: &mut Disk) {
     }
 }
 
-/// What is known of the superblocks.
+/// The known facts about the superblocks.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// One of these is there: volume, salts. Those that openings drew that came to nothing, no record needs.
+    /// One of these is in the file: volume, salts. No record needs the salts of openings that
+    /// were cut short.
     pub(super) any_of: Vec<(u128, Salts)>,
-    /// Or nothing is, since no opening has come so far.
+    /// False if there may be none, since no opening has got so far.
     pub(super) certain: bool,
-    /// Salts were lost for a reason: of records that needed them nobody knows the names.
+    /// Salts were lost for a known reason: the names in the records that needed them cannot be read.
     pub(super) salts_lost: bool,
 }
 
@@ -100,7 +101,7 @@ impl Known {
     }
 }
 
-/// Makes a file, on a disk that remembers nothing of it, and opens it until one opening is whole.
+/// Makes a file, on a disk without history, and opens it until one opening is complete.
 pub(super) fn create(path: &Path, plan: &Plan, random: &mut Random) -> Result<(Disk, Attempt), String> {
     let (opened, recovery) =
         life::open(path, plan, plan.key()).map_err(|error| format!("making the file: {error}"))?;

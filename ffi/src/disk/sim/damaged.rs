@@ -1,14 +1,14 @@
-//! A volume's file after arbitrary damage: opened and read to the last slot, nothing may be served that is
-//! not what the file says it is.
+//! A volume's file after arbitrary damage: it is opened and read to the last slot, and nothing may be
+//! served that differs from the file's own description.
 //!
-//! The file is written as the format has it, block by block; then it is edited. Some edits are accidents, and
-//! some are forged with checksums that hold, since a reader must survive those too: a forged block is served
-//! as what it says, and nothing else is.
+//! The file is written as the format says, block by block; then it is edited. Some edits are accidents.
+//! Some are forged with valid checksums, since a reader must survive those too: a forged block is served
+//! as the block that it names, and as no other.
 //!
-//! - I1: what is read well has the seal that its record has in the file; where neither was forged, it has the
-//!   bytes of the block that was asked for. In an encrypted volume it always has: nobody forges a seal
-//!   without the key, and the seals that are there serve no other slot, number or name.
-//! - I2: nothing panics or hangs, and a file that is refused stays as it was.
+//! - I1: a successful read matches the seal that its record has in the file. If neither was forged, it
+//!   has the bytes of the requested block. In an encrypted volume it always has: without the key no seal
+//!   can be forged, and the existing seals fit no other slot, number or name.
+//! - I2: nothing panics or hangs, and a file that is refused does not change.
 //! - I3: no file grows past the length that its options ask for.
 
 use super::super::backend::Backend;
@@ -45,25 +45,25 @@ use std::time::Duration;
 use twox_hash::XxHash3_64;
 
 const VOLUME: u128 = 0x1234_5678_9ABC_DEF0_0FED_CBA9_8765_4321;
-/// The byte that the key is made of.
+/// The byte that the key consists of.
 const KEY: u8 = 0x77;
 /// Rounds within which a request must be answered.
 const ROUNDS: u32 = 10_000;
 
-/// A file, what is done to it, and how it is opened then. Sizes are taken modulo what is small enough.
+/// A file, the edits of it, and the options to open it with. Sizes are taken modulo small limits.
 #[derive(Debug, Clone, Default)]
 pub struct Case {
     /// Slots, from 1.
     pub slots: u16,
     /// Bytes a slot, from 1.
     pub slot_bytes: u16,
-    /// What each slot holds, if it is there and not 0.
+    /// The block of each slot; none if missing or 0.
     pub blocks: Vec<u8>,
-    /// What is done to the file, in turn.
+    /// The edits of the file, in order.
     pub edits: Vec<Edit>,
     /// Whether to start over.
     pub reinitialize: bool,
-    /// Slots more than the file has.
+    /// Slots in the options beyond those of the file.
     pub more_slots: u8,
     /// Whether the volume has a key; without effect in a build without the feature `encryption`.
     pub encrypted: bool,
@@ -74,32 +74,32 @@ pub struct Case {
 pub enum Edit {
     /// Bytes, anywhere.
     Bytes {
-        /// Where, modulo the file's length.
+        /// The place, modulo the file's length.
         at: u32,
-        /// What is written.
+        /// The bytes to write.
         bytes: Vec<u8>,
     },
-    /// A stretch goes elsewhere.
+    /// A stretch is copied elsewhere.
     Copy {
-        /// From where, modulo the file's length.
+        /// The source, modulo the file's length.
         from: u32,
-        /// To where, modulo the file's length.
+        /// The destination, modulo the file's length.
         to: u32,
-        /// How much.
+        /// Number of bytes.
         bytes: u16,
     },
-    /// Bytes of a superblock, whose checksum is made to hold.
+    /// Bytes of a superblock, with a checksum that matches them.
     Superblock {
-        /// The last one, or the first.
+        /// The last superblock, or the first.
         last: bool,
-        /// Where in it.
+        /// The place in it.
         at: u16,
-        /// What is written.
+        /// The bytes to write.
         bytes: Vec<u8>,
     },
-    /// A record whose checksum holds.
+    /// A record with a valid checksum.
     Record {
-        /// Of which slot, modulo their number.
+        /// The slot, modulo their number.
         slot: u16,
         /// The block that it names.
         block: u8,
@@ -107,32 +107,33 @@ pub enum Edit {
         sequence: u64,
         /// The payload's length.
         payload_bytes: u32,
-        /// Whether its seal is that of the payload that is there; in an encrypted volume its number and seal are those of
-        /// the record that is there.
+        /// Whether its seal matches the slot's payload. In an encrypted volume, number and seal are then
+        /// those of the slot's present record.
         sealed: bool,
     },
-    /// The file's length.
+    /// A new length of the file.
     Length {
-        /// In bytes, modulo twice what it has.
+        /// In bytes, modulo twice the present length.
         bytes: u32,
     },
 }
 
-/// What the file is at first.
+/// The file before it is edited.
 struct Made {
     file: File,
     superblock: Superblock,
-    /// Of an encrypted volume.
+    /// Set in an encrypted volume.
     cipher: Option<Cipher>,
-    /// Blocks whose records or payloads were forged.
+    /// Blocks with forged records or payloads.
     forged: Vec<u8>,
 }
 
 impl Case {
-    /// Makes the file in `folder`, damages it, opens it, and reads all of it. How many blocks were served.
+    /// Makes the file in `folder`, damages it, opens it, and reads all of it. Returns how many blocks
+    /// were served.
     ///
     /// # Panics
-    /// Where something is wrong with that.
+    /// If a rule is broken.
     pub fn check(&self, folder: &Path) -> usize {
         let path = folder.join("volume");
         let Some(mut made) = self.make(&path) else { return 0 };
@@ -220,7 +221,7 @@ impl Made {
         self.file.write_all_at(bytes, at).expect("a file in memory");
     }
 
-    /// What is there of it.
+    /// Reads the part of a range that exists.
     fn read(&self, range: core::ops::Range<u64>) -> Vec<u8> {
         let end = range.end.min(self.length());
         let mut bytes = vec![0; end.saturating_sub(range.start) as usize];
@@ -228,7 +229,7 @@ impl Made {
         bytes
     }
 
-    /// A payload as it goes to the file, its number and its seal.
+    /// Seals a payload as it is written to the file. Returns its number and its seal.
     fn seal(&self, slot: u32, block: u8, sequence: u64, payload: &mut [u8]) -> (u64, [u8; SEAL_BYTES]) {
         let name = name_of(u64::from(block));
         let Some(cipher) = &self.cipher else { return (sequence, sum(payload)) };
@@ -240,7 +241,7 @@ impl Made {
     fn record(&mut self, slot: u32, block: u8, sequence: u64, payload_bytes: u32, seal: [u8; SEAL_BYTES]) {
         let name = name_of(u64::from(block));
         let record = Record { label: name.into(), sequence, seal, payload_bytes };
-        // In an epoch of which there is no salt the names stay bare.
+        // In an epoch without a salt the names stay unmasked.
         let record = self.cipher.as_ref().and_then(|cipher| masked(cipher, record)).unwrap_or(record);
         self.write(self.record_at(slot), &record.encode(VOLUME, slot));
     }
@@ -249,7 +250,7 @@ impl Made {
         self.superblock.shape.table_offset + u64::from(slot) * RECORD_BYTES as u64
     }
 
-    /// What a slot's record says, its names apart.
+    /// The record of a slot, with its names still masked.
     fn record_there(&self, slot: u32) -> Option<Record> {
         let at = self.record_at(slot);
         let bytes = self.read(at..at + RECORD_BYTES as u64);
@@ -288,7 +289,7 @@ impl Made {
                 let slot = u32::from(*slot) % shape.slots;
                 self.forged.push(*block);
                 let start = shape.offset(slot);
-                // A number that no checksum makes good is tried by its bytes.
+                // Larger invalid numbers are covered by edits of bytes.
                 let sequence = (*sequence).min(MAX_SEQUENCE + 1);
                 let there = if self.cipher.is_some() { self.record_there(slot) } else { None };
                 let (sequence, seal) = match (sealed, there) {
@@ -316,14 +317,14 @@ fn sum(payload: &[u8]) -> [u8; SEAL_BYTES] {
     sum.seal()
 }
 
-/// Reads what was found, and asks each other slot for a block that it has not.
+/// Reads the blocks found, and asks each other slot for a block that it does not hold.
 fn read_all(made: &Made, opened: Opened, found: &[Recovered], path: &Path) -> usize {
     let mut served = 0;
     let shape = made.superblock.shape;
     let blocks: BTreeMap<SequenceHash, u8> =
         (0..=u8::MAX).map(|block| (name_of(u64::from(block)).hash, block)).collect();
     let disk = Disk::open(path).expect("it is there");
-    // What opening has read, before the engine writes anything.
+    // The table as opening read it, before the engine writes anything.
     let table: Vec<Vec<u8>> = (0..shape.slots)
         .map(|slot| {
             let at = shape.table_offset + u64::from(slot) * RECORD_BYTES as u64;

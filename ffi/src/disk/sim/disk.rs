@@ -1,17 +1,18 @@
-//! The disk under a simulation: a real file, so that opening a volume runs the code that ships, and beside it
-//! what a device knows and a file does not show.
+//! The disk of a simulation: a real file, so that opening a volume runs the code that ships; beside it,
+//! the state of a device that a file does not show.
 //!
 //! ```text
-//!   sector   0    1    2    3    4    5    6 …     512 bytes each: what arrives as a whole or not at all
+//!   sector   0    1    2    3    4    5    6 …     512 bytes each: a sector arrives wholly or not at all
 //!   file     a    b'   c    d'   e    ?    g       as reads find it
-//!   before        b         d                      as it was at the last sync: what a power cut may bring back
-//!   tainted                           x            not what the writer was told, or was damaged later
+//!   before        b         d                      as it was at the last sync: a power cut may bring it back
+//!   tainted                           x            differs from the reported writes, or was damaged later
 //! ```
 //!
 //! Invariants
-//! - I1: a sector that is not in `tainted` holds what the last write to it that was reported as done had.
-//! - I2: `before` has each sector written since the last sync that was true, with the bytes from before its
-//!   first write.
+//! - I1: a sector that is not in `tainted` holds the bytes of the last write to it that was
+//!   reported as done.
+//! - I2: `before` has each sector written since the last true sync, with the bytes from before
+//!   its first write.
 
 use super::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// What arrives as a whole or not at all.
+/// The unit that arrives wholly or not at all.
 pub(in crate::disk) const SECTOR_BYTES: u64 = 512;
 const SECTOR: usize = SECTOR_BYTES as usize;
 
@@ -35,7 +36,7 @@ pub(in crate::disk) struct Disk {
 
 struct Before {
     bytes: [u8; SECTOR],
-    /// Whether they were not what the writer had been told.
+    /// Whether these bytes differed from the reported writes.
     tainted: bool,
     /// The number of the first write since the sync.
     since: u64,
@@ -47,7 +48,7 @@ fn sectors(range: &Range<u64>) -> Range<u64> {
 }
 
 impl Disk {
-    /// Over a file that is there.
+    /// Over a file that exists.
     pub(in crate::disk) fn open(path: &Path) -> io::Result<Disk> {
         let file = File::options().read(true).write(true).open(path)?;
         Ok(Disk { file, before: BTreeMap::new(), tainted: BTreeSet::new(), writes: 0 })
@@ -57,7 +58,7 @@ impl Disk {
         self.file.metadata().map_or(0, |metadata| metadata.len())
     }
 
-    /// What is there, zeros behind the end.
+    /// Reads the file; zeros after its end.
     pub(in crate::disk) fn read(&self, offset: u64, into: &mut [u8]) {
         let mut done = 0;
         while let Ok(more @ 1..) = self.file.read_at(&mut into[done..], offset + done as u64) {
@@ -72,7 +73,7 @@ impl Disk {
         bytes
     }
 
-    /// What was there at the last sync.
+    /// Reads the bytes as of the last sync.
     pub(in crate::disk) fn read_stale(&self, range: &Range<u64>) -> Vec<u8> {
         let mut bytes = self.read_vec(range);
         for (sector, before) in self.before.range(sectors(range)) {
@@ -86,7 +87,7 @@ impl Disk {
         bytes
     }
 
-    /// Bytes arrive. They are what the writer is told only after [`heal`](Disk::heal).
+    /// Writes bytes. They count as reported to the writer only after [`heal`](Disk::heal).
     pub(in crate::disk) fn write(&mut self, offset: u64, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -95,7 +96,7 @@ impl Disk {
         self.put(offset, bytes);
     }
 
-    /// Whichever of the sectors of `bytes` chance lets through.
+    /// Writes the sectors of `bytes` that chance lets through.
     pub(in crate::disk) fn write_torn(&mut self, offset: u64, bytes: &[u8], random: &mut Random) {
         let pieces = bytes.len().div_ceil(SECTOR);
         if random.once_in(2) {
@@ -126,17 +127,17 @@ impl Disk {
         self.before.entry(sector).or_insert(Before { bytes, tainted, since });
     }
 
-    /// What somebody else wrote to the file never came: `old` is what was there.
+    /// Undoes a write that went past this disk: `old` are the former bytes.
     pub(in crate::disk) fn undo(&mut self, offset: u64, old: &[u8]) {
         self.put(offset, old);
     }
 
     fn put(&mut self, offset: u64, bytes: &[u8]) {
-        // The file is in memory, or as good as. What it refuses is found where it is missed.
+        // The file is in memory, or nearly so. A refused write is found when its bytes are missed.
         let _ = self.file.write_all_at(bytes, offset);
     }
 
-    /// Damage that nobody asked for: it was never written, so no sync matters to it.
+    /// Damages bytes without a write, so no sync affects the damage.
     pub(in crate::disk) fn damage(&mut self, offset: u64, change: impl FnOnce(&mut [u8]), bytes: usize) {
         let range = offset..offset + bytes as u64;
         let mut there = self.read_vec(&range);
@@ -149,7 +150,8 @@ impl Disk {
         self.tainted.extend(sectors(&range));
     }
 
-    /// The whole of it is what the writer was told. Sectors that it covers in part stay as they are.
+    /// Marks sectors as equal to the reported writes. Sectors that the range covers in part
+    /// keep their marks.
     pub(in crate::disk) fn heal(&mut self, range: Range<u64>) {
         let whole = range.start.div_ceil(SECTOR_BYTES)..range.end / SECTOR_BYTES;
         self.tainted.retain(|sector| !whole.contains(sector));
@@ -164,12 +166,12 @@ impl Disk {
         self.writes
     }
 
-    /// What was written up to write `upto` stays, whatever happens to the power.
+    /// Makes all writes up to number `upto` survive a power cut.
     pub(in crate::disk) fn sync(&mut self, upto: u64) {
         self.before.retain(|_, before| before.since > upto);
     }
 
-    /// Of the sectors written since the last sync, some are as before.
+    /// Puts back some of the sectors written since the last sync.
     pub(in crate::disk) fn cut_power(&mut self, random: &mut Random) {
         let kept = random.pick(&[0, 0x4000, 0x8000, 0xF000]);
         for (sector, before) in core::mem::take(&mut self.before) {

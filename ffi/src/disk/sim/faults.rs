@@ -1,8 +1,8 @@
-//! What a simulated device does wrong, and how often.
+//! The faults of a simulated device, and how often they occur.
 
 use super::random::Random;
 
-/// Each in 65536 pieces, unless it says otherwise.
+/// Each of these in 65536 pieces, unless it says otherwise.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::disk) struct Faults {
     // Loud: the engine is told.
@@ -20,7 +20,7 @@ pub(in crate::disk) struct Faults {
     pub(in crate::disk) gone: u32,
     /// Writes find no room for a while.
     pub(in crate::disk) full: u32,
-    /// The ring cannot be used any more: in 65536 turns.
+    /// The ring breaks for good: in 65536 turns.
     pub(in crate::disk) broken: u32,
     // Silent: success is reported.
     /// Some sectors of a write arrive.
@@ -29,28 +29,29 @@ pub(in crate::disk) struct Faults {
     pub(in crate::disk) misdirected: u32,
     /// Nothing of a write arrives.
     pub(in crate::disk) lost: u32,
-    /// A read finds what was there at the last sync.
+    /// A read finds the bytes of the last sync.
     pub(in crate::disk) stale: u32,
-    /// A bit of what is moved.
+    /// A bit of the transfer is flipped.
     pub(in crate::disk) flip: u32,
     /// Of 65536 syncs and punches.
     pub(in crate::disk) lie: u32,
-    /// Of 65536 operations, a stretch of the file is damaged where it lies.
+    /// In 65536 operations, a stretch of the file is damaged in place.
     pub(in crate::disk) rot: u32,
 }
 
 impl Faults {
-    /// As a seed has it: nothing wrong, or one family, or all of them, seldom or often.
+    /// The faults of a seed: none, or one family, or all of them, seldom or often.
     pub(in crate::disk) fn of(random: &mut Random) -> Faults {
         let kind = random.below(8);
         let (loud, silent) = (matches!(kind, 1..=3 | 6 | 7), matches!(kind, 4..=7));
         let rate = |random: &mut Random, on: bool, most: u64| {
-            // Each by itself may be missing, so that what one hides another seed shows.
+            // Each fault may be absent, since one can hide another: then another seed shows it.
             let on = on && random.below(3) > 0;
             if on { random.within(1, most) as u32 } else { 0 }
         };
         let mut faults = Faults::default();
-        // Slow devices and cut transfers belong to the loud ones, but harm nothing: they are there by themselves too.
+        // Slow devices and cut transfers are loud faults that harm nothing: they also occur
+        // by themselves.
         let harmless = loud || random.once_in(2);
         faults.interrupted = rate(random, harmless, 0x3000);
         faults.short = rate(random, harmless, 0x4000);

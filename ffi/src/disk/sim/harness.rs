@@ -1,4 +1,4 @@
-//! Does what a plan says, round by round, and holds what comes back against the oracle.
+//! Carries out a plan, round by round, and checks the results against the oracle.
 
 use super::super::bounce::NoCopy;
 use super::super::engine::Round;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Rounds within which everything must be answered. The longest runs need a tenth.
 const ROUNDS: u64 = 200_000;
 
-/// A simulated volume and what is known of it.
+/// A simulated volume and the known facts about it.
 pub(in crate::disk) struct Harness {
     pub(super) plan: Plan,
     pub(super) path: Arc<Path>,
@@ -35,14 +35,14 @@ pub(in crate::disk) struct Harness {
     /// The volume was taken out of service.
     pub(super) retired: bool,
     pub(super) sealing: Sealing,
-    /// Entries of the world's log that the oracle has seen.
+    /// Entries of the world's log that the oracle has read.
     seen: usize,
-    /// Of each slot, entries of the log up to the last one that tells of a failure there.
+    /// For each slot: the number of log entries up to the last failure there.
     failed_at: Vec<usize>,
     pub(super) counts: Counts,
 }
 
-/// What callers asked in this life, and what they heard.
+/// Requests of callers in this life, and their outcomes.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Counts {
     pub(super) asked: u64,
@@ -52,16 +52,16 @@ pub(super) struct Counts {
     pub(super) rejected: u64,
 }
 
-/// A request of which the oracle waits to hear.
+/// A request that has not ended for the oracle yet.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     slot: u32,
     block: BlockNumber,
     ticket: Option<Ticket>,
-    /// A flush: the slots that it covers, and their moments.
+    /// For a flush: the slots that it covers, and their moments.
     covers: Vec<(u32, u64)>,
     buffer: usize,
-    /// Entries of the log, and lies, when it was asked.
+    /// Numbers of log entries and of lies when the request was made.
     since: usize,
     lies: u64,
     waiting: Waiting,
@@ -72,7 +72,7 @@ pub(super) enum Waiting {
     Read(Pending<BlockWrite>),
     Write(Pending<BlockRead>),
     Flush(Pending<()>),
-    /// Nobody does; the buffer tells when it has ended.
+    /// No caller waits; the buffer shows when the request has ended.
     NobodyReads,
     NobodyWrites,
 }
@@ -106,13 +106,13 @@ impl Harness {
         };
         harness.knows(&superblock);
         if harness.plan.fill {
-            // While nobody asks for anything: the first stretch is on its way when somebody does.
+            // While no request is under way: the first stretch is on its way when one arrives.
             harness.operate(Operation::Rounds(1))?;
         }
         Ok(harness)
     }
 
-    /// Another life begins with what an opening found.
+    /// Begins another life with the results of an opening.
     pub(super) fn live(&mut self, opened: Opened, slots: Vec<Slot>) -> Result<(), String> {
         self.knows(&opened.file.superblock);
         self.life = Life::start(opened, &self.plan, Arc::clone(&self.path), &self.world)?;
@@ -158,7 +158,7 @@ impl Harness {
         Ok(())
     }
 
-    /// Whether somebody waits for an answer.
+    /// Whether a caller waits for an answer.
     pub(super) fn waits(&self) -> bool {
         let nobody = |one: &UnderWay| matches!(one.waiting, Waiting::NobodyReads | Waiting::NobodyWrites);
         !self.under_way.iter().all(nobody)
@@ -202,7 +202,8 @@ impl Harness {
         }
     }
 
-    /// A buffer that no request has, and its number. That of a request without a caller may be free, but tells of it.
+    /// A buffer that no request has, and its number. A buffer of a request without a caller may be free,
+    /// but is needed to show the request's end.
     pub(super) fn free_buffer(&self) -> Option<(usize, BlockWrite)> {
         let arena = &self.life.arena;
         let mut unused =
@@ -210,7 +211,7 @@ impl Harness {
         unused.find_map(|block| Some((block, arena.write(block).ok()?)))
     }
 
-    /// The buffer that an address lies in, or that the copy there was made of.
+    /// The buffer that an address lies in, or from which the copy at that address was made.
     pub(super) fn buffer_of(&self, address: usize) -> Option<usize> {
         let copy = self.life.copy_at(address).and_then(|number| self.sealing.copied.get(&number).copied());
         copy.or_else(|| self.life.buffer_at(address))
@@ -262,7 +263,7 @@ impl Harness {
         self.counts.dropped += 1;
     }
 
-    /// Hears what has ended.
+    /// Takes the outcomes of ended requests.
     pub(super) fn poll(&mut self) -> Result<(), String> {
         self.read_log();
         for one in core::mem::take(&mut self.under_way) {
@@ -304,7 +305,7 @@ impl Harness {
         Ok(())
     }
 
-    /// What went wrong meanwhile makes doubts, and excuses failures.
+    /// Reads new incidents: silent ones make slots doubtful, loud ones excuse failures.
     fn read_log(&mut self) {
         let world = self.world.borrow();
         let shape = &self.life.superblock.shape;
@@ -322,12 +323,12 @@ impl Harness {
         self.seen = world.log.len();
     }
 
-    /// Whether a request for a slot had reason to fail.
+    /// Whether a failed request for a slot had a reason to fail.
     fn excused(&self, slot: u32, since: usize, failure: &IoFailure) -> bool {
         let world = self.world.borrow();
         match failure.cause {
             FailureCause::OutOfService => self.retired || world.broken,
-            // Gone, or four failures in a row and a superblock that cannot be read.
+            // Gone; or four failures in a row, and a superblock that cannot be read.
             FailureCause::Away => world.was_gone || world.failures > 4,
             FailureCause::WritesPaused => world.was_full,
             FailureCause::Os { .. } | FailureCause::NoProgress { .. } => {
@@ -372,7 +373,7 @@ impl Harness {
             Err(failure) if !self.excused(slot, since, failure) => {
                 return Err(format!("write of slot {slot}: {failure}, and nothing failed"));
             }
-            // It may never have been begun.
+            // It may never have begun.
             Err(IoFailure { cause: FailureCause::OutOfService, .. }) => None,
             Err(_) => Some(false),
         };
@@ -400,7 +401,8 @@ impl Harness {
         }
     }
 
-    /// Goes on until everything is answered and written; another life begins where the device fails meanwhile.
+    /// Runs until every request is answered and the table written. If the device fails meanwhile, another
+    /// life begins.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         for _ in 0..ROUNDS {
             // A round may end before the ring's turn.
@@ -412,8 +414,8 @@ impl Harness {
             if asleep || self.random.once_in(64) {
                 self.poll()?;
             }
-            // Nobody waits for anything, and the device is to be asked again later: what is known stays as
-            // it is.
+            // No requests are under way, and the device will be probed again later: the known state
+            // does not change.
             let waits = self.life.state() != ServiceState::Serving
                 && self.life.inbox.is_empty()
                 && self.world.borrow().in_flight() == 0;
@@ -438,7 +440,7 @@ impl Harness {
         Err(format!("after {ROUNDS} rounds {n} requests are under way, {flying} pieces in flight"))
     }
 
-    /// The volume is out of service, and opened again.
+    /// Checks that the volume had a reason to go out of service, and opens it again.
     pub(super) fn lost(&mut self) -> Result<(), String> {
         let world = self.world.borrow();
         if !(world.broken || world.was_gone || world.failures > 4) {

@@ -1,4 +1,4 @@
-//! What opening a volume must find in a file: worked out from its bytes, slot by slot.
+//! The blocks that opening a volume must find in a file: computed from the file's bytes, slot by slot.
 
 use super::super::cipher::{Binding, Cipher, Key, Sealed};
 use super::super::format::{RECORD_BYTES, Record, SUPERBLOCK_BYTES, Shape, Superblock, pick};
@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The superblock that counts, and how many copies are bad; None where neither is whole.
+/// The superblock that counts, how many copies are bad, and the clean mark; None if neither
+/// copy is intact.
 pub(in crate::disk) fn superblock(disk: &Disk) -> Option<(Superblock, u64, bool)> {
     let bytes = SUPERBLOCK_BYTES as u64;
     let end = disk.bytes().saturating_sub(bytes);
@@ -29,7 +30,7 @@ pub(in crate::disk) fn record_offset(shape: &Shape, slot: u32) -> u64 {
     shape.table_offset + u64::from(slot) * RECORD_BYTES as u64
 }
 
-/// Who reads the table and the payloads as the volume would that is opened next.
+/// Reads the table and the payloads as the next opening of the volume would.
 pub(in crate::disk) struct Reader {
     superblock: Superblock,
     table: Vec<u8>,
@@ -54,14 +55,14 @@ impl Reader {
         let given =
             whole.flatten().map(|record| record.sequence).filter(|n| *n <= superblock.last_sequence());
         let last = given.max().unwrap_or(0);
-        // The epoch that it begins is nobody's; the others are opened with what the file has.
+        // The epoch begun here is not used; the others are opened with the salts of the file.
         let next = Arc::new(AtomicU64::new(last + 1));
         let cipher = key.map(|key| Cipher::new(key, superblock.volume_id, &superblock.salts, next));
         let cipher = cipher.map(|cipher| cipher.expect("random numbers"));
         Reader { superblock, table, cipher }
     }
 
-    /// What a slot holds, its names as they were written.
+    /// The record of a slot, with its names unmasked.
     pub(in crate::disk) fn record(&self, slot: u32) -> Result<Option<Record>, Dropped> {
         let Some(bytes) = self.table.as_chunks().0.get(slot as usize) else { return Ok(None) };
         let decoded = Record::decode(bytes, self.superblock.volume_id, slot);
@@ -78,7 +79,8 @@ impl Reader {
         }
     }
 
-    /// The bytes of a slot's payload, decrypted in an encrypted volume; None where it is not what was sealed.
+    /// The bytes of a slot's payload, decrypted in an encrypted volume; None if they do not
+    /// match the seal.
     pub(in crate::disk) fn payload(&self, disk: &Disk, slot: u32, record: &Record) -> Option<Vec<u8>> {
         let start = self.superblock.shape.offset(slot);
         let mut payload = disk.read_vec(&(start..start + u64::from(record.payload_bytes)));
@@ -89,7 +91,7 @@ impl Reader {
     }
 }
 
-/// What opening the volume must find, in a file that has its full length.
+/// The result that opening the volume must have, for a file of full length.
 pub(in crate::disk) fn expected(disk: &Disk, key: Option<&Key>) -> Recovery {
     let Some((superblock, bad, clean)) = superblock(disk) else {
         let rejected = RejectedRecords { superblock: 2, ..RejectedRecords::default() };

@@ -35,19 +35,19 @@ pub(in crate::disk) struct Life {
     pub(in crate::disk) arena: Arc<HostArena>,
     pub(in crate::disk) superblock: Superblock,
     transfer_bytes: usize,
-    /// Of an encrypted volume.
+    /// Set in an encrypted volume.
     bounce: Option<Bounce>,
-    /// Locked while it is held.
+    /// Locked while it is Some.
     file: Option<Uninherited<File>>,
 }
 
-/// What opening gives: all that an engine needs but the ring.
+/// The result of opening: everything that an engine needs except the ring.
 pub(in crate::disk) struct Opened {
     pub(in crate::disk) file: file::VolumeFile,
     pub(in crate::disk) sequence: Arc<AtomicU64>,
 }
 
-/// A system whose rings are simulated: the machine's io_uring is not asked for.
+/// A system with simulated rings: the machine's io_uring is not tested.
 pub(in crate::disk) struct Simulated;
 
 impl file::System for Simulated {
@@ -55,7 +55,7 @@ impl file::System for Simulated {
         Ok(())
     }
 
-    /// All of it, also what holds a block: that must be safe whatever a file system says.
+    /// All of the file, including blocks: that must be safe, whatever a file system reports.
     fn unwritten(&self, file: &File) -> io::Result<Vec<Range<u64>>> {
         let all = 0..file.metadata()?.len();
         Ok(vec![all])
@@ -68,7 +68,7 @@ pub(in crate::disk) fn open(
     plan: &Plan,
     key: Option<Key>,
 ) -> Result<(Opened, Recovery), VolumeError> {
-    // Buffered: the alignment is the same everywhere, and no page of the machine's is asked for.
+    // Buffered: the alignment is the same everywhere, and the machine's page size does not matter.
     let mut options = VolumeOptions::new(path, plan.slots, plan.slot_bytes)
         .keep(true)
         .write_through_in_background(plan.fill)
@@ -86,7 +86,7 @@ pub(in crate::disk) fn open(
 }
 
 impl Life {
-    /// Serves what was opened over a simulated ring.
+    /// Serves the opened volume over a simulated ring.
     pub(in crate::disk) fn start(
         opened: Opened,
         plan: &Plan,
@@ -96,7 +96,7 @@ impl Life {
         let Opened { file, sequence } = opened;
         let file::VolumeFile { file, superblock, table, cipher, unwritten, .. } = file;
         let shape = superblock.shape;
-        // What `engine/order.rs` says of urgent reads, and of others.
+        // The caps of `engine/order.rs` on urgent reads, and on others.
         let (read_cap_bytes, write_cap_bytes) =
             if plan.urgent == 10 { (2 << 20, 1 << 20) } else { (34 << 20, 4 << 20) };
         world.borrow_mut().start(sim::Place {
@@ -165,34 +165,34 @@ impl Life {
         self.bounce.as_ref().map(|bounce| bounce.seal(slot, name, payload, None)).transpose()
     }
 
-    /// Which buffer an address lies in.
+    /// The buffer that an address lies in.
     pub(in crate::disk) fn buffer_at(&self, address: usize) -> Option<usize> {
         block_at(&self.arena, address)
     }
 
-    /// Which of the blocks for sealed copies an address lies in.
+    /// The block for sealed copies that an address lies in.
     pub(in crate::disk) fn copy_at(&self, address: usize) -> Option<usize> {
         block_at(self.bounce.as_ref()?.arena(), address)
     }
 
-    /// The blocks for sealed copies that are somebody's.
+    /// The blocks for sealed copies that are in use.
     pub(in crate::disk) fn copies(&self) -> BTreeSet<usize> {
         let arena = self.bounce.iter().map(Bounce::arena);
         arena.flat_map(|arena| (0..arena.blocks()).filter(|block| arena.write(*block).is_err())).collect()
     }
 
-    /// The engine ends here, whatever is in flight.
+    /// Ends the engine, whatever is in flight.
     pub(in crate::disk) fn stop(&mut self) {
         self.engine = None;
     }
 
-    /// The file is anybody's.
+    /// Releases the file.
     pub(in crate::disk) fn close(&mut self) {
         self.file = None;
     }
 }
 
-/// Which block of an arena an address lies in.
+/// The block of an arena that an address lies in.
 fn block_at(arena: &HostArena, address: usize) -> Option<usize> {
     let offset = address.checked_sub(arena.base_address() as usize)?;
     Some(offset / arena.stride()).filter(|block| *block < arena.blocks())

@@ -1,4 +1,4 @@
-//! From one life to the next: how it ends, and what is left in the file.
+//! From one life to the next: how a life ends, and what is left in the file.
 
 use super::super::engine::Round;
 use super::super::request::{Request, release_lost};
@@ -14,14 +14,14 @@ use std::sync::Arc;
 const ROUNDS: u64 = 200_000;
 
 impl Harness {
-    /// The process dies, and with it the machine if the power is cut.
+    /// The process dies; the machine too, if the power is cut.
     pub(super) fn crash(&mut self, cut_power: bool) -> Result<(), String> {
         let tears = self.end_life()?;
         self.check_file(cut_power, tears)?;
         self.reopen()
     }
 
-    /// The volume is taken out of service: what is in flight is answered, and nothing else is taken.
+    /// The volume is retired: requests in flight are answered, and no others are taken.
     pub(super) fn retire(&mut self, cut_power: bool) -> Result<(), String> {
         if self.life.inbox.try_push(Request::retire()).is_err() {
             return Ok(());
@@ -42,7 +42,7 @@ impl Harness {
             if in_flight > 0 {
                 return Err(format!("retired with {in_flight} pieces in flight"));
             }
-            // Who comes now is told at once.
+            // A request that comes now is answered at once.
             let urgent = self.random.once_in(2);
             self.read(0, 0, urgent);
             self.flush();
@@ -55,7 +55,7 @@ impl Harness {
         self.reopen()
     }
 
-    /// The volume is dropped, and everything is there at the next opening.
+    /// The volume is dropped; all its blocks are there at the next opening.
     pub(super) fn shut_down(&mut self, cut_power: bool) -> Result<(), String> {
         let before = (self.world.borrow().failures, self.world.borrow().lies);
         self.life.inbox.close();
@@ -89,10 +89,10 @@ impl Harness {
         self.reopen()
     }
 
-    /// Ends the engine: everybody has been told, and every buffer is back, but those that the device still had. Whether
-    /// something of a write may be missing.
+    /// Ends the engine. Every request must have been answered, and every buffer must be back, except
+    /// those that the device still had. Returns whether parts of a write may be missing.
     fn end_life(&mut self) -> Result<bool, String> {
-        // The old life stays in its place until the next one, for its shape; its engine goes now.
+        // The old life stays until the next one, for its shape; its engine goes now.
         self.life.stop();
         let (in_flight, again) = self.world.borrow_mut().crash();
         let gave_up = self.retired || self.world.borrow().was_gone || self.world.borrow().failures > 4;
@@ -109,7 +109,7 @@ impl Harness {
         };
         let (touched, unfinished) = (buffers(&in_flight), buffers(&again));
         let may_be: BTreeSet<usize> = touched.union(&unfinished).copied().collect();
-        // Out of service, the engine ends what would have come again.
+        // If the volume went out of service, the engine ended the pieces that would have come again.
         if kept != may_be && !(gave_up && kept.is_superset(&touched) && kept.is_subset(&may_be)) {
             return Err(format!(
                 "the device had the buffers {touched:?}, {unfinished:?} half; {kept:?} are kept"
@@ -128,7 +128,7 @@ impl Harness {
         if !life.copies().is_empty() {
             return Err("a sealed copy is neither back nor kept for the device".to_owned());
         }
-        // Of whom nobody hears: they were dropped, and their buffers kept.
+        // The rest will not be answered: their callers dropped them, and the buffers were kept.
         self.under_way.clear();
         self.check_counts(in_flight.is_empty())?;
         Ok(!in_flight.is_empty() || !again.is_empty() || self.world.borrow().failures > 0)
@@ -150,8 +150,8 @@ impl Harness {
         if adds_up { Ok(()) } else { Err(format!("does not add up: {counts:?}, {stats:?}")) }
     }
 
-    /// What is known to be in the file is there, unless something silent happened to it. `tears`: something of the last
-    /// writes may be missing even without a loss of power.
+    /// Checks that the known state is in the file, unless a silent fault happened to it. `tears`: parts
+    /// of the last writes may be missing even without a loss of power.
     pub(super) fn check_file(&mut self, cut_power: bool, tears: bool) -> Result<(), String> {
         if cut_power {
             let world = &mut *self.world.borrow_mut();
@@ -190,7 +190,7 @@ impl Harness {
         Ok(())
     }
 
-    /// Reads whatever is there, to the last slot.
+    /// Reads all known blocks, to the last slot.
     pub(super) fn read_all(&mut self) -> Result<(), String> {
         for slot in 0..self.plan.slots {
             let State::Holds(block) = self.slots[slot as usize].state else { continue };
@@ -205,7 +205,7 @@ impl Harness {
         self.settle()
     }
 
-    /// The device is well again, and the volume finds out by itself.
+    /// Waits until the volume has found out by itself that the device is well again.
     fn recover(&mut self) -> Result<(), String> {
         let mut rounds = 0;
         while self.life.state() != ServiceState::Serving {
@@ -224,14 +224,14 @@ impl Harness {
                     ));
                 }
                 drop(world);
-                // It does not know its own superblocks any more.
+                // The volume cannot recognise its own superblocks any more.
                 return self.crash(false);
             }
         }
         Ok(())
     }
 
-    /// The end of a simulation: a device that is well again, and everything that is known is there.
+    /// Ends a simulation: the device is well again, and all known blocks must be there.
     pub(in crate::disk) fn finish(mut self) -> Result<(), String> {
         self.world.borrow_mut().faults = Default::default();
         self.world.borrow_mut().well();

@@ -1,39 +1,40 @@
-//! A whole volume in one thread, over a device that fails as a seed says: for tests and for fuzzing, and
-//! hidden.
+//! A whole volume in one thread, over a device that fails as a seed says. For tests and
+//! fuzzing, and hidden.
 //!
 //! ```text
-//!   seed ─► plan ─► operations ─► harness ─► inbox ─► engine.round() ─► SimRing ─► disk (a file, and what was synced)
+//!   seed ─► plan ─► operations ─► harness ─► inbox ─► engine.round() ─► SimRing ─► disk: file, last sync
 //!                                   │  ▲                                  │ time, faults, crashes
-//!                                   ▼  └────────── log of what went wrong ┘
-//!                                 oracle: what may be served, what must be found
+//!                                   ▼  └───────────── log of incidents ───┘
+//!                                 oracle: which reads may succeed, which blocks must be found
 //! ```
 //!
-//! Engine, table, write-back, inbox and opening are the code that ships; the ring, its clock and its threads
-//! are not there. So a seed gives the same run again, and a failure is a number.
+//! Engine, table, write-back, inbox and opening are the code that ships; the ring, its clock and its
+//! threads are replaced. So a seed gives the same run again, and a failure is a number.
 //!
-//! What is held against the oracle:
-//! - I1: a read that ends well has the bytes of the block that was asked for. Always.
-//! - I2: without a reason in the log a block that was written is readable, and nothing fails.
-//! - I3: after an orderly end, a flush, or time enough, the file has what is known of each slot; opening
-//!   finds exactly what the file has.
-//! - I4: everything is answered within a bounded number of rounds, and no ring thread sleeps while it is not.
-//! - I5: all buffers come back, but those that a lost device may still touch.
-//! - I6: no payload of an encrypted volume is sealed with a key stream that another one had; another key is
-//!   refused.
-//! - I7: whatever moment of an opening or of an end the power fails at, the next opening finds the volume.
-//! - I8: the ring is given at most `depth` pieces, few writes beside reads, and bytes that stay as they are.
+//! The simulation checks against the oracle:
+//! - I1: a read that succeeds has the bytes of the requested block. Always.
+//! - I2: without a reason in the log, a written block is readable, and nothing fails.
+//! - I3: after an orderly end, a flush, or enough time, the file has the known state of each slot;
+//!   opening finds exactly the file's contents.
+//! - I4: every request is answered within a bounded number of rounds, and no ring thread
+//!   sleeps before that.
+//! - I5: all buffers come back, except those that a lost device may still touch.
+//! - I6: no two payloads of an encrypted volume are sealed with the same key stream; another
+//!   key is refused.
+//! - I7: at whatever moment of an opening or an end the power fails, the next opening finds the volume.
+//! - I8: the ring is given at most `depth` pieces, few writes beside reads, and bytes that do not change.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `random.rs` | the one source of chance |
-//! | `disk.rs` | the device's bytes: the file, what the last sync left, what is damaged |
-//! | `faults.rs`, `plan.rs` | what a seed stands for |
+//! | `disk.rs` | the device's bytes: the file, its state at the last sync, its damaged sectors |
+//! | `faults.rs`, `plan.rs` | the meaning of a seed |
 //! | `../ring/sim.rs` | the ring: time, faults, crashes |
-//! | `oracle.rs` | what is known of each slot |
-//! | `image.rs` | what opening must find in a file |
+//! | `oracle.rs` | the known state of each slot |
+//! | `image.rs` | the blocks that opening must find in a file |
 //! | `life.rs`, `lives.rs` | a volume from its opening to its end; how it ends |
 //! | `attempt.rs`, `opening.rs` | one opening, step by step; from one life to the next |
-//! | `harness.rs`, `sealing.rs` | operations, and what comes back; the key streams of encrypted writes |
+//! | `harness.rs`, `sealing.rs` | operations, and their results; the key streams of encrypted writes |
 //! | `damaged.rs` | arbitrary damage to a file, for the fuzz target `volume` |
 
 mod attempt;
@@ -60,20 +61,20 @@ use plan::Plan;
 use random::Random;
 use std::path::{Path, PathBuf};
 
-/// A folder in memory where there is one: the files are small and many, and nothing is to be kept.
+/// A folder in memory, if there is one: the files are small and many, and none is kept.
 #[must_use]
 pub fn folder() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
-/// Does what a seed stands for, with files in `folder`.
+/// Runs the simulation of a seed, with files in `folder`.
 ///
 /// # Errors
-/// What was not as it must be, and after which operation.
+/// The broken rule, and the operation after which it was found.
 ///
 /// # Panics
-/// Where the engine broke a promise to the ring, or panicked itself.
+/// If the engine broke a promise to the ring, or panicked itself.
 pub fn run(seed: u64, folder: &Path, tell: bool) -> Result<(), String> {
     let mut random = Random::new(seed);
     let plan = Plan::of(&mut random);

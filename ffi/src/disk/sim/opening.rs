@@ -1,10 +1,11 @@
-//! From one life to the next: an opening finds what the file has, and one that comes to nothing costs
-//! nothing.
+//! From one life to the next: an opening finds the contents of the file, and an opening that is cut short
+//! costs nothing.
 //!
 //! Invariants
-//! - I1: at any moment one copy of the superblock is whole on the device: a loss of power alone never starts
-//!   a volume over, and never costs a salt that a record needs.
-//! - I2: another key, or one where there is none, is refused by name, and the file stays as it was.
+//! - I1: at any moment one copy of the superblock is intact on the device: a loss of power alone never
+//!   starts a volume over, and never costs a salt that a record needs.
+//! - I2: another key, or a key for a volume without one, is refused by name, and the file
+//!   does not change.
 
 use super::super::error::VolumeError;
 use super::super::format::Superblock;
@@ -20,7 +21,7 @@ use kvstrata_core::SequenceHash;
 use std::collections::BTreeMap;
 
 impl Harness {
-    /// Opens the file again, and holds what opening says against what the file has.
+    /// Opens the file again, and compares the result with the file's contents.
     pub(super) fn reopen(&mut self) -> Result<(), String> {
         self.life.close();
         if cfg!(feature = "encryption") && self.random.once_in(4) {
@@ -52,7 +53,7 @@ impl Harness {
     /// I2.
     fn try_other_keys(&self) -> Result<(), String> {
         if image::superblock(&self.world.borrow().disk).is_none() {
-            // It would be started over.
+            // The volume would be started over.
             return Ok(());
         }
         let before = std::fs::read(&self.path).map_err(|error| error.to_string())?;
@@ -73,7 +74,7 @@ impl Harness {
         }
     }
 
-    /// What each slot holds after an opening that found this.
+    /// The state of each slot after an opening with this result.
     fn slots_of(&self, recovery: &Recovery) -> Result<Vec<Slot>, String> {
         let blocks: BTreeMap<SequenceHash, BlockNumber> =
             (0..self.plan.blocks).map(|block| (name_of(block).hash, block)).collect();
@@ -84,7 +85,7 @@ impl Harness {
             let gone = image::record_bytes(disk, shape, slot) == [0; 64];
             slots.push(if gone { Slot::found(State::Empty, false) } else { Slot::dropped() });
         }
-        // The engine's table is the file's now.
+        // The engine's table equals the file's now.
         disk.heal(shape.table_offset..shape.table_offset + shape.table_bytes());
         let Some((superblock, ..)) = image::superblock(disk) else { return Ok(slots) };
         let reader = Reader::new(disk, superblock, self.plan.key().as_ref());
@@ -92,7 +93,7 @@ impl Harness {
             let block = blocks.get(&found.label.hash).copied();
             let Some(block) = block.filter(|block| Label::from(name_of(*block)) == found.label) else {
                 if self.known.salts_lost {
-                    // Named by a mask of another epoch: nobody asks for it.
+                    // Its label has the mask of another epoch, so no request names it.
                     slots[found.slot as usize] = Slot::found(State::Unknown, true);
                     continue;
                 }
@@ -110,14 +111,14 @@ impl Harness {
         Ok(slots)
     }
 
-    /// The superblock that the file has must be one that is known to be there, unless something was done to it (I1).
-    /// `tears`: the end of the last life may have torn one copy. Whether it is.
+    /// Checks that the file has one of the known superblocks, unless it was harmed (I1). `tears`: the end
+    /// of the last life may have torn one copy. Returns the superblock; None if all known state is lost.
     pub(super) fn check_superblocks(&mut self, tears: bool) -> Result<Option<Superblock>, String> {
         let world = self.world.borrow();
         let shape = &self.life.superblock.shape;
         let copies = [0, shape.superblock_b()].map(|at| at..at + SUPERBLOCK as u64);
         let touched = copies.into_iter().filter(|copy| world.disk.is_tainted(copy.clone())).count();
-        // A sync that was none leaves both to the next loss of power.
+        // A sync that lied leaves both copies to the next loss of power.
         let lied = world.lies > 0;
         let found = image::superblock(&world.disk).map(|(superblock, ..)| superblock);
         let known = &mut self.known;
@@ -141,12 +142,12 @@ impl Harness {
         if !older {
             *known = Known::default();
         }
-        // Nothing of what was known is there any more.
+        // None of the known state is left.
         self.slots.fill(Slot::dropped());
         Ok(None)
     }
 
-    /// The superblocks of a life that begins are there for good.
+    /// Notes that the superblocks of a new life are on the device for good.
     pub(super) fn knows(&mut self, superblock: &Superblock) {
         self.known = Known::default();
         self.known.add(superblock, true);

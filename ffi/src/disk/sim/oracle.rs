@@ -1,20 +1,21 @@
-//! What may be served: for each slot, what its writes and forgets add up to.
+//! The reads that may succeed: for each slot, the state that its writes and forgets add up to.
 //!
 //! ```text
-//!             write, alone          ended well                    settled, flushed
+//!             write, alone          succeeded                     settled, flushed
 //!   Empty ───────────────► Unknown ───────────► Holds(hash) ────► the same, arrived / synced
-//!     ▲  ▲  ended badly ─────┘ │ ▲                 │   │
+//!     ▲  ▲  failed ──────────┘ │ ▲                 │   │
 //!     │  └─────────────────────┘ │ several at once │   │ read refused for its payload (only in doubt)
 //!     └── forget, settled ◄──────┴── forget ◄──────┘   ▼
 //!                                                    Empty
 //! ```
 //!
-//! Bytes are a function of the hash alone: whatever is served as a block has that block's bytes, or the
-//! simulation has failed, whatever the oracle knows. What it knows says when *not* to serve is a failure too.
+//! Bytes are a function of the hash alone: a read that succeeds has the requested block's bytes, or the
+//! simulation has failed, whatever the oracle knows. From its knowledge follows when *not* serving a
+//! block is a failure too.
 //!
 //! Invariants
-//! - I1: `Holds` and `Empty` are what the engine must say of a slot, unless the slot is in doubt: then it may
-//!   say that it holds nothing, or that the payload is damaged.
+//! - I1: `Holds` and `Empty` are the answers that the engine must give for a slot, unless the slot is in
+//!   doubt. Then it may also answer that the slot is empty, or that the payload is damaged.
 
 use super::super::error::{FailureCause, IoFailure};
 use super::super::recovery::{Name, OwnerId, Rejection};
@@ -24,16 +25,16 @@ use kvstrata_core::SequenceHash;
 /// A block, by a small number.
 pub(in crate::disk) type BlockNumber = u64;
 
-/// What a block is called.
+/// A block's name.
 pub(in crate::disk) fn name_of(block: BlockNumber) -> Name {
-    // Lower halves collide, so that the table's sorting by them meets equal ones.
+    // Lower halves collide, so that the table, which sorts by them, meets equal ones.
     let hash =
         |block: u64| SequenceHash::from_u128(u128::from(mix(block + 1)) << 64 | u128::from(block / 2 + 1));
     let parent = (!block.is_multiple_of(3)).then(|| hash(block / 3));
     Name { hash: hash(block), parent, owner: OwnerId(mix(block) % 3) }
 }
 
-/// The bytes of a block, 16 at a time: different at each place, and from each other block's.
+/// The bytes of a block, 16 at a time: different at each place, and from every other block's.
 fn words(block: BlockNumber) -> impl Iterator<Item = [u8; 16]> {
     let wide = |seed| u128::from(mix(seed)) << 64 | u128::from(mix(!seed));
     let (first, step) = (wide(block ^ 0x5EED), wide(block) | 1);
@@ -64,34 +65,35 @@ pub(in crate::disk) struct Slot {
     pub(in crate::disk) state: State,
     /// Changes with each write and forget.
     version: u64,
-    /// Records that reads had cleared.
+    /// Number of records that reads had cleared.
     cleared: u64,
     writes: u32,
     reads: u32,
     forgetting: bool,
-    /// Something silent has happened to it since it was last written.
+    /// A silent fault has happened to it since it was last written.
     pub(in crate::disk) doubt: bool,
-    /// Its record is in the file, and on the device for good.
+    /// Whether its record is in the file, and whether it is on the device for good.
     pub(in crate::disk) arrived: bool,
     pub(in crate::disk) synced: bool,
 }
 
-/// What is known of a request when it is made.
+/// The known facts when a request was made.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::disk) struct Ticket {
     version: u64,
-    /// A write: no other one was under way. A read: the slot's state was known.
+    /// For a write: no other write was under way. For a read: the slot's state was known.
     alone: bool,
 }
 
 impl Slot {
-    /// After an opening that found this.
+    /// The state after an opening that found it.
     pub(in crate::disk) fn found(state: State, doubt: bool) -> Slot {
-        // Opening syncs what it finds.
+        // Opening syncs the file.
         Slot { state, doubt, arrived: true, synced: true, ..Slot::default() }
     }
 
-    /// After an opening that dropped what the slot held: the file has it until the table is written.
+    /// The state after an opening that dropped the slot's record: the file has it until the
+    /// table is written.
     pub(in crate::disk) fn dropped() -> Slot {
         Slot::default()
     }
@@ -102,26 +104,27 @@ impl Slot {
         (self.arrived, self.synced, self.forgetting) = (false, false, false);
     }
 
-    /// A read has found damage, and had the record cleared: after a flush, perhaps, that was asked for before.
+    /// Notes that a read found damage and had the record cleared, perhaps after a flush that was
+    /// requested before.
     fn clears(&mut self) {
         self.cleared += 1;
         (self.arrived, self.synced) = (false, false);
     }
 
-    /// Changes with whatever a flush that is asked for later would cover.
+    /// Changes with everything that a later flush would cover.
     pub(in crate::disk) fn moment(&self) -> u64 {
         self.version + self.cleared
     }
 
     pub(in crate::disk) fn write(&mut self) -> Ticket {
         self.changes();
-        // A read that is under way may still find damage, and have the record cleared.
+        // A read under way may still find damage, and have the record cleared.
         self.doubt = self.reads > 0;
         self.writes += 1;
         Ticket { version: self.version, alone: self.writes == 1 }
     }
 
-    /// How a write ended: well, badly, or nobody knows.
+    /// Takes the end of a write: succeeded, failed, or unknown.
     pub(in crate::disk) fn write_ended(&mut self, ticket: Ticket, block: BlockNumber, well: Option<bool>) {
         self.writes -= 1;
         if ticket.version == self.version && ticket.alone {
@@ -147,7 +150,8 @@ impl Slot {
         self.reads -= 1;
     }
 
-    /// Whether a read may have ended so. `device_failed`: something failed there, and the engine was told.
+    /// Checks whether a read may have ended so. `device_failed`: a fault happened there, and the
+    /// engine was told.
     pub(in crate::disk) fn read_ended(
         &mut self,
         ticket: Ticket,
@@ -161,7 +165,7 @@ impl Slot {
         let wrong = |what: &str| Err(format!("asked for {asked}, {what}; the slot is {self:?}"));
         let rejection = match outcome {
             Ok(bytes) if !is_block(asked, bytes) => return wrong("OTHER BYTES WERE SERVED"),
-            // In doubt another read, heard of sooner, may have had it cleared after this one.
+            // In doubt, another read may have had the record cleared after this one, and be seen first.
             Ok(_) if certain && self.state != State::Holds(asked) && !self.doubt => {
                 return wrong("it was served from elsewhere");
             }
@@ -176,21 +180,21 @@ impl Slot {
             return wrong("refused for its length");
         }
         if !certain {
-            // Whatever holds the slot now may be what was refused, and gone with that.
+            // The slot's present block may be the refused one, and is gone then.
             self.clears();
             return Ok(());
         }
         let damaged = self.doubt && matches!(rejection, Rejection::Payload | Rejection::Empty);
         match self.state {
             State::Unknown => {}
-            // In doubt another read, heard of sooner, may have found what it held damaged.
+            // In doubt, another read that is seen first may have found the block damaged.
             State::Empty if rejection == Rejection::Empty || self.doubt => {}
             State::Holds(held) if held != asked && rejection == Rejection::OtherHash => {}
             State::Holds(_) if damaged => {
-                // Found by this read, or by one before.
+                // Found by this read, or by an earlier one.
                 self.state = State::Empty;
                 self.clears();
-                // The record is gone, and no other read will find it so: it is empty, for certain.
+                // The record is gone, and no other read will find it: the slot is certainly empty.
                 self.doubt = self.reads > 0;
             }
             State::Empty | State::Holds(_) => return wrong(&format!("refused as `{rejection}`")),
@@ -198,7 +202,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Everything has been answered, and nothing is left to be written.
+    /// Everything has been answered, and nothing is left to write.
     pub(in crate::disk) fn settled(&mut self) {
         if self.forgetting {
             self.state = State::Empty;
@@ -207,12 +211,12 @@ impl Slot {
         self.arrived = true;
     }
 
-    /// Whether a flush that is asked for now is sure to cover what is known of it.
+    /// Whether a flush that is requested now is sure to cover the known state.
     pub(in crate::disk) fn flushable(&self) -> bool {
         self.writes == 0 && (self.state != State::Unknown || self.forgetting)
     }
 
-    /// A flush that was asked for at this moment has ended.
+    /// Takes the end of a flush that was requested at this moment.
     pub(in crate::disk) fn flushed(&mut self, moment: u64, synced: bool) {
         if moment == self.moment() && self.flushable() {
             self.settled();

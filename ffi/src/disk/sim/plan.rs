@@ -1,4 +1,4 @@
-//! What a seed stands for: a volume, a device, and what is done to them.
+//! The meaning of a seed: a volume, a device, and the operations on them.
 
 use super::super::cipher::Key;
 use super::faults::Faults;
@@ -14,7 +14,7 @@ pub(in crate::disk) struct Plan {
     pub(in crate::disk) depth: usize,
     pub(in crate::disk) queue: usize,
     pub(in crate::disk) piece_bytes: usize,
-    /// Of places where a short transfer may be resumed.
+    /// Short transfers may be resumed at multiples of this.
     pub(in crate::disk) alignment: usize,
     pub(in crate::disk) table_delay: Duration,
     pub(in crate::disk) trim: bool,
@@ -22,28 +22,28 @@ pub(in crate::disk) struct Plan {
     pub(in crate::disk) fill: bool,
     /// Whether the volume has a key.
     pub(in crate::disk) encrypted: bool,
-    /// Buffers: requests under way at most.
+    /// Number of buffers, and so the maximum of requests under way.
     pub(in crate::disk) buffers: usize,
-    /// Rounds at a time, at most.
+    /// Maximum rounds at a time.
     pub(in crate::disk) rounds: u32,
-    /// Of ten reads so many are urgent.
+    /// Of ten reads, this many are urgent.
     pub(in crate::disk) urgent: u64,
-    /// Of ten requests so many go to a few slots; the others anywhere.
+    /// Of ten requests, this many go to a few slots, the others anywhere.
     pub(in crate::disk) hot: u64,
-    /// Different blocks that are written.
+    /// Number of different blocks that are written.
     pub(in crate::disk) blocks: BlockNumber,
     pub(in crate::disk) faults: Faults,
     pub(in crate::disk) operations: usize,
 }
 
-/// One thing that happens.
+/// One operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::disk) enum Operation {
     Write {
         slot: u32,
         block: BlockNumber,
     },
-    /// A read of what the slot holds, as far as is known, or of another block.
+    /// A read of the block that the slot is known to hold, or of another block.
     Read {
         slot: u32,
         other: Option<BlockNumber>,
@@ -53,13 +53,13 @@ pub(in crate::disk) enum Operation {
         slot: u32,
     },
     Flush,
-    /// One of the requests under way loses its caller.
+    /// The caller of a request under way drops its [`Pending`](super::super::pending::Pending).
     DropPending,
     Poll,
     Rounds(u32),
-    /// Until everything is answered and written.
+    /// Runs until every request is answered and the table written.
     Settle,
-    /// The process dies; or the machine.
+    /// The process dies; or the machine too.
     Crash {
         cut_power: bool,
     },
@@ -70,7 +70,7 @@ pub(in crate::disk) enum Operation {
     Retire {
         cut_power: bool,
     },
-    /// Bytes of the file change where they lie.
+    /// Bytes of the file change in place.
     Damage,
 }
 
@@ -80,7 +80,7 @@ impl Plan {
         let (slots, slot_bytes) = match kind {
             // Several pieces a slot.
             0..2 => (random.within(2, 12), random.within(65_000, 200_000)),
-            // So much in flight that the caps on writes are met.
+            // So many bytes in flight that the caps on writes are reached.
             2 => (random.within(16, 40), random.within(100_000, 160_000)),
             // Many pages of the table.
             3 => (random.within(200, 1200), random.within(1, 1024)),
@@ -101,7 +101,7 @@ impl Plan {
             table_delay: Duration::from_micros(random.pick(&[0, 300, 5_000, 250_000, 60_000_000])),
             trim: random.once_in(3),
             fill: random.once_in(3),
-            // Drawn whatever was built, so that a seed means the same plan otherwise.
+            // Drawn whatever the features, so that a seed otherwise means the same plan.
             encrypted: random.once_in(3) && cfg!(feature = "encryption"),
             buffers: if much { 64 } else { random.pick(&[2, 6, 24]) },
             rounds: if much { 2 } else { 40 },
@@ -113,7 +113,7 @@ impl Plan {
         }
     }
 
-    /// What it is opened with.
+    /// The key to open the volume with.
     pub(in crate::disk) fn key(&self) -> Option<Key> {
         if self.encrypted { key_of(0x5A) } else { None }
     }
@@ -148,13 +148,13 @@ impl Plan {
     }
 }
 
-/// A key, where volumes can have one.
+/// A key, in builds in which volumes can have one.
 #[cfg(feature = "encryption")]
 pub(in crate::disk) fn key_of(byte: u8) -> Option<Key> {
     Some(Key::new(|key| key.fill(byte)))
 }
 
-/// The same.
+/// No key: this build has no encryption.
 #[cfg(not(feature = "encryption"))]
 pub(in crate::disk) fn key_of(_byte: u8) -> Option<Key> {
     None

@@ -1,4 +1,4 @@
-//! The one source of chance of a simulation: what a seed gives, it gives again.
+//! The one source of chance of a simulation: a seed always gives the same numbers.
 
 /// SplitMix64.
 #[derive(Debug, Clone)]
@@ -14,7 +14,7 @@ impl Random {
         mix(self.0)
     }
 
-    /// 0 to `end` - 1; 0 where there is nothing below `end`.
+    /// 0 to `end` - 1; 0 if `end` is 0.
     pub(in crate::disk) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }

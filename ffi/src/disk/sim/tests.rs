@@ -1,5 +1,5 @@
-//! Thousands of seeds, or those that the environment names (`testing/src/seeds.rs`):
-//! `KVSTRATA_SEED=17 cargo test -p kvstrata-ffi disk::sim -- --nocapture` replays one and tells what it does.
+//! Thousands of seeds, or those that the environment names (`testing/src/seeds.rs`). `KVSTRATA_SEED=17
+//! cargo test -p kvstrata-ffi disk::sim -- --nocapture` replays one, and prints its operations.
 
 use super::super::file::steps::{Step, told};
 use super::super::stats::ServiceState;
@@ -10,10 +10,10 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// In CI.
+/// The seeds in CI.
 const SEEDS: Range<u64> = 0..2000;
 
-/// What went wrong with a seed.
+/// The failure of a seed, if there is one.
 fn outcome(seed: u64, tell: bool) -> Result<(), String> {
     let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
     let ran = catch_unwind(AssertUnwindSafe(|| run(seed, folder.path(), tell)));
@@ -23,8 +23,8 @@ fn outcome(seed: u64, tell: bool) -> Result<(), String> {
     })
 }
 
-/// Both superblocks are bad, so that the volume starts over; a loss of power then tears the write of one copy, and what is left of the
-/// old volume's makes that whole again.
+/// Both superblocks are bad, so that the volume starts over. Then a loss of power tears the write of one
+/// copy, and the old volume's remains make that copy intact again.
 #[test]
 fn a_volume_that_starts_over_stays_through_a_torn_superblock() {
     assert_eq!(outcome(207_830_000_373, false), Ok(()));
@@ -35,7 +35,7 @@ fn no_seed_serves_a_wrong_byte_loses_a_block_or_hangs() {
     Seeds::asked(SEEDS).run("cargo test -p kvstrata-ffi disk::sim -- --nocapture", outcome);
 }
 
-/// A plan in which nothing happens by chance.
+/// A plan without chance.
 fn calm() -> Plan {
     Plan {
         slots: 8,
@@ -68,7 +68,8 @@ fn a_volume_out_of_service_sleeps_until_its_last_piece_has_come_back() {
         harness.world.borrow_mut().faults = faults::Faults { stall, gone, ..faults::Faults::default() };
         harness.operate(operation).expect("as it must be");
     };
-    // A piece takes seconds; a record is cleared, so that the table is to be written; and the device is gone.
+    // A piece takes seconds; a record is cleared, so that the table has to be written; and the
+    // device is gone.
     operate(Operation::Write { slot: 1, block: 1 }, 0xFFFF, 0);
     operate(Operation::Rounds(1), 0xFFFF, 0);
     operate(Operation::Write { slot: 0, block: 2 }, 0, 0xFFFF);
@@ -81,7 +82,7 @@ fn a_volume_out_of_service_sleeps_until_its_last_piece_has_come_back() {
     }
 }
 
-/// Rounds, in which time goes on, until the volume is in a state.
+/// Runs rounds, in which time passes, until the volume is in a state.
 fn until(harness: &mut Harness, state: ServiceState) {
     for _ in 0..10_000 {
         if harness.life.state() == state {
@@ -135,7 +136,7 @@ fn a_device_without_room_takes_no_writes_and_is_read() {
     }
     harness.operate(Operation::Settle).expect("as it must be");
     harness.world.borrow_mut().fills_up();
-    // All of a batch fail in a moment.
+    // All writes of a batch fail in a moment.
     for slot in 10..74 {
         harness.operate(Operation::Write { slot, block: slot.into() }).expect("as it must be");
     }
@@ -148,7 +149,7 @@ fn a_device_without_room_takes_no_writes_and_is_read() {
     harness.operate(Operation::Write { slot: 10, block: 10 }).expect("as it must be");
     harness.operate(Operation::Settle).expect("as it must be");
     assert_eq!(harness.life.inbox.counters.snapshot(0).failed.paused, 1, "refused unasked");
-    // Probes find it full still, at growing intervals.
+    // Probes find it still full, at growing intervals.
     for _ in 0..400 {
         harness.operate(Operation::Rounds(1)).expect("as it must be");
     }
@@ -156,7 +157,7 @@ fn a_device_without_room_takes_no_writes_and_is_read() {
     assert!(harness.life.inbox.counters.snapshot(0).probes > 2);
     harness.world.borrow_mut().well();
     until(&mut harness, ServiceState::Serving);
-    // One goes out alone, and the others behind it.
+    // One write goes out alone, and the others after it.
     for slot in 10..30 {
         harness.operate(Operation::Write { slot, block: slot.into() }).expect("as it must be");
     }
@@ -222,7 +223,8 @@ fn a_volume_that_is_retired_begins_nothing_of_what_it_has_just_taken() {
     let mut harness = Harness::new(plan, folder.path(), Random::new(1)).expect("a volume");
     harness.operate(Operation::Write { slot: 0, block: 0 }).expect("as it must be");
     harness.operate(Operation::Settle).expect("as it must be");
-    // All of them are taken in one round, and the table is due: its write must not take the place of one that is let go.
+    // All are taken in one round, and the table is due: its write must not take the place of a request
+    // that is failed.
     harness.operate(Operation::Forget { slot: 0 }).expect("as it must be");
     harness.operate(Operation::Write { slot: 1, block: 1 }).expect("as it must be");
     harness.operate(Operation::Retire { cut_power: false }).expect("as it must be");
@@ -251,7 +253,7 @@ fn an_opening_writes_the_superblock_that_counts_when_the_other_one_is_on_the_dev
     }
 }
 
-/// A file of eight slots, edited; an encrypted one too. How many blocks are served of each.
+/// A file of eight slots, edited; and an encrypted one. Returns how many blocks are served of each.
 fn damaged(edits: Vec<Edit>) -> [usize; 2] {
     [false, true].map(|encrypted| {
         let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
@@ -263,13 +265,13 @@ fn damaged(edits: Vec<Edit>) -> [usize; 2] {
 #[test]
 fn a_damaged_file_is_read_without_a_wrong_byte() {
     assert_eq!(damaged(Vec::new()), [5, 5]);
-    // Records that change places, a payload's bytes, half a file.
+    // Records that change places, changed bytes of a payload, half a file.
     damaged(vec![
         Edit::Copy { from: 4096, to: 4096 + 64, bytes: 128 },
         Edit::Bytes { at: 8192 + 3 * 2048 + 17, bytes: vec![9; 40] },
         Edit::Length { bytes: 8192 + 5 * 2048 },
     ]);
-    // Checksums that hold. The last block has no parent, like the one whose record it takes.
+    // Valid checksums. The last block has no parent, like the one whose record it takes.
     let record = |slot, block, payload_bytes, sealed| Edit::Record {
         slot,
         block,
@@ -284,7 +286,7 @@ fn a_damaged_file_is_read_without_a_wrong_byte() {
         record(7, 7, 9999, false),
         record(3, 6, 2000, true),
     ];
-    // Two of them are as good as any other, but for who has no key.
+    // Two of them are as valid as any other block; in an encrypted volume the forger lacks the key.
     assert_eq!(damaged(forged), [5, if cfg!(feature = "encryption") { 3 } else { 5 }]);
 }
 

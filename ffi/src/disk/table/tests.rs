@@ -1,4 +1,5 @@
-//! The table against a map; what `load` keeps of tables that are torn, moved, doubled and cut off.
+//! The table against a map; the records that `load` keeps of tables that are torn, moved,
+//! doubled and cut off.
 
 use super::*;
 use crate::disk::format::{Shape, seal_of_payload};
@@ -22,7 +23,7 @@ fn record(hash: u128, sequence: u64) -> Record {
     Record { label: label(hash), sequence, seal: seal_of_payload(&hash.to_le_bytes()), payload_bytes: 16 }
 }
 
-/// What the file holds when the records are in their slots.
+/// The bytes of the file with these records in their slots.
 fn image(slots: u32, records: &[(u32, Record)]) -> Vec<u8> {
     let mut bytes = vec![0; Shape::new(slots, 1, 512).expect("a shape").table_bytes() as usize];
     for (slot, record) in records {
@@ -41,12 +42,12 @@ fn load(slots: u32, bytes: &[u8]) -> (Table, Vec<Recovered>, RejectedRecords) {
     Table::load(&superblock, bytes, superblock.shape.file_bytes, None).expect("memory")
 }
 
-/// Slots of what was recovered, in its order.
+/// The slots of the recovered blocks, in order.
 fn slots_of(blocks: &[Recovered]) -> Vec<u32> {
     blocks.iter().map(|block| block.slot).collect()
 }
 
-/// Writes all dirty pages to the file; the extents, in order.
+/// Writes all dirty pages to the file. Returns the extents, in order.
 fn write_back(table: &mut Table, image: &mut [u8], room_bytes: usize) -> Vec<Extent> {
     let mut room = vec![0xEE; room_bytes];
     let mut extents = Vec::new();
@@ -67,7 +68,7 @@ fn an_empty_table_is_clean_and_gives_numbers_from_1() {
     table.set(129, &record(1, 1 << 41));
     assert_eq!(table.next_sequence(), (1 << 41) + 1);
     table.take_extent(&mut [0; PAGE_BYTES]);
-    // Neither slots that are not there nor those that do not change make a page dirty.
+    // Neither slots that do not exist nor slots that do not change make a page dirty.
     table.set(130, &record(1, 7));
     table.set(u32::MAX, &record(1, 7));
     table.clear(130);
@@ -105,7 +106,7 @@ fn records_are_written_back_and_found_again_in_the_order_of_writing() {
 fn records_of_another_place_or_with_a_flipped_bit_are_dropped() {
     let records = [(0, record(1, 1)), (70, record(2, 2)), (140, record(3, 3))];
     let mut bytes = image(200, &records);
-    // Misdirected within the volume, and left by another.
+    // Misdirected within the volume, and left by another volume.
     put(&mut bytes, 1, &record(4, 4).encode(VOLUME, 2));
     put(&mut bytes, 3, &record(5, 5).encode(VOLUME + 1, 3));
     bytes[70 * RECORD_BYTES + 20] ^= 4;
@@ -161,14 +162,14 @@ fn a_file_or_a_table_that_became_shorter_loses_only_its_end() {
     let records: Vec<_> =
         (0..200).map(|slot| (slot, record(u128::from(slot) + 1, u64::from(slot) + 1))).collect();
     let (bytes, superblock) = (image(200, &records), superblock(200));
-    // Slot 120 is cut in its middle.
+    // Slot 120 is cut in the middle.
     let (mut table, blocks, rejected) =
         Table::load(&superblock, &bytes, superblock.shape.offset(120) + 4096, None).expect("memory");
     assert_eq!((blocks.len(), rejected), (120, RejectedRecords { truncated: 80, ..Default::default() }));
     assert_eq!((table.get(119), table.get(120)), (Some(records[119].1), None));
     assert_eq!((table.dirty_pages(), table.next_sequence()), (3, 121));
 
-    // Record 130 is cut in its middle: its page is written whole again.
+    // Record 130 is cut in the middle: its page is written again as a whole.
     let (table, blocks, rejected) = load(200, &bytes[..130 * RECORD_BYTES + 63]);
     assert_eq!((blocks.len(), rejected), (130, RejectedRecords { table: 70, ..Default::default() }));
     assert_eq!(table.dirty_pages(), 2);
@@ -176,7 +177,7 @@ fn a_file_or_a_table_that_became_shorter_loses_only_its_end() {
     assert_eq!((blocks.len(), rejected.table, table.dirty_pages()), (0, 200, 4));
     let (table, blocks, rejected) = Table::load(&superblock, &bytes, 0, None).expect("memory");
     assert_eq!((blocks.len(), rejected.truncated, table.dirty_pages()), (0, 200, 4));
-    // More bytes than the table has are not looked at.
+    // Bytes beyond the table are ignored.
     let longer = [bytes, vec![0xEE; 100]].concat();
     assert_eq!((load(200, &longer).1.len(), load(200, &longer).2.total()), (200, 0));
 }
@@ -225,7 +226,7 @@ fn extents_join_near_pages_and_go_round() {
     table.redirty(failed);
     assert_eq!(table.dirty_pages(), 1);
     assert_eq!(table.take_extent(&mut room), Some(failed));
-    // A gap that would end behind the room is not begun.
+    // A gap that would end beyond the room is not begun.
     set(&mut table, 40);
     set(&mut table, 44);
     assert_eq!(table.take_extent(&mut room[..4 * PAGE_BYTES]), extent(40, 1));
@@ -248,7 +249,7 @@ fn any_step(slots: u32) -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Against a map of slots, a set of dirty pages, and a file.
+    /// Compares with a map of slots, a set of dirty pages, and a file.
     #[test]
     fn the_file_becomes_what_the_table_is(steps in prop::collection::vec(any_step(64 * 40), 0..200)) {
         let slots = 64 * 40;
@@ -298,7 +299,8 @@ proptest! {
         prop_assert!(file == image(slots, &expected));
     }
 
-    /// Whatever the bytes: records of the right slots stay, others go, no hash twice, and a second load agrees.
+    /// For any bytes: records in the right slots stay, others go, no hash occurs twice, and a second load
+    /// agrees.
     #[test]
     fn loading_twice_finds_the_same(
         kinds in prop::collection::vec((0..6_u8, 1..30_u128, 1..100_u64), 0..200),
@@ -328,7 +330,7 @@ proptest! {
     }
 }
 
-/// Without optimization it would say nothing. Every slot holds a block, in no order.
+/// Without optimization the time would mean nothing. Every slot holds a block, in random order.
 #[cfg(not(debug_assertions))]
 #[test]
 fn a_million_records_are_loaded_in_a_fraction_of_a_second() {
@@ -338,7 +340,7 @@ fn a_million_records_are_loaded_in_a_fraction_of_a_second() {
         (slot, record(u128::from(sequence).wrapping_mul(0x1234_5678_9ABC_DEF1_2345_6789_ABCD_EF01), sequence))
     });
     let bytes = image(slots, &all.collect::<Vec<_>>());
-    // The best of three: the machine may have other things to do.
+    // The best of three: the machine may have other work.
     let took = (0..3).map(|_| {
         let start = std::time::Instant::now();
         let (_table, blocks, rejected) = load(slots, &bytes);
@@ -351,7 +353,7 @@ fn a_million_records_are_loaded_in_a_fraction_of_a_second() {
     assert!(took.as_secs_f64() < 1.0, "{took:?}");
 }
 
-/// The same with names that are masked.
+/// The same with masked names.
 #[cfg(all(not(debug_assertions), feature = "encryption"))]
 #[test]
 fn a_million_masked_records_are_loaded_in_less_than_a_second() {

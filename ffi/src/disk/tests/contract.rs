@@ -1,4 +1,4 @@
-//! What every backend promises: one body, run over each.
+//! The promises of every backend: one body, run over each.
 
 use super::*;
 use crate::disk::error::{Direction, FailureCause};
@@ -58,7 +58,7 @@ fn every_slot_keeps_its_bytes(volume: &Volume, arena: &Arc<HostArena>) {
             assert_pattern(slot, round, &pending.wait().expect("read"));
         }
     }
-    // One slot alone changes, its neighbours stay.
+    // Only one slot changes, its neighbours stay.
     let middle = slots / 2;
     write_pattern(volume, arena, 0, middle, 7);
     for slot in 0..slots {
@@ -119,7 +119,7 @@ fn threads_share_a_volume(volume: &Volume) {
             scope.spawn(move || {
                 let own = |n: usize| (thread + threads * n) as u32;
                 for round in 0..6 {
-                    // Two requests at a time, over slots of one's own.
+                    // Two requests at a time, over the thread's own slots.
                     for pair in (0..16).step_by(2) {
                         let pending: Vec<_> = (0..2)
                             .map(|n| {

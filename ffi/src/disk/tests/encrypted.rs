@@ -42,7 +42,7 @@ fn superblock(dir: &TempDir) -> Superblock {
     Superblock::from_bytes(&std::fs::read(path(dir)).expect("there")).expect("a superblock")
 }
 
-/// Names whose bytes are found nowhere else.
+/// Names with bytes that occur nowhere else.
 fn named(slot: u32) -> Name {
     let hash = |slot: u32| {
         SequenceHash::from_u128(u128::from(slot + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
@@ -60,7 +60,7 @@ fn write(volume: &Volume, slots: impl IntoIterator<Item = u32>, round: u32) {
     }
 }
 
-/// Why a slot does not give the block that is written there in a round; None if it does.
+/// Why a slot does not give the block written there in a round; None if it does.
 fn cause_of(volume: &Volume, slot: u32, block: u32, round: u32) -> Option<FailureCause> {
     let arena = HostArena::new(1, BYTES).expect("arena");
     match volume.read(slot, named(block).hash, Urgency::Urgent, arena.write(0).expect("free")).wait() {
@@ -139,7 +139,7 @@ fn a_crash_keeps_what_was_flushed() {
     assert!((0..10).all(|slot| cause_of(&after, slot, slot, 1).is_none()));
 }
 
-/// Two copies of a file go on from the same numbers: their epochs have keys of their own.
+/// Two copies of a file continue with the same numbers: their epochs have keys of their own.
 #[test]
 fn a_number_that_comes_again_encrypts_otherwise() {
     let dir = dir();
@@ -160,7 +160,7 @@ fn a_number_that_comes_again_encrypts_otherwise() {
     assert!(streams[0].1 != streams[1].1 && streams[0].2 != streams[1].2, "one key stream twice");
 }
 
-/// A volume without a key shows that the search finds what it looks for.
+/// A volume without a key shows that the search can find these bytes.
 #[test]
 fn the_file_shows_neither_payloads_nor_names() {
     for encrypted in [false, true] {
@@ -178,7 +178,7 @@ fn the_file_shows_neither_payloads_nor_names() {
             }
             assert_eq!(shows(&named(slot).hash.to_bytes()), !encrypted, "name of slot {slot}");
         }
-        // Half a name neither, and nothing of the key.
+        // Neither half a name, nor any part of the key.
         assert_eq!(shows(&named(0).hash.to_bytes()[..8]), !encrypted);
         assert!(!shows(&[0x5A; 8]));
     }
@@ -225,7 +225,7 @@ fn damage_is_a_miss_and_is_not_met_twice() {
     }
 }
 
-/// One would spend all epochs, or take the number of one that has been.
+/// Taken for real, one would exhaust the epochs, or reuse an epoch's number.
 #[test]
 fn a_number_that_no_opening_gave_spends_no_epoch() {
     let dir = dir();
@@ -236,7 +236,8 @@ fn a_number_that_no_opening_gave_spends_no_epoch() {
     let mut bytes = [0; RECORD_BYTES];
     file.read_exact_at(&mut bytes, at(1)).expect("there");
     let record = Record::decode(&bytes, volume_id, 1).expect("whole").expect("not empty");
-    // The greatest number of all; the first that no opening gave; one of an epoch that no opening began, without a salt.
+    // The largest number of all; the first that no opening gave; one of an epoch that no opening began,
+    // without a salt.
     for (slot, epoch) in [(20, MAX_SEQUENCE >> COUNT_BITS), (21, writes + 1), (22, writes)] {
         let forged = Record { sequence: epoch << COUNT_BITS, ..record };
         file.write_all_at(&forged.encode(volume_id, slot), at(slot)).expect("written");
@@ -251,7 +252,7 @@ fn a_number_that_no_opening_gave_spends_no_epoch() {
     }
 }
 
-/// A drive of a set is replaced: its file begins with the epoch that the others have come to.
+/// A drive of a set is replaced: its file begins with the current epoch of the others.
 #[test]
 fn a_new_file_of_an_old_set_finds_again_what_it_holds() {
     for gone in [1, 0] {
@@ -273,7 +274,7 @@ fn a_new_file_of_an_old_set_finds_again_what_it_holds() {
     }
 }
 
-/// Verification cannot be skipped: nothing is served that was not opened.
+/// Verification cannot be skipped: unopened payloads are never served.
 #[test]
 fn damage_is_a_miss_where_verification_is_skipped_too() {
     let dir = dir();
@@ -301,12 +302,12 @@ fn a_file_that_is_rolled_back_wholly_or_in_part_serves_what_it_held_or_nothing()
     let (volume, recovery) = open(&old);
     assert_eq!(slots_of(&recovery), (0..10).collect::<Vec<_>>());
     assert!((0..10).all(|slot| cause_of(&volume, slot, slot, 1).is_none()));
-    // Its next epoch has the number of one that has been.
+    // Its next epoch reuses an epoch's number.
     write(&volume, 20..22, 3);
     drop(volume);
     let forked = std::fs::read(path(&dir)).expect("there");
 
-    // Old superblocks: the salt of what was written since is gone.
+    // Old superblocks: the salt of the later writes is gone.
     let mut image = new.clone();
     let end = shape.superblock_b() as usize;
     image[..4096].copy_from_slice(&old[..4096]);
@@ -317,7 +318,8 @@ fn a_file_that_is_rolled_back_wholly_or_in_part_serves_what_it_held_or_nothing()
     assert_eq!(cause_of(&volume, 7, 7, 2), rejected(Rejection::Empty));
     drop(volume);
 
-    // Superblocks of the fork: an epoch of that number, with another salt. What its records name is nothing.
+    // Superblocks of the fork: an epoch of the same number, with another salt. Its records' names unmask
+    // to nonsense.
     image[..4096].copy_from_slice(&forked[..4096]);
     image[end..].copy_from_slice(&forked[end..]);
     let (volume, recovery) = open(&image);
@@ -347,7 +349,7 @@ fn volumes_of_a_set_recover_in_the_order_of_their_writes() {
     let write = |set: &VolumeSet, slot: u32| {
         drop(set.write(slot, named(slot), arena.read(0).expect("free")).wait().expect("written"));
     };
-    // Openings in which only one of them is written to.
+    // Openings with writes to only one of them.
     for slot in [0, 2, 4] {
         write(&open().0, slot);
     }
@@ -361,7 +363,7 @@ fn volumes_of_a_set_recover_in_the_order_of_their_writes() {
     assert!(read.expect("read").iter().all(|byte| *byte == 0));
 }
 
-/// There are three copies: callers wait, none is lost, and none allocates.
+/// There are three copies: callers wait, none is lost, and no call allocates.
 #[test]
 fn with_all_copies_on_their_way_callers_wait() {
     let dir = dir();
@@ -391,7 +393,7 @@ fn with_all_copies_on_their_way_callers_wait() {
     (0..7).for_each(|slot| check_pattern(&volume, &arena, 0, slot, 1));
 }
 
-/// Whoever waits for a copy hears of the end, though copies in flight never come back.
+/// A caller that waits for a copy learns of the end, though copies in flight never come back.
 #[test]
 fn a_lost_ring_keeps_its_copies_and_holds_nobody_up() {
     let dir = dir();

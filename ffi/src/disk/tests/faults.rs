@@ -1,4 +1,4 @@
-//! What callers hear of a device that fails, and what they never hear of.
+//! Failures of a device that callers see, and failures that they never see.
 
 use super::gate::{Opener, gated, gated_with};
 use super::*;
@@ -12,7 +12,7 @@ const PIECE: u64 = 64 << 10;
 /// Where slot 0 starts: behind a superblock and one page of the table.
 const ORIGIN: u64 = 8192;
 
-/// Slot and piece that a piece of a slot belongs to.
+/// The slot that a piece belongs to, and the piece's number in it.
 fn whose(op: &Op<'_>) -> (u64, u64) {
     let at = op.file_offset - ORIGIN;
     (at / (4 * PIECE), at / PIECE % 4)
@@ -41,7 +41,7 @@ fn an_error_names_volume_slot_and_errno_and_frees_the_buffer() {
         assert!(message.contains("slot 3") && message.contains(&errno.to_string()), "{message}");
         assert!(arena.write(0).is_ok(), "the buffer is free when the failure is known");
         assert_eq!(volume.stats().failures, 1);
-        // The volume goes on, at once or, after it had no room, when a probe has found some.
+        // The volume goes on: at once or, after it had no room, when a probe has found some.
         while volume.state() != ServiceState::Serving {
             std::thread::yield_now();
         }
@@ -55,7 +55,7 @@ fn an_error_names_volume_slot_and_errno_and_frees_the_buffer() {
 fn interruptions_and_short_transfers_are_nobodys_business() {
     let (_dir, volume, arena) = volume(|n, op| match n % 6 {
         0..3 => Fault::Errno(if n % 2 == 0 { libc::EINTR } else { libc::EAGAIN }),
-        // Not a multiple of any alignment: what lies past the last aligned place moves again.
+        // Not a multiple of any alignment: the bytes past the last aligned place move again.
         3 if op.bytes > 600 => Fault::Short(512),
         _ => Fault::None,
     });
@@ -94,7 +94,7 @@ fn a_lost_ring_fails_everything_and_leaks_what_it_may_still_write() {
         .map(|slot| volume.write(slot, name(slot, 0), arena.read(slot as usize).expect("free")))
         .collect();
     let flush = volume.flush();
-    // Slot 0 may have made it or not; the others have not.
+    // Slot 0 may have been written or not; the others have not.
     drop(first.wait());
     for pending in others {
         assert_eq!(pending.wait().unwrap_err().cause, FailureCause::OutOfService);
@@ -129,7 +129,7 @@ fn one_bad_slot_does_not_fail_the_neighbours_that_it_was_merged_with() {
         let buffer = arena.write(slot as usize).expect("free");
         volume.read(slot, name(slot, round).hash, Urgency::Ordinary, buffer)
     };
-    // Reads fill the ring; behind them four writes become one piece.
+    // Reads fill the ring; four writes behind them become one piece.
     let others = [31, 29, 27, 25].map(|slot| read(slot, 0));
     gate.wait_for(4);
     let writes = [0, 1, 2, 3].map(|slot: u32| {
@@ -189,13 +189,13 @@ fn a_path_that_is_gone_for_a_moment_costs_no_block() {
     let read = |slot: u32| {
         volume.read(slot, name(slot, 1).hash, Urgency::Urgent, arena.write(0).expect("free")).wait()
     };
-    // Now and then it is asked, and fails.
+    // Now and then the device is probed, and fails.
     let away = |failure: IoFailure| {
         matches!(failure.cause, FailureCause::Away | FailureCause::Os { errno: libc::ENODEV })
     };
     assert!(away(read(0).unwrap_err()) && volume.state() == ServiceState::Away);
     assert!(volume.flush().wait().is_err());
-    // What is forgotten meanwhile stays so.
+    // Blocks forgotten meanwhile stay forgotten.
     volume.forget(2);
     gone.store(false, Ordering::Relaxed);
     while volume.state() != ServiceState::Serving {

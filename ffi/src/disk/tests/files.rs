@@ -1,4 +1,4 @@
-//! The file: how it comes, what refuses it, and that nothing stays behind.
+//! The file: its creation, its refusals, and that no file stays behind.
 
 use super::*;
 use crate::disk::choice::choose;
@@ -93,8 +93,8 @@ fn paths_that_cannot_be_a_volume_are_refused_and_untouched() {
     assert_eq!(entries(&dir), 3);
 }
 
-/// Somebody else's, or of another length with nothing left at either end: nobody can tell. Else it is started over, if that is
-/// asked for.
+/// A foreign file cannot be told from a former volume of another length with both ends lost. Any other is
+/// started over if the options ask for it.
 #[test]
 fn what_was_a_volume_for_certain_can_be_started_over_whatever_is_left_of_it() {
     let bytes = (1 + 1 + 4 + 1) * 4096_u64;
@@ -182,7 +182,7 @@ fn what_was_a_volume_for_certain_can_be_started_over_whatever_is_left_of_it() {
     }
 }
 
-/// The second superblock is at the end of the volume that was, whatever is wanted now.
+/// The second superblock is at the end of the former volume, whatever size is wanted now.
 #[test]
 fn a_second_superblock_tells_a_volume_of_another_size() {
     let dir = dir();
@@ -197,7 +197,7 @@ fn a_second_superblock_tells_a_volume_of_another_size() {
     assert!(recovery.created && recovery.rejected.superblock == 2);
 }
 
-/// A device node of our own where we may make one, else one of the machine's; it is not opened.
+/// A device node of our own if we may make one, else one of the machine's; it is not opened.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_block_device_is_refused_with_what_to_do_instead() {
@@ -234,7 +234,7 @@ fn a_link_is_called_a_link_and_an_existing_file_is_not_created() {
         let text = open(VolumeOptions::new(&link, 4, 4096).keep(keep)).unwrap_err().to_string();
         assert!(text.contains("is a symbolic link") && text.contains("not followed"), "{text}");
     }
-    // A program that runs cannot be written to, not even by root.
+    // A running program cannot be written to, not even by root.
     let this = std::env::current_exe().expect("known");
     let text = open(VolumeOptions::new(this, 4, 4096).keep(true)).unwrap_err().to_string();
     assert!(text.contains("cannot open the file"), "{text}");
@@ -263,7 +263,7 @@ fn sizes_that_do_not_fit_are_refused_at_creation_and_leave_no_file() {
     }
 }
 
-/// The limit holds for a whole process, and going over it kills: so this runs in one of its own.
+/// The limit holds for a whole process, and exceeding it kills: so this runs in a process of its own.
 #[test]
 fn the_limit_on_file_sizes_is_an_error_and_no_signal() {
     const CHILD: &str = "KVSTRATA_TEST_FILE_SIZE_CHILD";
@@ -318,7 +318,7 @@ fn a_new_file_is_written_through_in_the_background_around_what_callers_write() {
         written.push(slot);
         std::thread::yield_now();
     }
-    // Slots and zeros add up to the file, and no zeros fell on a block.
+    // Slots and zeros add up to the file, and no zeros were written over a block.
     written.iter().for_each(|slot| check_pattern(&volume, &arena, 1, *slot, 1));
     assert!(volume.stats().written_bytes >= u64::from(slots) * (256 << 10));
 }
@@ -334,7 +334,7 @@ fn a_volume_says_what_it_took() {
     assert!(text.contains("4 slots") && text.contains("volume"), "{text}");
     match description.backend {
         Backend::UringDirect | Backend::UringBuffered => {
-            // Registered, or a note that says why not and what to raise.
+            // Registered, or a note says why not and which limit to raise.
             let noted = description.notes.iter().any(|note| note.contains("ulimit -l"));
             assert!(description.fixed_bytes == arena.size_bytes() || noted, "{description:?}");
         }
@@ -342,7 +342,7 @@ fn a_volume_says_what_it_took() {
     }
 }
 
-/// A file system as its number says, with O_DIRECT or without.
+/// A file system with this magic number, with O_DIRECT or without.
 struct Over {
     magic: u32,
     direct: bool,
@@ -358,7 +358,7 @@ impl System for Over {
     }
 }
 
-/// Each has one remedy: what is memory has no other way than through it.
+/// Each has one remedy: a file system in memory has nothing but the page cache.
 #[test]
 fn a_file_system_that_is_memory_or_has_no_o_direct_is_to_be_seen_to() {
     let (ext4, tmpfs) = (0xEF53, 0x0102_1994);
@@ -376,7 +376,7 @@ fn a_file_system_that_is_memory_or_has_no_o_direct_is_to_be_seen_to() {
         };
         assert_eq!(volume.describe().concerns, concerns, "{magic:x} {direct}");
     }
-    // Where the page cache is asked for, nothing is refused.
+    // If the page cache is requested, nothing is refused.
     let dir = dir();
     let mut options = options(&dir, 4, 4096).backend(Backend::UringBuffered);
     options.system = Box::new(Over { magic: ext4, direct: false });
@@ -389,7 +389,7 @@ fn a_file_system_that_is_memory_or_has_no_o_direct_is_to_be_seen_to() {
 /// A kernel or a container that forbids io_uring.
 struct Forbids {
     errno: i32,
-    /// Or a ring can be set up, and is refused when it is made for the volume.
+    /// False: a ring can be set up, but is refused when it is made for the volume.
     at_once: bool,
 }
 
@@ -438,7 +438,7 @@ fn where_io_uring_is_required_its_absence_is_an_error_that_leaves_no_file() {
     }
 }
 
-/// Each refusal has its remedy: what the memory-lock limit forbids, no seccomp profile allows.
+/// Each refusal has its remedy: no seccomp profile lifts the memory-lock limit.
 #[test]
 fn a_refused_ring_says_what_to_raise() {
     for (errno, remedy, other) in
@@ -459,7 +459,7 @@ fn a_refused_ring_says_what_to_raise() {
     }
 }
 
-/// To write a file through takes minutes, and nobody gets back what is started over.
+/// Writing a file through takes minutes, and the blocks of a volume that is started over are lost.
 #[test]
 fn where_io_uring_is_required_its_absence_is_found_before_anything_is_written() {
     let dir = dir();

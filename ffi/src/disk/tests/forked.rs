@@ -1,15 +1,16 @@
-//! A volume and processes that are forked, which have its file open without having opened it.
+//! A volume and forked processes, which have its file open without having opened it.
 
 use super::*;
 use crate::process::{Holder, Origin};
 use std::io::{Read, Write, pipe};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A process that does this and ends; its number. Its parent waits for it.
+/// Forks a process that runs `body` and ends. Returns its number, for its parent to wait for.
 fn fork(body: impl FnOnce()) -> libc::pid_t {
-    // Forks are told of before there is one.
+    // Registers the fork handler before there is a fork.
     let _ = Origin::here();
-    // SAFETY: the child runs `body` only, whose volumes have threads of their own, and ends without running anything else.
+    // SAFETY: the child runs `body` only, whose volumes have threads of their own, and ends without
+    // running anything else.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no process to be had");
     if child == 0 {
@@ -31,7 +32,7 @@ fn kept(dir: &TempDir, backend: Backend) -> VolumeOptions {
     options(dir, 4, 4096).keep(true).backend(backend)
 }
 
-/// Both ways to serve a volume, where the machine has both.
+/// Both ways to serve a volume, if the machine has both.
 fn backends() -> [Backend; 2] {
     [Backend::Auto, Backend::Blocking]
 }
@@ -44,10 +45,10 @@ fn a_child_that_lives_on_does_not_keep_the_volume() {
         let opener = fork(|| {
             let volume = open(kept(&dir, backend)).expect("a volume");
             fork(|| {
-                // It has `lives` open as long as it lives.
+                // It keeps `lives` open as long as it lives.
                 let _ = waits.read(&mut [0]);
             });
-            // It ends as one that is killed: nothing is closed.
+            // It ends as if killed: nothing is closed.
             std::mem::forget(volume);
         });
         wait_for(opener);
@@ -97,7 +98,8 @@ fn an_inherited_volume_does_nothing_in_a_child() {
             assert!(volume.flush().wait().is_err(), "nor writes what is left");
             volume.retire();
             volume.close();
-            // SAFETY: the parent's is another copy, of the parent's memory; this one is dropped once, since the child ends behind it.
+            // SAFETY: the parent's volume is another copy, in the parent's memory; this one is dropped
+            // once, since the child ends after it.
             drop(unsafe { std::ptr::read(&volume) });
         });
         wait_for(child);

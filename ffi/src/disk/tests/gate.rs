@@ -1,4 +1,4 @@
-//! A ring whose pieces stay in flight until a test lets them go.
+//! A ring that keeps pieces in flight until a test releases them.
 
 use super::{name, pattern};
 use crate::arena::HostArena;
@@ -30,7 +30,7 @@ impl Gate {
         drop(self.changed.wait_while(state, |state| state.pushed.len() < pieces).expect("no panic"));
     }
 
-    /// Every piece that the engine has given to the ring so far, in order, by where it lies in the file.
+    /// Every piece that the engine has given to the ring so far, in order, by its place in the file.
     pub(super) fn pushed(&self) -> Vec<(Action, u64)> {
         self.state.lock().expect("no panic").pushed.iter().map(|(action, at, _)| (*action, *at)).collect()
     }
@@ -41,14 +41,14 @@ impl Gate {
         state.pushed.iter().filter(|(action, ..)| *action == kind).map(|(.., bytes)| bytes).sum()
     }
 
-    /// Lets nothing through from now on, and forgets what has come.
+    /// Lets no piece through from now on, and forgets the earlier ones.
     pub(super) fn shut(&self) {
         let mut state = self.state.lock().expect("no panic");
         state.open = false;
         state.pushed.clear();
     }
 
-    /// Lets everything through from now on.
+    /// Lets all pieces through from now on.
     pub(super) fn open(&self) {
         let mut state = self.state.lock().expect("no panic");
         state.open = true;
@@ -115,7 +115,8 @@ impl Ring for GateRing {
         let open = self.gate.state.lock().expect("no panic").open;
         if open {
             for Held { token, action, file_offset, bytes, buffers } in self.held.drain(..) {
-                // SAFETY: the list stays where it is until its completion: what came with it to `push` promised so.
+                // SAFETY: the list stays where it is until its completion, as the caller of our
+                // `push` promised.
                 let op = Op { action, file_offset, bytes, buffers: unsafe { &*buffers }, device: None };
                 // SAFETY: the same promise.
                 unsafe { self.inner.push(token, &op) };
@@ -130,7 +131,7 @@ pub(super) fn behind_gate(options: VolumeOptions, open: bool) -> Result<(Volume,
     behind_gate_with(options, open, |ring| ring)
 }
 
-/// The same, with something more between gate and ring.
+/// [`behind_gate`] with another ring between gate and ring.
 fn behind_gate_with(
     options: VolumeOptions,
     open: bool,
@@ -150,12 +151,12 @@ fn behind_gate_with(
     Ok((volume, gate))
 }
 
-/// A volume of which every slot holds its block of round 0, behind a gate that has just been shut.
+/// A volume with the block of round 0 in every slot, behind a gate that has just been shut.
 pub(super) fn gated(options: VolumeOptions) -> Result<(Volume, Arc<Gate>), VolumeError> {
     gated_with(options, |ring| ring)
 }
 
-/// The same, with something more between gate and ring.
+/// [`gated`] with another ring between gate and ring.
 pub(super) fn gated_with(
     options: VolumeOptions,
     wrap: impl FnOnce(Box<dyn Ring>) -> Box<dyn Ring> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Payloads that come with their sum: what a volume makes of a right one, and of a wrong one.
+//! Payloads that come with their sum: the results of a right sum, and of a wrong one.
 
 use super::*;
 use crate::arena::BlockRead;
@@ -9,14 +9,15 @@ use twox_hash::XxHash3_64;
 
 const SLOTS: u32 = 12;
 
-/// As `docs/disk-format.md` has it.
+/// The sum as `docs/disk-format.md` defines it.
 fn sum_of(payload: &[u8]) -> u64 {
     let chunks = (0..).zip(payload.chunks(64 << 10));
     let sums: Vec<u64> = chunks.map(|(seed, chunk)| XxHash3_64::oneshot_with_seed(seed, chunk)).collect();
     seal_of(&sums)
 }
 
-/// Over the ring and the threads; small slots, whose writes are merged, and those of several pieces and chunks.
+/// Runs `body` over the ring and the threads: with small slots, whose writes are merged, and with slots
+/// of several pieces and chunks.
 fn over_each(body: impl Fn(&dyn Fn(&TempDir) -> VolumeOptions, usize)) {
     for backend in [Backend::UringDirect, Backend::Blocking] {
         for slot_bytes in [4096, (200 << 10) + 512] {
@@ -69,7 +70,7 @@ fn a_right_sum_leaves_the_very_file_that_the_volumes_own_would() {
     });
 }
 
-/// That the volume takes the caller's word: nothing else would make these misses.
+/// The volume takes the caller's sum unchecked: nothing else would make these reads misses.
 #[test]
 fn a_wrong_sum_is_a_miss_that_is_counted_and_no_wrong_byte() {
     over_each(|kept, slot_bytes| {

@@ -1,4 +1,4 @@
-//! Who owns a buffer when: dropped interest, full queues, shutdown.
+//! The owner of a buffer at each moment: dropped interest, full queues, shutdown.
 
 use super::gate::{Opener, gated};
 use super::*;
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 const BACKENDS: [Backend; 3] = [Backend::UringDirect, Backend::UringBuffered, Backend::Blocking];
 
-/// Runs a body over each backend that this machine has. Arguments are dropped last to first: the gate opens
-/// before the volume waits for what it holds.
+/// Runs a body over each backend of this machine. Arguments are dropped last to first: the gate opens
+/// before the volume waits for the pieces at it.
 fn over_each(configure: impl Fn(VolumeOptions) -> VolumeOptions, body: impl Fn(Volume, Opener)) {
     for backend in BACKENDS {
         let dir = dir();
@@ -34,7 +34,7 @@ fn a_dropped_pending_leaves_the_buffer_with_the_request() {
             drop(volume.write(5, name(5, 1), buffer.into_read()));
             drop(volume.read(6, name(6, 0).hash, Urgency::Ordinary, arena.write(1).expect("free")));
             gate.wait_for(2);
-            // In flight, and nobody waits: the blocks are as borrowed as before.
+            // In flight without a waiter: the blocks are as borrowed as before.
             assert_eq!(arena.write(0).unwrap_err(), BorrowError::Reading { block: 0 });
             assert_eq!(arena.read(1).unwrap_err(), BorrowError::Writing { block: 1 });
             gate.open();
@@ -88,7 +88,8 @@ fn a_full_queue_makes_callers_wait_and_loses_nothing() {
         |options| options.depth(2).queue(2),
         |volume, gate| {
             let arena = HostArena::new(32, 8192).expect("arena");
-            // Two in flight, two queued: the next one has no room. Backwards, so that none is merged with another.
+            // Two in flight, two queued: there is no room for the next. Backwards, so that none is merged
+            // with another.
             let mut pending = Vec::new();
             for slot in (0..2).rev() {
                 pending.push(volume.write(slot, name(slot, 1), arena.read(slot as usize).expect("free")));
@@ -153,7 +154,7 @@ fn shutdown_answers_what_is_in_flight_and_what_is_queued() {
                 assert!(!ending.is_finished() && pending.iter().all(|pending| !pending.is_done()));
                 gate.open();
                 ending.join().expect("no panic");
-                // The volume is gone, and every request has been answered before that.
+                // The volume is gone, and every request was answered before that.
                 for pending in pending {
                     drop(pending.try_wait().expect("answered").expect("written"));
                 }
@@ -169,7 +170,7 @@ fn a_sleeping_ring_is_woken_and_a_busy_one_is_left_alone() {
         |options| options.depth(1).queue(16),
         |volume, gate| {
             let arena = HostArena::new(16, 8192).expect("arena");
-            // One read and one write are taken in; after that the ring takes neither until something completes.
+            // One read and one write are taken in; then the ring takes neither until a piece completes.
             drop(volume.read(0, name(0, 0).hash, Urgency::Ordinary, arena.write(0).expect("free")));
             drop(volume.write(15, name(15, 1), arena.read(15).expect("free")));
             gate.wait_for(1);
@@ -191,8 +192,8 @@ fn a_sleeping_ring_is_woken_and_a_busy_one_is_left_alone() {
     );
 }
 
-/// The smallest queues there are, so that callers and the ring thread fall asleep at every chance: a wake-up
-/// lost on either side would hang this.
+/// The smallest possible queues, so that callers and the ring thread fall asleep at every chance: a
+/// wake-up lost on either side would hang this.
 #[test]
 fn no_wake_up_is_lost() {
     for backend in BACKENDS {
@@ -217,17 +218,17 @@ fn no_wake_up_is_lost() {
     }
 }
 
-/// Where a caller may lose interest.
+/// When a caller drops its interest.
 #[derive(Debug, Clone, Copy)]
 enum Leaves {
     Unpolled,
     Polled,
     TimedOut,
-    /// When it has ended, without looking.
+    /// When the request has ended, without looking.
     Unread,
 }
 
-/// Gives a request up at one of its await points; `ended` waits for its end.
+/// Drops a request at one of its await points; `ended` waits for its end.
 fn give_up<B: core::fmt::Debug>(mut pending: Pending<B>, leaves: Leaves, ended: impl FnOnce(&Pending<B>)) {
     let mut context = Context::from_waker(Waker::noop());
     match leaves {
@@ -252,7 +253,7 @@ fn whoever_leaves_at_whatever_await_point_takes_nothing_from_the_device() {
                 |options| options.depth(1),
                 |volume, gate| {
                     let before = volume.stats();
-                    // In flight, or behind one that is.
+                    // In flight, or queued behind one that is.
                     let arena = HostArena::new(3, 8192).expect("arena");
                     if queued {
                         let other = arena.write(2).expect("free");
@@ -264,7 +265,7 @@ fn whoever_leaves_at_whatever_await_point_takes_nothing_from_the_device() {
                     let write = volume.write(5, name(5, 1), buffer.into_read());
                     let read =
                         volume.read(9, name(9, 0).hash, Urgency::Ordinary, arena.write(1).expect("free"));
-                    // The requests hold all that is left of the arena.
+                    // The requests hold the last references to the arena.
                     drop(arena);
                     let wait = |done: &dyn Fn() -> bool| {
                         gate.open();

@@ -1,4 +1,4 @@
-//! Tests of volumes: one contract for every backend, then what each part promises alone.
+//! Tests of volumes: one contract for every backend, then the promises of each part.
 
 mod contract;
 #[cfg(target_os = "linux")]
@@ -31,14 +31,14 @@ use kvstrata_core::SequenceHash;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Prints why a test is left out, or fails where `KVSTRATA_REQUIRE` names what is missing.
+/// Prints why a test is skipped, or fails if `KVSTRATA_REQUIRE` names the missing part.
 fn skip(what: &str, why: &dyn core::fmt::Display) {
     let required = std::env::var("KVSTRATA_REQUIRE").unwrap_or_default();
     assert!(!required.split(',').any(|name| name.trim() == what), "{what} is required: {why}");
     println!("SKIP {what}: {why}");
 }
 
-/// The volume, or None with a SKIP line where the machine lacks what the backend needs.
+/// The volume; None with a SKIP line if the machine lacks a requirement of the backend.
 fn volume_or_skip(made: Result<Volume, VolumeError>) -> Option<Volume> {
     match made {
         Ok(volume) => Some(volume),
@@ -66,7 +66,7 @@ fn options(dir: &TempDir, slots: u32, slot_bytes: usize) -> VolumeOptions {
     VolumeOptions::new(dir.path().join("volume"), slots, slot_bytes)
 }
 
-/// A volume whose ring has faults on purpose.
+/// A volume over a ring with faults on purpose.
 fn faulty(
     options: VolumeOptions,
     plan: impl FnMut(u64, &super::ring::Op<'_>) -> Fault + Send + 'static,
@@ -78,7 +78,7 @@ fn faulty(
     opened.map(|(volume, _)| volume)
 }
 
-/// What the block is called that a slot holds in a round.
+/// The name of a slot's block in a round.
 fn name(slot: u32, round: u32) -> Name {
     let hash = SequenceHash::from_u128((u128::from(slot) << 64) | (u128::from(round) + 1));
     Name { hash, parent: None, owner: OwnerId(u64::from(slot % 3)) }

@@ -1,4 +1,4 @@
-//! In which order the engine gives pieces to the ring.
+//! The order in which the engine gives pieces to the ring.
 
 use super::gate::{Opener, behind_gate, gated};
 use super::*;
@@ -20,12 +20,12 @@ fn reads_go_first_and_writes_keep_their_share() {
     let dir = dir();
     let arena = HostArena::new(64, 4096).expect("arena");
     let (volume, gate) = volume(options(&dir, 64, 4096).depth(1).queue(64));
-    // Slots from behind, so that none is merged with the one before it.
+    // Slots in descending order, so that none is merged with the one before it.
     let write = |n: u32| volume.write(63 - n, name(63 - n, 1), arena.read(n as usize).expect("free"));
     let read = |n: u32| {
         volume.read(63 - n, name(63 - n, 0).hash, Urgency::Ordinary, arena.write(n as usize).expect("free"))
     };
-    // One write fills the ring; behind it queue two more, and then forty reads.
+    // One write fills the ring; two more queue behind it, and then forty reads.
     let writes: Vec<_> = (0..3).map(write).collect();
     gate.wait_for(1);
     let reads: Vec<_> = (10..50).map(read).collect();
@@ -56,7 +56,7 @@ fn beside_reads_writes_in_flight_are_capped_in_bytes() {
         while volume.queued() > 0 || gate.bytes(Write) <= cap - (1 << 19) {
             std::thread::yield_now();
         }
-        // A read behind them: when it has come, the engine has tried to hand over more.
+        // A read behind them: when it has arrived, the engine has tried to issue more.
         let marker = volume.read(20, name(20, 0).hash, urgency, arena.write(20).expect("free"));
         while !gate.pushed().contains(&(Read, ORIGIN + (20 << 20))) {
             std::thread::yield_now();
@@ -154,7 +154,7 @@ fn who_writes_where_zeros_are_on_their_way_waits_for_them() {
     check_pattern(&volume, &arena, 0, 20, 1);
 }
 
-/// Answers the first of two punches when both have come, and the second when told.
+/// Answers the first of two punches when both have arrived, and the second when told.
 struct Punches {
     inner: Box<dyn Ring>,
     tokens: Vec<u32>,
@@ -221,7 +221,7 @@ fn a_slot_forgotten_twice_is_not_written_before_both_holes_are_made() {
     while volume.queued() > 0 {
         std::thread::yield_now();
     }
-    // A few turns more, in which the engine could hand the write over.
+    // A few turns more, in which the engine could issue the write.
     let before = turns.load(Ordering::Relaxed);
     while turns.load(Ordering::Relaxed) < before + 10 {
         std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! What a volume holds when it is opened again, and what it refuses to be.
+//! The blocks of a volume that is opened again, and the volumes that are refused.
 
 use super::*;
 use crate::disk::description::Concern;
@@ -24,7 +24,7 @@ fn file(dir: &TempDir) -> std::fs::File {
     std::fs::File::options().read(true).write(true).open(dir.path().join("volume")).expect("there")
 }
 
-/// Opens, with everything written that `slots` says.
+/// Opens a volume and writes the blocks of `slots`.
 fn written(dir: &TempDir, slots: impl Iterator<Item = u32>) -> Volume {
     let volume = open(kept(dir)).expect("volume");
     let arena = HostArena::new(1, BYTES).expect("arena");
@@ -63,7 +63,7 @@ fn what_was_written_is_found_again_in_its_order_and_what_was_forgotten_is_not() 
         assert_eq!(cause_of(&volume, slot), None);
     }
     assert_eq!(cause_of(&volume, 99), Some(FailureCause::Rejected(Rejection::Empty)));
-    // Sequence numbers go on.
+    // Sequence numbers continue.
     let arena = HostArena::new(1, BYTES).expect("arena");
     write_pattern(&volume, &arena, 0, 0, 1);
     drop(volume);
@@ -178,7 +178,7 @@ fn damage_is_a_miss_and_is_not_met_twice() {
     let dir = dir();
     drop(written(&dir, 0..10));
     let origin = 4096 + 8192;
-    // A payload, a record, and the padding of nobody's business.
+    // A payload, a record, and padding that is never read.
     file(&dir).write_all_at(&[0xAA; 3], origin + 3 * BYTES as u64 + 5000).expect("written");
     file(&dir).write_all_at(&[0xAA], 4096 + 64 * 4 + 20).expect("written");
     let (volume, recovery) = Volume::open(kept(&dir)).expect("volume");
@@ -197,7 +197,7 @@ fn damage_is_a_miss_and_is_not_met_twice() {
     assert_eq!((recovery.blocks.len(), recovery.rejected.total()), (8, 0));
 }
 
-/// Were it numbered on from, nothing written later would be found again.
+/// If numbers continued from it, later writes would never be found again.
 #[test]
 fn a_number_that_no_opening_gave_is_dropped_and_the_greatest_that_one_gave_is_not() {
     let dir = dir();
@@ -320,7 +320,7 @@ fn volumes_are_striped_and_know_their_places() {
         let (set, recovery) = VolumeSet::open(both()).expect("set");
         assert_eq!(slots_of(&recovery), [0, 1, 2 * SLOTS - 1, 4, 10]);
         assert_eq!(recovery.rejected.total(), duplicates);
-        // That of slot 7.
+        // The copy in slot 7.
         let of_volumes: Vec<u64> = set.descriptions().map(|found| found.rejected.duplicate).collect();
         assert_eq!(of_volumes, [0, duplicates]);
     }
@@ -330,7 +330,7 @@ fn volumes_are_striped_and_know_their_places() {
     assert!(VolumeSet::open(Vec::new()).is_err());
 }
 
-/// Closed while its owner still has it: as dropped, for whoever opens it next, and of no use to its owner.
+/// Closed while its owner still has it: for the next opener as if dropped, and useless to its owner.
 #[test]
 fn a_volume_that_is_closed_is_found_clean_while_it_is_still_there() {
     let dir = dir();
@@ -341,7 +341,7 @@ fn a_volume_that_is_closed_is_found_clean_while_it_is_still_there() {
     let (next, recovery) = Volume::open(kept(&dir)).expect("nobody has it");
     assert_eq!(slots_of(&recovery), (0..10).filter(|slot| *slot != 3).collect::<Vec<_>>());
     assert!(recovery.clean && recovery.rejected.total() == 0, "{recovery:?}");
-    // Answered, and nothing is touched that is the next one's.
+    // Requests are answered, and nothing of the next opener's is touched.
     assert_eq!(cause_of(&volume, 0), Some(FailureCause::OutOfService));
     let arena = HostArena::new(1, BYTES).expect("arena");
     let bytes = arena.read(0).expect("free");

@@ -1,4 +1,4 @@
-//! Sets of which something is not as it was: files gone, damaged, mixed up, or somebody else's.
+//! Sets with files that have changed: missing, damaged, mixed up, or of another owner.
 
 use super::*;
 use crate::disk::description::Concern;
@@ -19,7 +19,7 @@ const VOLUMES: u32 = 3;
 struct Set(TempDir);
 
 impl Set {
-    /// One that holds a block in each slot of its first two rows.
+    /// A set with a block in each slot of its first two rows.
     fn new() -> Set {
         let set = Set(dir());
         let (volumes, recovery) = set.open().expect("made");
@@ -50,7 +50,7 @@ impl Set {
         VolumeSet::open(self.options())
     }
 
-    /// Bytes and mode of each file; None for one that is not there.
+    /// Bytes and mode of each file; None for a missing one.
     fn files(&self) -> Vec<Option<(Vec<u8>, u32)>> {
         let file = |path: PathBuf| {
             let mode = std::fs::metadata(&path).ok()?.permissions().mode();
@@ -78,15 +78,15 @@ fn slots_of(recovery: &Recovery) -> Vec<u32> {
     recovery.blocks.iter().map(|block| block.slot).collect()
 }
 
-/// Of each volume.
+/// The notes of each volume.
 fn notes(set: &VolumeSet) -> Vec<String> {
     set.descriptions().map(|description| description.notes.join("; ")).collect()
 }
 
-/// A drive that was replaced, or gives garbage, costs its own blocks, whichever of the set it was.
+/// A drive that was replaced, or returns garbage, costs its own blocks, whichever drive of the set it is.
 #[test]
 fn a_set_serves_what_its_whole_files_hold_whichever_of_them_that_are() {
-    // One bit a volume: what is lost. And whether it is gone or damaged.
+    // One bit a volume: the lost ones. And whether they are missing or damaged.
     for (lost, gone) in (1..1_u32 << VOLUMES).flat_map(|lost| [(lost, true), (lost, false)]) {
         let set = Set::new();
         let is_lost = |volume: u32| lost >> volume & 1 == 1;
@@ -102,7 +102,7 @@ fn a_set_serves_what_its_whole_files_hold_whichever_of_them_that_are() {
         assert_eq!(recovery.rejected.total(), u64::from(superblocks), "{lost:03b}, gone {gone}");
         let said = if gone { "the file was not there" } else { "neither superblock is whole" };
         for (volume, note) in (0..).zip(notes(&volumes)) {
-            // A set of which nothing is left is a new one.
+            // If no file of a set is left, it is a new set.
             let wanted = is_lost(volume) && !(gone && left.is_empty());
             assert_eq!(note.contains(said), wanted, "{lost:03b}, gone {gone}, volume {volume}: {note}");
         }
@@ -112,7 +112,7 @@ fn a_set_serves_what_its_whole_files_hold_whichever_of_them_that_are() {
             let read = volumes.read(slot, name(slot, 1).hash, Urgency::Urgent, buffer).wait();
             assert_pattern(slot, 1, &read.expect("read"));
         }
-        // They are one set again.
+        // The files are one set again.
         let mut buffer = arena.write(0).expect("free");
         pattern(20, 1, &mut buffer);
         drop(volumes.write(20, name(20, 1), buffer.into_read()).wait().expect("written"));
@@ -127,7 +127,7 @@ fn a_set_serves_what_its_whole_files_hold_whichever_of_them_that_are() {
 /// Both have the same shape and the same places: only their ids tell them apart.
 #[test]
 fn files_of_two_sets_are_refused_by_both_names_and_nothing_is_written() {
-    // What comes from the other set, and what is gone besides.
+    // The file from the other set, and a file that is missing besides.
     for (other, gone) in [(0, None), (1, None), (2, None), (2, Some(0)), (2, Some(1)), (1, Some(0))] {
         let (one, two) = (Set::new(), Set::new());
         std::fs::copy(two.path(other), one.path(other)).expect("copied");
@@ -141,7 +141,7 @@ fn files_of_two_sets_are_refused_by_both_names_and_nothing_is_written() {
         let first_other = if whole[0] == other { whole[1] } else { other };
         assert!(named(whole[0]) && named(first_other), "{text}");
         assert!(one.files() == before, "a file was changed: {text}");
-        // The places are of no set but their own.
+        // The same places serve their own set.
         std::fs::copy(two.path(other), one.path(other)).expect("copied");
     }
 }
@@ -160,12 +160,12 @@ fn files_in_another_order_are_refused_though_one_is_gone() {
     assert_eq!(slots_of(&set.open().expect("in its order").1), [1, 2, 4, 5]);
 }
 
-/// What is refused costs nothing, whichever file it is refused for.
+/// A refusal costs nothing, whichever file causes it.
 #[test]
 fn no_file_is_touched_before_all_have_been_looked_at() {
     for refused in 0..VOLUMES {
         let (set, other) = (Set::new(), Set::new());
-        // Of another place in a set: it refuses all of them.
+        // A file of another place in a set refuses the whole set.
         let elsewhere = (refused + 1) % VOLUMES;
         std::fs::copy(other.path(elsewhere), set.path(refused)).expect("copied");
         for index in 0..VOLUMES {
@@ -175,7 +175,7 @@ fn no_file_is_touched_before_all_have_been_looked_at() {
         let error = set.open().expect_err("another's place");
         assert!(matches!(error, VolumeError::Foreign { field: "stripe_index", .. }), "{error}");
         assert!(set.files() == before, "a file was changed");
-        // What was made for it is gone again.
+        // Files that were created for it are removed again.
         let gone = (refused + 2) % VOLUMES;
         set.remove(gone);
         set.open().expect_err("another's place");
@@ -183,11 +183,10 @@ fn no_file_is_touched_before_all_have_been_looked_at() {
     }
 }
 
-/// Puts something in a volume's place that cannot be opened.
+/// Puts something that cannot be opened in a volume's place.
 type Spoil = fn(&Path);
 
-/// What is wrong with one volume costs its blocks, and those alone: it stays as it is, and its blocks are
-/// found again.
+/// A faulty volume costs only its own blocks: it stays as it is, and its blocks are found again.
 #[test]
 fn one_of_several_that_cannot_be_opened_is_left_out() {
     let spoils: [(&str, Spoil); 3] = [
@@ -226,7 +225,7 @@ fn one_of_several_that_cannot_be_opened_is_left_out() {
         drop(volumes.write(slot, name(slot, 2), buffer.into_read()).wait().expect("written"));
         drop(volumes);
         assert_eq!(std::fs::symlink_metadata(set.path(bad)).expect("there").len(), there, "as it was");
-        // What it held comes back with it, at the same places.
+        // Its blocks come back with it, in the same slots.
         if set.path(bad).is_dir() {
             std::fs::remove_dir(set.path(bad))
         } else {
@@ -267,13 +266,13 @@ fn a_new_set_is_made_without_the_volume_that_has_no_folder() {
     let states: Vec<_> = volumes.volumes().iter().map(Volume::state).collect();
     assert_eq!(states, [ServiceState::Serving, ServiceState::Retired, ServiceState::Serving]);
     drop(volumes);
-    // It is made for its set when it can be.
+    // It is created for its set as soon as it can be.
     std::fs::create_dir(&folder).expect("made");
     let (volumes, recovery) = VolumeSet::open(options()).expect("a whole set");
     assert!(!recovery.created && volumes.volumes().iter().all(|of| of.state() == ServiceState::Serving));
 }
 
-/// When it is the last file's turn, looks what has become of the first.
+/// Checks the first file when it is the last file's turn.
 struct LooksBack {
     first: PathBuf,
     before: Vec<u8>,

@@ -1,4 +1,4 @@
-//! File systems, and others who use them, that do what few do.
+//! Rare behaviour of file systems, and of other users of them.
 
 use super::*;
 use crate::disk::description::Concern;
@@ -42,7 +42,7 @@ fn slots_of(options: VolumeOptions) -> Result<Vec<u32>, VolumeError> {
     Volume::open(options).map(|(_, recovery)| recovery.blocks.iter().map(|block| block.slot).collect())
 }
 
-/// Before each lock, somebody else does something.
+/// Before each lock, another process acts.
 struct Meanwhile<F>(Mutex<F>);
 
 impl<F: FnMut() + Send> System for Meanwhile<F> {
@@ -88,7 +88,7 @@ fn a_file_that_is_replaced_before_it_is_locked_is_not_the_volume() {
         holding(&other, 4);
         let (from, to) = (path(&other), path(&dir));
         let options = meanwhile(&dir, move || {
-            // Once.
+            // Only once.
             let _ = std::fs::rename(&from, &to);
         });
         match slots_of(options.keep(keep)) {
@@ -112,7 +112,7 @@ fn a_name_that_goes_each_time_is_given_up() {
     assert!((2..100).contains(&*times.lock().expect("no panic")));
 }
 
-/// An opening that fails removes what it made, and nothing that has come in its place.
+/// An opening that fails removes its own file, and none that has come in its place.
 #[test]
 fn what_replaced_a_file_stays_when_the_opening_fails() {
     let (dir, other) = (dir(), dir());
@@ -147,7 +147,7 @@ fn a_volume_that_cannot_be_locked_says_so() {
     assert!(!open(kept(&dir)).expect("volume").describe().to_string().contains("not locked"));
 }
 
-/// A file that belongs to somebody else.
+/// A file of another owner.
 struct NotOurs;
 
 impl System for NotOurs {
@@ -170,7 +170,7 @@ fn a_found_volume_is_closed_to_others() {
     assert!(!volume.describe().to_string().contains("mode"));
     assert_eq!(mode(&dir), 0o600);
     drop(volume);
-    // What is refused stays as it is.
+    // A file that is refused stays as it is.
     set_mode(&dir, 0o644);
     assert!(open(kept(&dir).model_fingerprint(1)).is_err());
     assert_eq!(mode(&dir), 0o644);
@@ -201,7 +201,7 @@ fn where_another_machine_serves_the_file_threads_serve_the_volume_unless_io_urin
         let Some(volume) = volume else { continue };
         let description = volume.describe();
         assert!(!description.to_string().contains("served"), "{description}");
-        // Where io_uring is refused, the choice that is left falls on threads for another reason.
+        // If io_uring is refused, threads are chosen for another reason.
         let refused = description.to_string().contains("io_uring refused");
         assert_eq!(description.backend == Backend::Blocking, refused, "{description}");
     }
@@ -246,8 +246,8 @@ fn without_o_direct_a_volume_goes_through_the_page_cache_and_says_so_unless_that
     assert!(matches!(direct, Err(VolumeError::NoDirect { .. } | VolumeError::NoUring { .. })), "{direct:?}");
 }
 
-/// Runs in a thread of its own, whose system calls of one number are refused from then on, its children's
-/// too.
+/// Runs `act` in a thread of its own, with system calls of one number refused from then on, also
+/// for its children.
 #[cfg(target_os = "linux")]
 fn without_system_call<T: Send>(number: libc::c_long, act: impl FnOnce() -> T + Send) -> Option<T> {
     let statement =
@@ -273,7 +273,7 @@ fn without_system_call<T: Send>(number: libc::c_long, act: impl FnOnce() -> T + 
     })
 }
 
-/// As containers' filters do: io_uring_setup is allowed, io_uring_enter is not.
+/// As containers' filters do: io_uring_setup is allowed, io_uring_enter is refused.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_ring_that_may_not_be_entered_is_not_chosen() {
@@ -307,19 +307,19 @@ fn a_file_that_is_removed_or_replaced_while_used_is_noticed() {
         if replaced {
             std::fs::write(path(&dir), b"another").expect("written");
         }
-        // It is served on: from one that has begun after the removal on it is known.
+        // It is still served. A round that begins after the removal detects it.
         check_pattern(&volume, &arena, 0, 3, 1);
         check_pattern(&volume, &arena, 0, 3, 1);
         assert!(volume.is_removed(), "replaced: {replaced}");
     }
-    // One without a name from the start is as it should be.
+    // A file without a name from the start counts as in order.
     let dir = dir();
     let volume = open(options(&dir, 8, 4096).watch_every(std::time::Duration::ZERO)).expect("volume");
     write_pattern(&volume, &HostArena::new(1, 4096).expect("arena"), 0, 3, 1);
     assert!(!volume.is_removed());
 }
 
-/// A small file system in memory, where this process may mount one.
+/// A small file system in memory, if this process may mount one.
 #[cfg(target_os = "linux")]
 struct Mounted(TempDir);
 
@@ -346,7 +346,7 @@ impl Drop for Mounted {
     }
 }
 
-/// The file's slots are holes after they are forgotten, so that somebody else can take their room.
+/// Forgotten slots become holes, so that another file can take their room.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_file_system_pauses_writes_and_takes_them_again() {
@@ -362,7 +362,7 @@ fn a_full_file_system_pauses_writes_and_takes_them_again() {
         write_pattern(&volume, &arena, slot as usize, slot, 1);
     }
     (8..32).for_each(|slot| volume.forget(slot));
-    // A write behind them in their queue: the holes are there.
+    // A write behind them in their queue: afterwards the holes are there.
     write_pattern(&volume, &arena, 0, 7, 2);
     let filler = mounted.0.path().join("filler");
     let mut full = File::create(&filler).expect("made");
@@ -387,7 +387,7 @@ fn a_full_file_system_pauses_writes_and_takes_them_again() {
     assert!(stats.failed.no_room > 0 && stats.outages == 0 && stats.pauses >= 1, "{stats:?}");
 }
 
-/// Made where there is no room, one of several costs its own blocks.
+/// A volume of a set on a full file system costs its own blocks only.
 #[cfg(target_os = "linux")]
 #[test]
 fn one_of_several_on_a_full_file_system_is_left_out() {

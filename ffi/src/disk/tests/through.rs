@@ -1,4 +1,4 @@
-//! What was never written of a file that is found, and what is given back to the file system.
+//! The never-written parts of a file that is found, and parts given back to the file system.
 
 use super::*;
 use crate::disk::file::{Kernel, System};
@@ -24,7 +24,7 @@ fn file(dir: &TempDir) -> File {
     File::options().read(true).write(true).open(dir.path().join("volume")).expect("there")
 }
 
-/// Bytes of a part of the file that were never written. None, with a SKIP line, where the file system does not tell.
+/// Never-written bytes in a part of the file. None, with a SKIP line, if the file system does not tell.
 fn unwritten(dir: &TempDir, part: Range<u64>) -> Option<u64> {
     match Kernel.unwritten(&file(dir)) {
         Err(error) => {
@@ -39,13 +39,14 @@ fn unwritten(dir: &TempDir, part: Range<u64>) -> Option<u64> {
     }
 }
 
-/// A volume that holds blocks and was not written through, as after a kill; one of its free slots is a hole.
+/// A volume that holds blocks and was not written through, as after a kill; one of its free
+/// slots is a hole.
 fn holding(dir: &TempDir) {
     let arena = HostArena::new(1, BYTES).expect("arena");
     let volume = open(kept(dir)).expect("volume");
     HELD.iter().for_each(|slot| write_pattern(&volume, &arena, 0, *slot, 1));
     drop(volume);
-    // Refused on some file systems: then it is as it was.
+    // Refused on some file systems: then the file is as before.
     let _ = punch(dir, ORIGIN + 5 * BYTES as u64, BYTES);
 }
 
@@ -61,7 +62,7 @@ fn punch(dir: &TempDir, offset: u64, bytes: usize) -> io::Result<()> {
     }
 }
 
-/// All blocks are found, and are what was written.
+/// Checks that all blocks are found, with the bytes that were written.
 fn opened(options: VolumeOptions) -> Volume {
     let (volume, recovery) = Volume::open(options).expect("volume");
     let slots: Vec<_> = recovery.blocks.iter().map(|block| block.slot).collect();
@@ -103,7 +104,7 @@ fn what_was_never_written_of_a_found_file_is_written_before_it_is_used() {
     let seen = seen.lock().expect("no panic");
     assert!(seen.is_sorted() && seen.last() == Some(&(before, before)), "{seen:?}");
     drop(volume);
-    // Once.
+    // Only once.
     let again = opened(kept(&dir).write_through(true).progress(|_, _| panic!("written already")));
     assert!(!notes(&again).contains("written"), "{}", notes(&again));
 }
@@ -141,7 +142,7 @@ fn with_trim_what_was_given_back_stays_so() {
     }
 }
 
-/// A file system that calls all of a file unwritten, or says nothing.
+/// A file system that reports all of a file as unwritten, or reports nothing.
 struct Says(bool);
 
 impl System for Says {
@@ -181,7 +182,7 @@ fn a_file_system_that_does_not_tell_leaves_the_file_as_it_is_and_that_is_said() 
         assert!(notes(&volume).contains("does not tell"), "{}", notes(&volume));
         assert_eq!(volume.stats().unfilled_bytes, 0);
     }
-    // Of a new one it is not asked.
+    // It is not asked about a new file.
     let new = |name: &str| with(Says(false), VolumeOptions::new(dir.path().join(name), 8, BYTES));
     assert!(!notes(&open(new("a").write_through(true)).expect("volume")).contains("tell"));
     let volume = open(new("b").write_through_in_background(true)).expect("volume");
@@ -203,7 +204,7 @@ fn with_trim_the_room_of_what_is_forgotten_is_given_back() {
             if room() + BYTES as u64 != before {
                 return skip("punch", &"the file system does not count the room of a hole as free");
             }
-            // The last three lie apart from each other.
+            // The last three are not adjacent.
             HELD[2..].iter().for_each(|slot| volume.forget(*slot));
             let arena = HostArena::new(1, BYTES).expect("arena");
             HELD[..2].iter().for_each(|slot| check_pattern(&volume, &arena, 0, *slot, 1));

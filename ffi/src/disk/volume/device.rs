@@ -1,12 +1,12 @@
-//! Requests whose buffer is device memory: what a volume must be for them, and their way in.
+//! Requests with a buffer in device memory: the conditions for them, and their way in.
 //!
-//! They are requests like those of host memory: the same table, order, caps and retries. Two things differ.
-//! Bytes go by cuFile, which wants the file to be one that it serves; and payloads are summed on the device,
-//! by what the options name for that.
+//! They share table, order, caps and retries with requests of host memory. Two things differ. cuFile
+//! moves the bytes, and it must accept the file. And payloads are summed on the device, by the
+//! implementation that the options name.
 //!
 //! Invariants
-//! - I1: a request of device memory reaches the engine only where its ring is a [`GdsRing`], no part of the
-//!   request is padding, and what the engine will ask to be summed has somebody to sum it.
+//! - I1: a request of device memory reaches the engine only if its ring is a [`GdsRing`], no part of the
+//!   request is padding, and there is an implementation for every sum that the engine will ask for.
 
 use super::super::error::{DeviceRefusal, Direction, FailureCause, IoFailure};
 use super::super::format::Shape;
@@ -23,10 +23,11 @@ use kvstrata_core::SequenceHash;
 use std::fs::File;
 use std::sync::Arc;
 
-/// What device memory is moved in multiples of: cuFile goes direct for these, and O_DIRECT is content with them everywhere.
+/// Transfers of device memory are multiples of this: cuFile moves these directly, and O_DIRECT accepts
+/// them everywhere.
 pub(in crate::disk) const DEVICE_ALIGN_BYTES: usize = 4096;
 
-/// What serves device memory.
+/// Support for device memory.
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) driver: Arc<GdsDriver>,
@@ -34,7 +35,7 @@ pub(super) struct Device {
     verify: bool,
 }
 
-/// What decides whether a volume takes device memory.
+/// The facts that decide whether a volume serves device memory.
 pub(super) struct Terms {
     pub(super) gds: Option<Gds>,
     pub(super) sums: Option<Arc<dyn DeviceSums>>,
@@ -46,16 +47,16 @@ pub(super) struct Terms {
     pub(super) direct: bool,
 }
 
-/// A volume's ring, and what it is for device memory.
+/// A volume's ring, and its support for device memory.
 pub(super) struct Joined {
     pub(super) ring: Box<dyn Ring>,
     pub(super) device: Result<Device, DeviceRefusal>,
-    /// Why it was asked for and is not there.
+    /// Why device memory was asked for and is not supported.
     pub(super) note: Option<String>,
 }
 
 impl Terms {
-    /// Puts cuFile beside the ring if it was asked for and serves the file.
+    /// Puts cuFile beside the ring, if the options ask for it and it serves the file.
     pub(super) fn join(mut self, ring: Box<dyn Ring>) -> Joined {
         let gds = self.gds.take();
         match self.refuses(gds).and_then(|gds| self.start(gds, &*ring)) {
@@ -69,7 +70,7 @@ impl Terms {
         }
     }
 
-    /// What there is to be said without asking cuFile.
+    /// The checks that need no call of cuFile.
     fn refuses(&self, gds: Option<Gds>) -> Result<Gds, (DeviceRefusal, Option<String>)> {
         let slot_bytes = self.shape.slot_bytes as usize;
         let refuse = |refusal: DeviceRefusal| Err((refusal, Some(refusal.to_string())));
@@ -80,7 +81,7 @@ impl Terms {
             Some(_) if !slot_bytes.is_multiple_of(DEVICE_ALIGN_BYTES) => {
                 refuse(DeviceRefusal::SlotBytes { slot_bytes })
             }
-            // cuFile opens a file once more, by name.
+            // cuFile opens the file a second time, by name.
             Some(_) if !self.keep => {
                 unavailable("the file has no name, and cuFile needs one; keep the volume")
             }
@@ -106,7 +107,8 @@ impl Terms {
 }
 
 impl Device {
-    /// Whether somebody sums what must be summed (I1): all that is written, and what is read if it is verified.
+    /// Checks that sums can be made where they are needed (I1): for each write, and for each read
+    /// that is verified.
     fn sums(&self, direction: Direction) -> Result<(), DeviceRefusal> {
         let must = direction == Direction::Write || self.verify;
         if must && !self.sums { Err(DeviceRefusal::NoSums) } else { Ok(()) }
@@ -114,20 +116,20 @@ impl Device {
 }
 
 impl Volume {
-    /// cuFile's driver where the volume takes device memory, for [buffers](crate::gds::GdsBuffer). Those of other drivers of the
-    /// process do as well.
+    /// cuFile's driver, if the volume serves device memory, to make [buffers](crate::gds::GdsBuffer).
+    /// Buffers of other drivers of the process work as well.
     #[must_use]
     pub fn gds(&self) -> Option<&Arc<GdsDriver>> {
         self.device.as_ref().ok().map(|device| &device.driver)
     }
 
-    /// [`read`](Volume::read) into device memory, past host memory, where the volume was opened with
-    /// [`VolumeOptions::gds`](super::super::VolumeOptions::gds) and cuFile serves it; otherwise the request has failed already, with
-    /// [`FailureCause::Device`]. The payload is verified on the device, by
+    /// [`read`](Volume::read) into device memory, past host memory. If the volume was opened without
+    /// [`VolumeOptions::gds`](super::super::VolumeOptions::gds), or cuFile does not serve it, the request
+    /// has failed already, with [`FailureCause::Device`]. The payload is verified on the device, by
     /// [`VolumeOptions::device_sums`](super::super::VolumeOptions::device_sums).
     ///
-    /// The range has as many bytes as a slot, all of them payload. One that starts at a multiple of 4096 of its allocation is filled
-    /// directly; cuFile copies others on the device.
+    /// The range has as many bytes as a slot, all of them payload. A range that starts at a multiple of
+    /// 4096 of its allocation is filled directly; cuFile copies others on the device.
     pub fn read_device(
         &self,
         slot: u32,
@@ -139,8 +141,9 @@ impl Volume {
         self.on_device(Direction::Read, Task::Read, slot, name, urgency, range)
     }
 
-    /// [`write`](Volume::write) from device memory; see [`read_device`](Volume::read_device). Always needs
-    /// [`VolumeOptions::device_sums`](super::super::VolumeOptions::device_sums), since no record goes without a seal.
+    /// [`write`](Volume::write) from device memory; see [`read_device`](Volume::read_device). Always
+    /// needs [`VolumeOptions::device_sums`](super::super::VolumeOptions::device_sums), since each record
+    /// needs a seal.
     ///
     /// The device's own work on these bytes must have ended: cuFile waits for no kernel and no stream.
     pub fn write_device(&self, slot: u32, name: Name, range: DeviceRange) -> Pending<DeviceRange> {

@@ -1,5 +1,5 @@
-//! How a volume is: what it takes at once, where it lies, and what the ring thread last said of it.
-//! That is a moment old: nothing but what is refused, counted, or said follows from it.
+//! The state of a volume: how many requests it takes at once, where it lies, and what the ring thread
+//! last reported. The report may be a moment old, so it is used only to refuse, to count and to inform.
 
 use super::super::format::Shape;
 use super::super::stats::ServiceState;
@@ -7,34 +7,35 @@ use super::Volume;
 use kvstrata_core::storage::{Storage, StorageKind};
 
 impl Volume {
-    /// Reads that may be under way so that nobody waits for room.
+    /// Reads that may be under way without a call waiting for room in the queue.
     #[must_use]
     pub fn reads_at_once(&self) -> usize {
         self.queue
     }
 
-    /// The same of writes; what is forgotten is in their queue too.
+    /// Writes that may be under way without a call waiting for room. Forgotten slots count too: they
+    /// share the queue.
     #[must_use]
     pub fn writes_at_once(&self) -> usize {
         self.bounce.as_ref().map_or(self.queue, |bounce| bounce.arena().blocks().min(self.queue))
     }
 
-    /// What it does for its callers now; a moment old.
+    /// Which service the volume offers now. The answer may be a moment old.
     #[must_use]
     pub fn state(&self) -> ServiceState {
         self.inbox.counters.state()
     }
 
-    /// Whether the file of a kept volume was removed, or replaced by another, while it is used: it is
-    /// served on, and what it holds is gone with the process. Looked at every few seconds while something
-    /// is asked for.
+    /// Whether the file of a kept volume was removed, or replaced by another, while in use. Such a file
+    /// is still served, but its blocks are gone with the process. Checked every few seconds while
+    /// requests arrive.
     #[must_use]
     pub fn is_removed(&self) -> bool {
         self.inbox.counters.removed.get() != 0
     }
 
-    /// Whether a failure now says nothing of the slot that was asked for: the device fails as a whole, or
-    /// it is being found out whether it does.
+    /// Whether a failure now says nothing about the requested slot: the device fails as a whole, or is
+    /// being probed for that.
     #[must_use]
     pub fn is_in_doubt(&self) -> bool {
         self.inbox.counters.doubt.get() != 0

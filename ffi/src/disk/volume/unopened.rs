@@ -1,4 +1,4 @@
-//! A volume of a set that could not be opened: its place is kept, and everything that is asked of it fails.
+//! A volume of a set that could not be opened: its place is kept, and every request to it fails.
 
 use super::super::backend::Backend;
 use super::super::cells::Cells;
@@ -14,7 +14,7 @@ use crate::process::Origin;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// What is known of a volume before it is opened.
+/// The facts about a volume that are known before it is opened.
 pub(in crate::disk) struct Unopened {
     path: PathBuf,
     queue: usize,
@@ -28,7 +28,7 @@ impl Unopened {
 }
 
 impl Volume {
-    /// One of a set that could not be opened: out of service from the start.
+    /// A volume of a set that could not be opened, out of service from the start.
     pub(in crate::disk) fn unopened(facts: Unopened, shape: Shape, error: &VolumeError) -> Volume {
         let Unopened { path, queue, index } = facts;
         let inbox = Arc::new(Inbox::new(queue, Arc::from(Path::new(&path))));

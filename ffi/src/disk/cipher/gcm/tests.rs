@@ -1,4 +1,4 @@
-//! AES-256-GCM against NIST's own answers: one of each length of payload and bound data that matters here, out of
+//! AES-256-GCM against NIST's own results: one for each relevant length of payload and bound data, from
 //! `gcmEncryptExtIV256.rsp` of the Cryptographic Algorithm Validation Program.
 
 use super::Gcm;

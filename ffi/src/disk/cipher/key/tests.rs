@@ -74,7 +74,8 @@ fn what_is_no_file_is_refused_without_waiting() {
     assert!(matches!(Key::from_file(&pipe), Err(KeyError::NotAFile { .. })));
 }
 
-/// This process's environment is shared by all tests: another process, this test over again, has the variable.
+/// This process's environment is shared by all tests: the variable is set in another process, which runs
+/// this test again.
 #[test]
 fn a_variable_holds_digits() {
     const VARIABLE: &str = "KVSTRATA_TEST_KEY";
@@ -105,8 +106,8 @@ fn no_message_shows_a_key() {
     assert!(!format!("{error} {error:?}").contains("c0ffee"));
 }
 
-/// That memory is wiped when it is freed cannot be looked at; that the type does so can be asked for. A clone is not
-/// another copy.
+/// That memory is wiped when it is freed cannot be observed, but the type can be checked for it. A clone
+/// is not another copy.
 #[test]
 fn a_key_is_one_place_that_wipes_itself() {
     fn wiped<T: ZeroizeOnDrop>(_: &T) {}

@@ -1,4 +1,4 @@
-//! `docs/disk-format.md` says what the code does: its tables, its constants, its example.
+//! `docs/disk-format.md` matches the code: its tables, its constants, its example.
 
 use super::*;
 use core::mem::offset_of;
@@ -17,7 +17,7 @@ macro_rules! fields {
     }};
 }
 
-/// The text from a heading to the next of its rank.
+/// The text from a heading to the next one of its rank.
 fn section(heading: &str) -> &str {
     let start = DOCUMENT.find(heading).expect(heading) + heading.len();
     let text = &DOCUMENT[start..];
@@ -35,7 +35,7 @@ fn documented(heading: &str) -> Vec<Field> {
     rows(section(heading)).map(|cells| (number(cells[0]), number(cells[1]), cells[2].to_owned())).collect()
 }
 
-/// Each field starts where the one before ends; where the last ends.
+/// Checks that each field starts where the previous one ends. Returns the end of the last.
 fn end(fields: &[Field]) -> usize {
     fields.iter().fold(0, |end, (offset, bytes, field)| {
         assert_eq!(*offset, end, "{field}");
@@ -97,7 +97,7 @@ fn the_example_is_what_is_written() {
     assert_eq!(example("record"), record().encode(superblock().volume_id, 17));
 }
 
-/// Sums that the reference implementation made of chunks of different lengths.
+/// Sums made by the reference implementation for chunks of different lengths.
 #[test]
 fn a_seal_is_the_sum_of_its_chunks() {
     let payload: Vec<u8> = (0..2 * CHUNK_BYTES + 1000).map(|at| (at / 300) as u8).collect();

@@ -1,4 +1,4 @@
-//! What callers hear of a cuFile, or of sums, that fail, and what they never hear of.
+//! Failures of cuFile or of sums that callers see, and failures that they never see.
 
 use super::*;
 use crate::gds::tests::fake::Answer;
@@ -16,7 +16,8 @@ fn short_transfers_go_on_where_they_stopped() {
     let Some(bench) = bench(2, BYTES, |options| options.depth(1)) else { return };
     bench.write(0, 1, 3).wait().expect("written");
     bench.fake.log();
-    // Stops off the alignment: what lies past it is moved again. Then less than that: all of it is.
+    // First it stops off the alignment: bytes past the last aligned place are moved again. Then it stops
+    // before the first aligned place: all bytes are.
     bench.fake.plan(move |number| match number {
         1 => Answer::Part(20_000),
         2 => Answer::Part(100),
@@ -73,7 +74,7 @@ fn an_error_is_named_counted_and_gives_the_memory_back_first() {
         assert_eq!(Arc::strong_count(&bench.buffer), 1, "nobody has a share in the memory");
         bench.fake.plan(|_| Answer::All);
         bench.read(0, 1, 3).wait().expect("the block is still there");
-        // A write that failed leaves no record.
+        // A failed write leaves no record.
         bench.write(2, 2, 1).wait().expect("written");
         bench.fake.plan(move |_| Answer::Number(number));
         assert_eq!(bench.write(2, 2, 2).wait().expect_err("refused").cause, cause);
@@ -95,11 +96,11 @@ fn errors_by_cufile_alone_leave_the_volume_in_service() {
     write_pattern(&bench.volume, &arena, 0, 1, 1);
     bench.fake.plan(|_| Answer::Errno(libc::EIO));
     let causes: Vec<_> = (0..100).map(|_| bench.write(0, 0, 1).wait().expect_err("refused").cause).collect();
-    // The file's superblock is read as well as ever: the drive is there.
+    // The file's superblock can still be read: the drive is there.
     assert!(causes.iter().all(|cause| *cause == FailureCause::Os { errno: libc::EIO }), "{causes:?}");
     bench.fake.plan(|_| Answer::All);
     check_pattern(&bench.volume, &arena, 0, 1, 1);
-    // A device that is gone is gone for both.
+    // A device that is gone is gone for both kinds of memory.
     bench.fake.plan(|_| Answer::Errno(libc::ENODEV));
     let cause = bench.write(0, 0, 1).wait().expect_err("gone").cause;
     assert_eq!(cause, FailureCause::Os { errno: libc::ENODEV });
@@ -107,9 +108,9 @@ fn errors_by_cufile_alone_leave_the_volume_in_service() {
     assert_eq!(Arc::strong_count(&bench.buffer), 1, "nothing was in flight: nothing is kept");
 }
 
-/// Sums well, but for what they are told.
+/// Sums correctly, unless told otherwise.
 struct Moody {
-    /// 0: well. 1: panics. Else the code.
+    /// 0: correct. 1: panics. Else the code to return.
     mood: AtomicI32,
 }
 

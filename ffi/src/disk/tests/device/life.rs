@@ -1,4 +1,5 @@
-//! Who owns device memory when: dropped interest, a volume that ends, one that is retired, a ring that is lost.
+//! The owner of device memory at each moment: dropped interest, a volume that ends or is
+//! retired, a lost ring.
 
 use super::*;
 use crate::gds::tests::fake::Answer;
@@ -7,7 +8,7 @@ use std::thread;
 
 const BYTES: usize = 8192;
 
-/// Gives all the memory that a test has into one request, of which the first call is held; the ends of the hold.
+/// Puts all memory of a test into one request, and holds its first call. Returns the ends of the hold.
 fn hold(bench: &Bench) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
     let ends = bench.fake.hold(0);
     bench.fake.log();
@@ -32,12 +33,12 @@ fn dropped_interest_leaves_the_memory_until_cufile_has_answered() {
                 let pending = if writes { bench.write(0, 1, 2) } else { bench.read(0, 1, 1) };
                 is_there.recv().expect("under way");
                 drop(pending);
-                // The range alone keeps the buffer, and that the memory.
+                // The range alone keeps the buffer, and the buffer keeps the memory.
                 let Bench { volume, buffer, memory, dir, fake } = bench;
                 drop((buffer, memory));
                 assert!(is_held(&fake));
                 go.send(()).expect("waits");
-                // Answered, and behind it in the queue of the ring thread.
+                // Answered, after it in the queue of the ring thread.
                 volume.flush().wait().expect("flushed");
                 while volume.stats().reads + volume.stats().writes < 2 {
                     thread::yield_now();
@@ -96,7 +97,7 @@ fn a_volume_that_is_retired_sums_and_answers_what_is_in_flight_and_takes_no_more
             let in_flight = bench.read(0, 1, 1);
             is_there.recv().expect("under way");
             bench.volume.retire();
-            // Until the ring thread has taken the word, it answers that nothing is there.
+            // Until the ring thread has taken the request to retire, it answers that the slot is empty.
             while bench.refused(0, 1) != FailureCause::OutOfService {}
             assert!(!in_flight.is_done());
             go.send(()).expect("waits");
@@ -138,7 +139,7 @@ fn a_lost_ring_fails_the_request_and_keeps_the_memory_for_good() {
     drop(dir);
 }
 
-/// An owner that panics when it goes.
+/// An owner that panics when it is dropped.
 struct Bad(Arc<Allocation>);
 
 impl Drop for Bad {
@@ -157,7 +158,7 @@ fn an_owner_that_panics_takes_neither_thread_nor_news_with_it() {
         let buffer = GdsBuffer::unregistered(driver, bench.memory.memory_of(owner));
         buffer.range(0, BYTES).expect("in range")
     };
-    // Nobody is interested any more: the memory is dropped by the ring thread.
+    // The interest is dropped: the ring thread drops the memory.
     let (is_there, go) = hold(&bench);
     drop(bench.volume.write_device(0, name(0, 1), bad()));
     is_there.recv().expect("under way");

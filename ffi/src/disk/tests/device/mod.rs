@@ -1,5 +1,5 @@
-//! What requests over device memory promise: what those over host memory do. cuFile is a stand-in whose "device" memory is the
-//! host's (`gds/tests/fake.rs`); no two of these tests run at a time.
+//! The promises of requests over device memory: the same as over host memory. cuFile is a stand-in whose
+//! "device" memory is the host's (`gds/tests/fake.rs`); no two of these tests run at a time.
 
 mod faults;
 mod life;
@@ -17,14 +17,15 @@ use crate::gds::{DeviceRange, DeviceSums, GdsBuffer, GdsOptions};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The first of the seal's bytes, by the host: it can read this "device".
+/// Makes the first bytes of the seal on the host, which can read this "device".
 struct HostSums;
 
 impl DeviceSums for HostSums {
     fn sum(&self, payload: &DeviceRange) -> Result<u64, i32> {
         assert!(context_is_current());
         let address = core::ptr::with_exposed_provenance::<u8>(payload.address() as usize);
-        // SAFETY: of an `Allocation`, which the range keeps, and whose bytes nobody changes while they are summed.
+        // SAFETY: the bytes of an `Allocation`, which the range keeps, and which do not change while
+        // they are summed.
         let bytes = unsafe { core::slice::from_raw_parts(address, payload.size_bytes()) };
         let seal = seal_of_payload(bytes);
         let (sum, zeros) = seal.split_at(8);
@@ -33,7 +34,7 @@ impl DeviceSums for HostSums {
     }
 }
 
-/// In the order of their drop: the stand-in goes last.
+/// Fields in the order of their drop: the stand-in goes last.
 struct Bench {
     volume: Volume,
     /// As many blocks as the volume has slots.
@@ -48,7 +49,7 @@ fn device_options(fake: &Fake, dir: &TempDir, slots: u32, slot_bytes: usize) -> 
     options.gds_by(GdsOptions::new(0), Box::new(fake.opener())).device_sums(Arc::new(HostSums))
 }
 
-/// A volume that takes device memory, and some of that; None with a SKIP line where there is no O_DIRECT.
+/// A volume that serves device memory, and some of that; None with a SKIP line without O_DIRECT.
 fn bench(
     slots: u32,
     slot_bytes: usize,
@@ -104,14 +105,14 @@ impl Bench {
         self.volume.read_device(slot, name(slot, round).hash, Urgency::Ordinary, self.range(block))
     }
 
-    /// Why such a read fails.
+    /// Why a read of this block fails.
     fn refused(&self, slot: u32, round: u32) -> FailureCause {
         let failure = self.read(0, slot, round).wait().expect_err("refused");
         assert_eq!((failure.slot, failure.direction), (slot, Direction::Read));
         failure.cause
     }
 
-    /// Where a slot starts in the file, in a volume whose table fits into a page.
+    /// The offset of a slot in the file, for a volume whose table fits into a page.
     fn offset(&self, slot: u32) -> u64 {
         (2 * SUPERBLOCK_BYTES + slot as usize * self.bytes()) as u64
     }
@@ -253,7 +254,7 @@ fn small_neighbours_are_never_one_call() {
     for slot in 4..8 {
         bench.write(slot, slot, 0).wait().expect("written");
     }
-    // Reads fill the ring, behind the first, which is held; four writes wait together.
+    // Reads fill the ring behind the first, which is held; four writes wait together.
     let (is_there, go) = bench.fake.hold(0);
     let reads = [7, 6, 5, 4].map(|slot| bench.read(slot, slot, 0));
     is_there.recv().expect("under way");
@@ -272,7 +273,7 @@ fn small_neighbours_are_never_one_call() {
     );
 }
 
-/// Both kinds of completion, the smallest queues, as many sleeps as there are: a wake-up that is lost hangs this.
+/// Both kinds of completion, the smallest queues, as many sleeps as possible: a lost wake-up hangs this.
 #[test]
 fn host_and_device_memory_share_a_volume() {
     for depth in [1, 16] {

@@ -1,10 +1,11 @@
-//! Volumes that take no device memory: each refusal is typed and says what to do, and host memory is served all the same.
+//! Volumes that do not serve device memory: each refusal is typed and names the remedy, and host memory
+//! is still served.
 
 use super::*;
 use crate::disk::DeviceRefusal;
 use crate::gds::GdsError;
 
-/// What a volume says to both kinds of requests, and to itself.
+/// A volume's answers to both kinds of requests, and its description.
 fn refusals(fake: &Fake, dir: &TempDir, options: VolumeOptions) -> Option<(FailureCause, String)> {
     let bytes = options.slot_bytes;
     let volume = volume_or_skip(open(options))?;
@@ -27,7 +28,7 @@ fn refusals(fake: &Fake, dir: &TempDir, options: VolumeOptions) -> Option<(Failu
     assert_eq!(fake.transfers(), []);
     let words = volume.describe().to_string();
     drop(volume);
-    // The next one starts anew.
+    // The next volume starts anew.
     drop(std::fs::remove_file(dir.path().join("volume")));
     Some((failure.cause, words))
 }

@@ -1,4 +1,4 @@
-//! When the ring of both kinds sleeps, and what it asks of the inner one.
+//! When the ring of both kinds sleeps, and how it calls the inner ring.
 
 use super::*;
 use crate::disk::ring::gds::GdsRing;
@@ -7,7 +7,7 @@ use crate::gds::{GdsFile, Pool};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-/// A ring of nothing: it notes how it was to wait, and does not, unless for what happens meanwhile.
+/// A ring that moves nothing. Instead of waiting it notes each wait, and runs `meanwhile`, if there is one.
 #[derive(Clone, Default)]
 struct Inner {
     waits: Arc<Mutex<Vec<Wait>>>,
@@ -62,7 +62,7 @@ fn the_ring_waits_for_one_while_device_memory_moves_and_not_at_all_when_there_is
     let push = |ring: &mut GdsRing, token, action, offset| {
         let device = Some(DevicePart { range: &range, offset });
         let op = Op { action, file_offset: 0, bytes: 4096, buffers: &[], device };
-        // SAFETY: nobody else uses the memory.
+        // SAFETY: the memory is used by nothing else.
         unsafe { ring.push(token, &op) };
     };
     let mut done = Vec::new();
@@ -93,14 +93,14 @@ fn the_ring_waits_for_one_while_device_memory_moves_and_not_at_all_when_there_is
     let ended = Completion { token: 3, result: 4096 };
     assert_eq!((last_wait(), done.as_slice()), (Wait::Forever, &[ended][..]));
     done.clear();
-    // What reaches out of its range, or is nothing that a device's memory can do, is refused.
+    // A piece beyond its range, or an action that device memory does not have, is refused.
     push(&mut ring, 4, Action::Read, 1);
     push(&mut ring, 5, Action::Punch, 0);
     ring.turn(&mut done, Wait::Forever).expect("a turn");
     let refused = [4, 5].map(|token| Completion { token, result: -libc::EINVAL });
     assert_eq!((last_wait(), done.as_slice()), (Wait::Look, &refused[..]));
     done.clear();
-    // A sum that nobody makes.
+    // A sum without an implementation.
     push(&mut ring, 6, Action::Sum, 0);
     wait_for_bell();
     ring.turn(&mut done, Wait::Forever).expect("a turn");

@@ -1,5 +1,5 @@
-//! The same volumes with the sums of the CUDA part: its kernel on the CPU, over the double of libcuda. The stand-in for cuFile moves bytes
-//! to and from the double's memory, whose addresses are plain.
+//! The same volumes with the sums of the CUDA part: its kernel on the CPU, over the double of libcuda.
+//! The stand-in for cuFile moves bytes to and from the double's memory, whose addresses are plain.
 
 use super::*;
 use crate::cuda::{CudaDevice, CudaDriver, CudaKernels, CudaSums, DeviceStorage, SumOptions};
@@ -13,7 +13,7 @@ use std::time::Duration;
 const BYTES: usize = (3 << 16) + 4096;
 const SLOTS: u32 = 4;
 
-/// In the order of their drop: the double goes last.
+/// Fields in the order of their drop: the double goes last.
 struct Machine {
     volume: Volume,
     buffer: Arc<GdsBuffer>,
@@ -42,7 +42,7 @@ fn machine(backend: Backend, sum_options: SumOptions) -> Option<Machine> {
         skip("o_direct", volume.describe());
         return None;
     }
-    // From the first address that O_DIRECT takes on, and one more block.
+    // From the first address that O_DIRECT accepts, and one more block.
     let bytes = (SLOTS as usize + 1) * BYTES + 4096;
     let storage = DeviceStorage::allocate(&device, bytes as u64).expect("memory");
     let base = storage.base_address().next_multiple_of(4096);
@@ -108,7 +108,7 @@ fn a_volume_seals_and_verifies_by_the_kernel_and_the_host_agrees() {
                 volume.read_device(slot, name(slot, 1).hash, Urgency::Urgent, machine.filled(SLOTS, 9, 9));
             assert_pattern(slot, 1, &Machine::bytes_of(&read.wait().expect("verified on the device")));
         }
-        // What the host has sealed, the device verifies.
+        // The device verifies seals that the host has made.
         write_pattern(volume, &arena, 0, 2, 2);
         let read = volume.read_device(2, name(2, 2).hash, Urgency::Urgent, machine.range(SLOTS));
         assert_pattern(2, 2, &Machine::bytes_of(&read.wait().expect("verified on the device")));
@@ -151,7 +151,7 @@ fn a_sum_that_the_driver_refuses_fails_its_request_with_the_drivers_code() {
         machine.double.break_at(0, 1, 700);
         assert_eq!(write(3).expect_err("not summed").cause, FailureCause::DeviceSum { code: 700 });
         assert_eq!(write(4).expect_err("quarantined").cause, FailureCause::DeviceSum { code: 700 });
-        // A dead device keeps what it has: the buffer with it.
+        // A dead device keeps its resources, including the buffer.
         let Machine { volume, buffer, sums, double, device, .. } = machine;
         drop((volume, sums, device));
         assert!(Arc::strong_count(&buffer) > 1);
@@ -166,7 +166,7 @@ fn a_device_that_does_not_answer_in_time_fails_requests_with_cudas_code_for_that
     let Some(machine) = machine(Backend::Blocking, impatient) else { return };
     machine.double.hold();
     let write = |round| machine.volume.write_device(1, name(1, round), machine.filled(0, 1, round)).wait();
-    // The second has no seat: that is the device's still.
+    // The second has no seat: the device still has it.
     for round in 0..2 {
         assert_eq!(write(round).expect_err("not summed").cause, FailureCause::DeviceSum { code: 909 });
     }
