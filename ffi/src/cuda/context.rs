@@ -72,7 +72,7 @@ thread_local! {
 
 impl CudaDevice {
     /// Opens the device of this ordinal, or shares the `CudaDevice` that the process has open (I4).
-    /// Retains the primary context; the first context of a process costs device memory.
+    /// Retains the primary context, which costs device memory if the process has none yet.
     ///
     /// # Errors
     /// [`CudaError`]: there is no such device, or the driver refuses it.
