@@ -10,7 +10,7 @@
 //! | [`cuda`] | CUDA's driver, found at run time: device and pinned memory, streams, transfers |
 //! | [`device`] | device memory behind [`kvstrata_core::storage::DevicePort`]; the simulated device |
 //! | [`disk`] | a volume: one preallocated file, one ring thread, `io_uring` with O_DIRECT or a fallback |
-//! | [`gds`] | transfers between device memory and files that bypass host memory: GPUDirect Storage, found at run time |
+//! | [`gds`] | device memory ↔ file without host memory in between: GPUDirect Storage, found at run time |
 //! | [`process`] | detection of forked children, which must not use memory and locks that they inherit |
 //! | [`probe`] | the features of this machine, as facts for `kvstrata doctor` |
 //! | [`shown`] | text from outside, with the characters escaped that a terminal would obey |

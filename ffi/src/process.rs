@@ -2,7 +2,7 @@
 //! file locks.
 //!
 //! ```text
-//!   parent:  open a file ─ enter it in the list ─ lock it (flock)     (a ring holds the file: it is entered, too)
+//!   parent:  open a file ─ enter it in the list ─ lock it (flock); a ring that has the file is entered, too
 //!   fork ──► child: count one more fork ─ close every file of the list
 //!                   (the lock belongs to the open file, so the child would hold it, too)
 //! ```

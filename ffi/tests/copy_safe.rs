@@ -61,7 +61,8 @@ fn rows_change_places() {
             _ => copy.copy_with_checksum(&plan, &src, dst).map(|_| ()),
         }
         .expect("slices of the regions");
-        // [block][layer][outer][head][token][element] of the tier is [outer][block][token][head][element] of a layer.
+        // [block][layer][outer][head][token][element] of the tier is [outer][block][token][head][element]
+        // of a layer.
         for (to, from) in [(0, 2), (2, 0)] {
             for (layer, of_layer) in [&*first, second].into_iter().enumerate() {
                 for i in 0..2 * 2 * 4 * 24 {

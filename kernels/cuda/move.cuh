@@ -2,7 +2,7 @@
 // its way: nothing (copy.cu), or a change of the element type (convert.cu).
 //
 //   tiled     a warp takes a tile of 4 × 32 vectors: for pieces of 128 vectors and more
-//   strewn    1, 2, 4, … 32 lanes take up to as many vectors of a piece, and 4 such pieces at a time: for shorter ones
+//   strewn    1, 2, 4, … 32 lanes take up to as many vectors of a piece, 4 pieces at a time: for shorter ones
 //
 // A mover M has the types M::Source and M::Target, and M::target(source, walk).
 //

@@ -4,8 +4,8 @@
 //   source        token 0: head 0, head 1, …     runs of `across` rows     loads, in the source's order
 //                 token 1: head 0, head 1, …
 //                             │
-//   shared memory   [along][across rows, and room for one more]            neighbouring lanes hit different banks,
-//                             │                                            both ways
+//   shared memory   [along][across rows, and room for one more]         neighbouring lanes hit other banks,
+//                             │                                         both ways
 //   destination   head 0: token 0, token 1, …    runs of `along` rows      stores, in the destination's order
 //
 // A CTA takes a tile of at most 16 KiB. Without tiles, a lane's neighbour would write elsewhere after each

@@ -4,8 +4,8 @@
 //
 //   chunk    ├ KiB 0 ┼ KiB 1 ┼ … ┼ KiB 63 ┤       one CTA per chunk, one warp for every eighth KiB
 //   KiB      16 stripes of 8 words               their addends to the 8 accumulators do not depend on these:
-//                                                summed in any order, by shuffles, to `added[KiB][8]` in shared memory
-//   then     accumulators: + added[0], scramble, + added[1], scramble, …     one warp, 8 lanes of it, 63 steps
+//                                                summed in any order, by shuffles, to shared `added[KiB][8]`
+//   then     accumulators: + added[0], scramble, + added[1], scramble, …    one warp, 8 lanes, 63 steps
 //
 // XXH3: github.com/Cyan4973/xxHash, doc/xxhash_spec.md, "XXH3 Algorithm (for long input)"; long is more
 // than 240 bytes.

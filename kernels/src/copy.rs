@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   pieces of 128 vectors and more        `tiled`     one warp per tile of 4 × 32 vectors
-//!   shorter pieces                        `strewn`    as many lanes as a piece has vectors, 4 pieces per lane at a time
+//!   shorter pieces                        `strewn`    one lane per vector, 4 pieces per lane at a time
 //!   short rows that change places         `permute`   one CTA per tile of rows, through shared memory
 //! ```
 //!

@@ -1,9 +1,11 @@
 //! A launch: its grid, and its parameters with the numbers of a plan's blocks.
 //!
 //! ```text
-//!   parameters   ├ head: loops, divisors, strides ┼ pair 0 ┼ pair 1 ┼ … ┤      4 KiB for some 480 blocks, 32 KiB for some 4,060
+//!   parameters   ├ head: loops, divisors, strides ┼ pair 0 ┼ pair 1 ┼ … ┤
+//!                4 KiB for some 480 blocks, 32 KiB for some 4,060
 //! ```
 //!
+//! Invariants
 //! - I1: every number that a kernel divides stays below 2³¹ in one launch, so that its divisions are
 //!   exact and its sums do not wrap.
 

@@ -4,9 +4,9 @@
 //!   CopyPlan ──► CopyKernel     once per pair of layouts: vector width, kernel, loops, divisors;
 //!                    │          its bases go to device memory
 //!                    ▼
-//!                 Launch        each time: a name, a grid, and one structure of parameters with the blocks' numbers
+//!                 Launch        each time: a name, a grid, and one structure with the blocks' numbers
 //!                    │
-//!       driver's cuLaunchKernel of an image that nvcc made     or     the same source on the CPU (feature `cpu`, for tests)
+//!       driver's cuLaunchKernel of nvcc's image     or     the same source on the CPU (feature `cpu`, tests)
 //! ```
 //!
 //! This crate launches nothing, owns no memory and calls no driver; `kvstrata-ffi`, which has the

@@ -106,12 +106,14 @@ fn serve(device: u32) {
         }
         let unlocked: Option<Box<dyn FnOnce()>> = match op.what {
             What::Host { function, data } => Some(Box::new(move || {
-                // SAFETY: the caller of cuLaunchHostFunc promised that the function may be called once with its data.
+                // SAFETY: the caller of cuLaunchHostFunc promised that the function may be called once
+                // with its data.
                 as_host_function(|| unsafe { function(data) });
             })),
             What::Kernel { kernel, grid, block, ref args, .. } => {
                 let args = args.clone();
-                // SAFETY: the parameters are as large as the kernel was registered with, and aligned to 8 bytes.
+                // SAFETY: the parameters are as large as the kernel was registered with, and aligned
+                // to 8 bytes.
                 Some(Box::new(move || unsafe { (kernel.run)(grid, block, args.as_ptr().cast()) }))
             }
             ref what => {
@@ -202,7 +204,8 @@ impl World {
             }
             What::Write { address, value } => {
                 if let Some(place) = self.memory.place((*address, 4)) {
-                    // SAFETY: 4 aligned bytes (checked at submission) that are only read as an atomic by the host meanwhile.
+                    // SAFETY: 4 aligned bytes (checked at submission) that are only read as an atomic by
+                    // the host meanwhile.
                     let word = unsafe { AtomicU32::from_ptr(place.pointer().cast()) };
                     // Release: operations executed before are visible to a thread that reads the value
                     // with Acquire.
@@ -223,7 +226,8 @@ impl World {
         for copy in copies[first..].iter().chain(&copies[..first]) {
             for (source, target) in copy.sources().zip(copy.targets()) {
                 if let (Some(from), Some(to)) = (self.memory.place(source), self.memory.place(target)) {
-                    // SAFETY: both inside one allocation each, or host memory that its owner handed over until now.
+                    // SAFETY: both inside one allocation each, or host memory that its owner handed over
+                    // until now.
                     unsafe { core::ptr::copy(from.pointer(), to.pointer(), source.1 as usize) };
                 }
             }

@@ -172,7 +172,8 @@ impl Memory {
     /// Fills the memory behind a stretch of addresses.
     pub(crate) fn poison(&self, span: Span) {
         if let Some(place) = self.place(span) {
-            // SAFETY: inside an allocation, or host memory that its owner has handed to the device until the copy is executed.
+            // SAFETY: inside an allocation, or host memory that its owner has handed to the device until
+            // the copy is executed.
             unsafe { place.pointer().write_bytes(POISON, span.1 as usize) };
         }
     }

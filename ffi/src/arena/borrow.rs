@@ -82,7 +82,8 @@ impl BorrowWords {
             let taken = if skipped!("borrow_read_no_exchange") {
                 Ok(word.fetch_add(1, Acquire))
             } else {
-                // Acquire: pairs with the Release in `give_write` and `write_to_read`. Failure publishes nothing: Relaxed.
+                // Acquire: pairs with the Release in `give_write` and `write_to_read`. Failure publishes
+                // nothing: Relaxed.
                 word.compare_exchange_weak(seen, seen + 1, site!("borrow_read_relaxed", Acquire), Relaxed)
             };
             match taken {
@@ -100,7 +101,8 @@ impl BorrowWords {
         let taken = if skipped!("borrow_write_no_exchange") {
             Ok(word.swap(WRITER, Acquire))
         } else {
-            // Acquire: pairs with the Release in `give_read` and `give_write`. Failure publishes nothing: Relaxed.
+            // Acquire: pairs with the Release in `give_read` and `give_write`. Failure publishes
+            // nothing: Relaxed.
             word.compare_exchange(0, WRITER, site!("borrow_write_relaxed", Acquire), Relaxed)
         };
         match taken {
@@ -112,7 +114,8 @@ impl BorrowWords {
 
     /// Undoes `take_read`. `block` is in range, since it was taken.
     pub(crate) fn give_read(&self, block: usize) {
-        // Release: our reads come before the stores of the next writer; pairs with the Acquire in `take_write`.
+        // Release: our reads come before the stores of the next writer; pairs with the Acquire
+        // in `take_write`.
         self.words[block].fetch_sub(1, site!("borrow_give_read_relaxed", Release));
     }
 

@@ -168,7 +168,8 @@ fn map_aligned(bytes: usize) -> io::Result<NonNull<u8>> {
 /// Cuts off a part of a mapping that is not in use yet.
 fn unmap(start: NonNull<u8>, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: the caller's own fresh mapping; no reference into this part exists. Failure leaks it, no more.
+        // SAFETY: the caller's own fresh mapping; no reference into this part exists. Failure leaks it,
+        // no more.
         let _ = unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
     }
 }
@@ -183,7 +184,8 @@ const DONT_DUMP: libc::c_int = libc::MADV_DONTDUMP;
 /// Gives advice about inheritance or dumps of the mapping, never about its contents.
 #[cfg(target_os = "linux")]
 fn advise(base: NonNull<u8>, bytes: usize, advice: libc::c_int) -> io::Result<()> {
-    // SAFETY: the range is a mapping of ours, all of it; the three advices above leave this process's bytes alone.
+    // SAFETY: the range is a mapping of ours, all of it; the three advices above leave this process's
+    // bytes alone.
     match unsafe { libc::madvise(base.as_ptr().cast(), bytes, advice) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -105,7 +105,8 @@ pub(super) fn ends(piece: Piece) -> (*const u8, *mut u8, usize) {
 /// Copies all pieces.
 ///
 /// # Safety
-/// The CPU has the instructions of `L`; the pieces are those of a plan that may be executed ([`HostCopy::execute`](super::HostCopy::execute)).
+/// The CPU has the instructions of `L`; the pieces are those of a plan that may be executed
+/// ([`HostCopy::execute`](super::HostCopy::execute)).
 #[inline(always)]
 pub(super) unsafe fn copy<L: Lines>(mut pieces: Pieces<'_>) {
     let mut lanes = [Lane::IDLE; LANES];

@@ -5,12 +5,12 @@
 //! bypass the caches, and several pieces under way at once.
 //!
 //! ```text
-//!   plan ─► pieces ─┬─ small plan ──► ordinary stores: the bytes stay in the caches       memcpy, or straight vector code
-//!                   ├─ large pieces ► lanes: four pieces in turns, 256 bytes each         non-temporal
+//!   plan ─► pieces ─┬─ small plan ──► ordinary stores: they stay in the caches     memcpy, or vector code
+//!                   ├─ large pieces ► lanes: four pieces in turns, 256 bytes each  non-temporal
 //!                   │                   lane 0  ██████████░░░░░░        ░ still to come
-//!                   │                   lane 1  ██████░░░░░░░░░░        each prefetches the lines 1 KiB ahead,
+//!                   │                   lane 1  ██████░░░░░░░░░░        each prefetches the lines 1 KiB on,
 //!                   │                   lane 2  ██░░░░░░░░░░░░░░        at its end those of its next piece
-//!                   └─ small pieces ► rows: one by one, a second walk of the plan ahead   non-temporal for whole lines
+//!                   └─ small pieces ► rows: one by one, a second walk runs ahead   whole lines: non-temporal
 //! ```
 //!
 //! | file | contents |
@@ -199,14 +199,16 @@ impl HostCopy {
         Ok(unsafe { path::run_with_checksum(self.path, plan, self.streams(plan)) })
     }
 
-    /// Copies between borrowed regions: `src[i]` is region `i` of the source's layout, `dst[i]` of the destination's.
+    /// Copies between borrowed regions: `src[i]` is region `i` of the source's layout, `dst[i]` of the
+    /// destination's.
     ///
     /// # Errors
     /// [`CopyError`]: the CPU cannot read and write a region, or the slices are not where the layouts
     /// say. Nothing was copied.
     pub fn copy(&self, plan: &CopyPlan, src: &[&[u8]], dst: &mut [&mut [u8]]) -> Result<(), CopyError> {
         expose(plan, src, dst)?;
-        // SAFETY: the slices are the layouts' regions, borrowed for the call, and all of a plan's bytes lie in regions.
+        // SAFETY: the slices are the layouts' regions, borrowed for the call, and all of a plan's bytes
+        // lie in regions.
         unsafe { self.execute(plan) }
     }
 
@@ -226,7 +228,8 @@ impl HostCopy {
         unsafe { self.execute_on(plan, threads) }
     }
 
-    /// [`copy`](HostCopy::copy) with the checksum of [`execute_with_checksum`](HostCopy::execute_with_checksum).
+    /// [`copy`](HostCopy::copy) with the checksum of
+    /// [`execute_with_checksum`](HostCopy::execute_with_checksum).
     ///
     /// # Errors
     /// As [`copy`](HostCopy::copy).

@@ -41,7 +41,8 @@ macro_rules! lines_by {
                 for (at, vector) in held.as_flattened().iter().enumerate() {
                     let to = dst.wrapping_add(at * BYTES).cast();
                     if STREAM {
-                        // SAFETY: within the lines that the caller says are writable, and aligned as their start is.
+                        // SAFETY: within the lines that the caller says are writable, and aligned as
+                        // their start is.
                         unsafe { arch::$stream(to, *vector) };
                     } else {
                         // SAFETY: within the lines that the caller says are writable.

@@ -9,8 +9,10 @@
 //! | way | in the stream | the thread | sees an error |
 //! |---|---|---|---|
 //! | [`Way::Event`] | an event | sleeps in `cuEventSynchronize` | at once, by the call's answer |
-//! | [`Way::HostFunction`] | and a function that rings | sleeps until it rings | when it looks: no function is called after an error |
-//! | [`Way::Flag`] | and a value written to host memory | spins on the value for a while, then as `Event` | when it stops spinning |
+//! | [`Way::HostFunction`] | and a function that rings | sleeps until it rings | when it looks |
+//! | [`Way::Flag`] | and a value written to host memory | spins, then as `Event` | when it stops spinning |
+//!
+//! The driver calls no host function after an error, so that way must look for errors.
 //!
 //! `Event` is the default, by reasoning and not by measurement. It puts nothing into the stream that the
 //! device must wait for, while a host function holds up the work after it until a driver's thread has run

@@ -60,7 +60,8 @@ pub struct CudaDevice {
     pub(super) imports: Imports,
 }
 
-// SAFETY: a context may be pushed and released from any thread (the driver is thread-safe); the pointer is never followed here.
+// SAFETY: a context may be pushed and released from any thread (the driver is thread-safe); the pointer
+// is never followed here.
 unsafe impl Send for CudaDevice {}
 // SAFETY: as above; all that changes behind `&CudaDevice` is atomic or behind a lock.
 unsafe impl Sync for CudaDevice {}

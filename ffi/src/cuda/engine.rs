@@ -28,7 +28,8 @@ use std::sync::{Arc, PoisonError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineStream(*mut c_void);
 
-// SAFETY: a stream may be used from any thread (the driver is thread-safe); the pointer is never followed here.
+// SAFETY: a stream may be used from any thread (the driver is thread-safe); the pointer is never
+// followed here.
 unsafe impl Send for EngineStream {}
 // SAFETY: as above.
 unsafe impl Sync for EngineStream {}

@@ -25,7 +25,8 @@ pub struct CudaEvent {
     event: CUevent,
 }
 
-// SAFETY: an event may be used from any thread (the driver is thread-safe); the pointer is never followed here.
+// SAFETY: an event may be used from any thread (the driver is thread-safe); the pointer is never
+// followed here.
 unsafe impl Send for CudaEvent {}
 // SAFETY: as above; nothing changes behind `&CudaEvent`.
 unsafe impl Sync for CudaEvent {}

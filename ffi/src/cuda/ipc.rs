@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   exporter                                      importer
-//!   DeviceStorage ─► IpcHandle ─ to_bytes ─► … ─► IpcHandle::from_bytes ─► DeviceStorage, closed when its last range is gone
+//!   DeviceStorage ─► IpcHandle ─ to_bytes ─► … ─► from_bytes ─► DeviceStorage, closed with its last range
 //! ```
 //!
 //! A handle names an allocation, not a range: the offset and the size travel beside it. It also names its

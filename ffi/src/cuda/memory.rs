@@ -150,7 +150,8 @@ fn attribute(device: &CudaDevice, attribute: Attribute, address: u64) -> Result<
     let mut value: c_int = 0;
     device.call("cuPointerGetAttribute", |api| {
         let place = core::ptr::from_mut(&mut value).cast();
-        // SAFETY: the attribute is an `int` or an enumeration of C's, and `place` is one of ours; the address is only looked up.
+        // SAFETY: the attribute is an `int` or an enumeration of C's, and `place` is one of ours; the
+        // address is only looked up.
         unsafe { (api.cuPointerGetAttribute)(place, attribute, address) }
     })?;
     Ok(value)

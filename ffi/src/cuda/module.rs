@@ -18,7 +18,8 @@ pub struct CudaModule {
     module: CUmodule,
 }
 
-// SAFETY: a module may be used from any thread (the driver is thread-safe); the pointer is never followed here.
+// SAFETY: a module may be used from any thread (the driver is thread-safe); the pointer is never
+// followed here.
 unsafe impl Send for CudaModule {}
 // SAFETY: as above; nothing changes behind `&CudaModule`.
 unsafe impl Sync for CudaModule {}
@@ -29,7 +30,8 @@ impl CudaModule {
     /// made by nvcc 12.8.
     ///
     /// # Errors
-    /// [`CudaError`]: the driver refuses; `CUDA_ERROR_NO_BINARY_FOR_GPU` if nothing in the image fits the device.
+    /// [`CudaError`]: the driver refuses; `CUDA_ERROR_NO_BINARY_FOR_GPU` if nothing in the image fits
+    /// the device.
     ///
     /// # Safety
     /// The image is complete and as nvcc made it: the driver is not told its size, and trusts the image's
@@ -108,7 +110,8 @@ pub struct CudaFunction {
     block_threads: u32,
 }
 
-// SAFETY: a function may be launched from any thread (the driver is thread-safe); the pointer is never followed here.
+// SAFETY: a function may be launched from any thread (the driver is thread-safe); the pointer is never
+// followed here.
 unsafe impl Send for CudaFunction {}
 // SAFETY: as above; nothing changes behind `&CudaFunction`.
 unsafe impl Sync for CudaFunction {}

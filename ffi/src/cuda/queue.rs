@@ -3,7 +3,7 @@
 //! ```text
 //!   submit ─► slot: batch, event, number ─► fifo ─► thread: waits for the oldest ─► outcome ─► waker
 //!                     │                                                               │
-//!                     └── the device reads and writes the batch's memory ─────────────┘ batch back, or dropped
+//!                     └── the device reads and writes the batch's memory ─────────────┘ batch back, or drop
 //! ```
 //!
 //! Invariants

@@ -55,7 +55,8 @@ pub struct CudaStream {
     purpose: Purpose,
 }
 
-// SAFETY: a stream may be used from any thread (the driver is thread-safe); the pointer is never followed here.
+// SAFETY: a stream may be used from any thread (the driver is thread-safe); the pointer is never
+// followed here.
 unsafe impl Send for CudaStream {}
 // SAFETY: as above; nothing changes behind `&CudaStream`.
 unsafe impl Sync for CudaStream {}

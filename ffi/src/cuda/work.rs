@@ -62,7 +62,8 @@ impl<'a> Work<'a> {
     pub fn fill(&mut self, at: (RegionId, u64), bytes: u64, byte: u8) {
         self.part(|stream, batch, issued| {
             let address = batch.device_address(at, bytes)?;
-            // SAFETY: inside memory of the batch, which stays in its slot until the stream has answered (the queue's I1).
+            // SAFETY: inside memory of the batch, which stays in its slot until the stream has answered
+            // (the queue's I1).
             unsafe { stream.fill(address, bytes, byte) }?;
             *issued = true;
             Ok(())

@@ -8,7 +8,7 @@
 //!   reported:  0x0Doo_oo00_0000_0000 + block × block_bytes      (oooo: ordinal; 1 TiB per device)
 //!   held:      one arena per layer, private to this file, as an engine has one tensor per layer
 //!
-//!   block 2 by the port   │ layer 0 │ layer 1 │ … │             offsets run over the layers, one after the other
+//!   block 2 by the port   │ layer 0 │ layer 1 │ … │         offsets run over the layers, one after the other
 //!                              │         └────────────────┐
 //!   arena of layer 0      b0 b1 b2 b3 …      of layer 1   b0 b1 b2 b3 …      each with its own borrow words
 //! ```

@@ -285,7 +285,8 @@ struct Context {
     context: CudaContext,
 }
 
-// SAFETY: a context may be pushed and released from any thread (CUDA's driver is thread-safe); the pointer is never followed here.
+// SAFETY: a context may be pushed and released from any thread (CUDA's driver is thread-safe); the
+// pointer is never followed here.
 unsafe impl Send for Context {}
 // SAFETY: as above; no call through `&Context` changes it.
 unsafe impl Sync for Context {}

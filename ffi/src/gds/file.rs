@@ -19,7 +19,8 @@ pub(crate) struct GdsFile {
     _file: Arc<dyn AsRawFd + Send + Sync>,
 }
 
-// SAFETY: cuFile takes a handle from any thread (its calls are thread-safe); the pointer is never followed here.
+// SAFETY: cuFile takes a handle from any thread (its calls are thread-safe); the pointer is never
+// followed here.
 unsafe impl Send for GdsFile {}
 // SAFETY: as above; only `drop`, which has exclusive access, ends the handle.
 unsafe impl Sync for GdsFile {}
@@ -63,8 +64,9 @@ impl GdsFile {
         let offset = range.offset() as libc::off_t;
         let api = self.driver.api();
         let answer = match direction {
-            // SAFETY: the handle is registered. The bytes lie in the buffer's allocation, which the range keeps alive until this
-            // call has returned, and which no reference reaches (`DeviceMemory::new`); its context is current.
+            // SAFETY: the handle is registered. The bytes lie in the buffer's allocation, which the range
+            // keeps alive until this call has returned, and which no reference reaches
+            // (`DeviceMemory::new`); its context is current.
             Direction::Read => unsafe { (api.read)(self.handle, base, bytes, file_offset, offset) },
             // SAFETY: as above; cuFile only reads the memory.
             Direction::Write => unsafe { (api.write)(self.handle, base, bytes, file_offset, offset) },

@@ -111,7 +111,8 @@ impl Drop for GdsBuffer {
             return;
         }
         let _entered = self.driver.enter();
-        // SAFETY: registered once, at this address; no transfer is under way, since each holds the buffer (I2).
+        // SAFETY: registered once, at this address; no transfer is under way, since each holds the
+        // buffer (I2).
         let _ = unsafe { (self.driver.api().buffer_deregister)(self.memory.base as *const c_void) };
     }
 }

@@ -2,10 +2,10 @@
 //! NVIDIA's cuFile.
 //!
 //! ```text
-//!   Volume::read_device / write_device ─► engine ─► GdsRing ─┬─► cuFileRead/Write ──► device memory (DeviceRange)
+//!   Volume::read_device / write_device ─► engine ─► GdsRing ─┬─► cuFileRead/Write ─► device memory (range)
 //!                                                            │       drive ══════════ bus ═══════► device
 //!                                                            └─► DeviceSums ───────► its sum
-//!   refused, with the reason ─► the caller:  drive ─► pinned host memory ─► device    (Volume::read, and a copy)
+//!   refused, with the reason ─► the caller:  drive ─► pinned host memory ─► device (Volume::read, a copy)
 //! ```
 //!
 //! A [volume](crate::disk) moves such bytes with the same table, order, caps and retries as those of host
@@ -33,7 +33,7 @@
 //! | `sys.rs` | cuFile's and CUDA's types and entries, found at run time |
 //! | `error.rs` | cuFile's codes; [`GdsError`], [`OutOfRange`] |
 //! | `driver.rs` | [`GdsDriver`]: cuFile, opened, and the device's context |
-//! | `memory.rs` | [`DeviceMemory`], [`GdsBuffer`], [`DeviceRange`]: the owners of memory that cuFile writes |
+//! | `memory.rs` | [`DeviceMemory`], [`GdsBuffer`], [`DeviceRange`]: owners of memory that cuFile writes |
 //! | `sums.rs` | [`DeviceSums`]: the port for sums made on the device |
 //! | `file.rs` | a registered file |
 //! | `pool.rs` | the threads that wait for cuFile; `disk/ring/gds.rs` has them |

@@ -136,7 +136,8 @@ macro_rules! table {
 }
 
 table! {
-    /// cuFile. Each call may come from any thread; a CUDA context is current where device addresses are passed.
+    /// cuFile. Each call may come from any thread; a CUDA context is current where device addresses
+    /// are passed.
     CuFileApi of CUFILE, CUFILE_NAMES;
     required {
         driver_open = c"cuFileDriverOpen": unsafe extern "C" fn() -> Status;

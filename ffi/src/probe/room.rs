@@ -5,7 +5,7 @@
 //!   /proc/self/mountinfo   the memory controller's mount         the cgroup2 mount
 //!
 //!   <mount>/pods/a    limit − (used − page cache that can be dropped)   ┐
-//!   <mount>/pods      the same                                          ├ the least of these and MemAvailable
+//!   <mount>/pods      the same                                          ├ the least, and MemAvailable
 //!   <mount>           the same                                          ┘
 //! ```
 //!

@@ -36,7 +36,8 @@ fn an_entry_is_used_again_once_its_descriptor_is_closed() {
 
 /// Runs `body` in a forked child and returns its result; `body` must not panic.
 fn in_child(body: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child runs `body` only, which needs no other thread, and ends without running anything else.
+    // SAFETY: the child runs `body` only, which needs no other thread, and ends without running
+    // anything else.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no process to be had");
     if child == 0 {

@@ -115,7 +115,8 @@ unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_uint, 
     call("cuDeviceGetAttribute", Need::Init, |world, _| {
         known(world, device)?;
         let found = match attribute {
-            // Multiprocessors; unified addressing; compute capability 9.0; host registration; stream memory operations.
+            // Multiprocessors; unified addressing; compute capability 9.0; host registration; stream
+            // memory operations.
             16 => 4,
             41 | 99 | 122 => 1,
             75 => 9,

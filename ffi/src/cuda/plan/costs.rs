@@ -1,10 +1,10 @@
 //! The cost of each route, and the choice of the cheapest.
 //!
 //! ```text
-//!   per direction ┬ single   size × count ──► time     from submission to completion, of pieces in families of 16
+//!   per direction ┬ single   size × count ──► time     from submission to completion, in families of 16
 //!                 ├ batch    size × count ──► time
 //!                 ├ rows     size × count ──► time     + one call of single's for each additional family
-//!                 ├ kernel   size × count ──► time     time above its least × a factor for vectors below 16 bytes
+//!                 ├ kernel   size × count ──► time     above its least × a factor for narrow vectors
 //!                 └ CTAs: as many as the kernel had
 //! ```
 //!

@@ -2,11 +2,11 @@
 //! after the other.
 //!
 //! ```text
-//!   CopyPlan, places ──► CudaCopy::prepare ──► PreparedCopy      checked: all bytes of all blocks lie in their places
+//!   CopyPlan, places ──► CudaCopy::prepare ──► PreparedCopy      checked: all bytes lie in their places
 //!                                                   │            kernel chosen, its bases in device memory
 //!   blocks, guards ─────────────────────────────────┴─► submit ──► Transfer
 //!                                                          │
-//!           single copies · one call for many · rows · kernel      the route: the cheapest for such fragments
+//!           single copies · one call for many · rows · kernel      the route: the cheapest for the fragments
 //! ```
 //!
 //! | file | contents |

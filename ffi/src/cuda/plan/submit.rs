@@ -4,7 +4,7 @@
 //! ```text
 //!   batch     guards of the host's blocks, and other objects that the caller keeps      in
 //!   + pieces, rows     the copy engine's, if that is the route
-//!   + the prepared plan     the device uses its places, bases and functions              back, with the batch
+//!   + the prepared plan     the device uses its places, bases, functions              back, with the batch
 //! ```
 
 use super::super::batch::Batch;

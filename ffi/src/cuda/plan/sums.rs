@@ -3,7 +3,7 @@
 //! ```text
 //!   payload   ├ chunk 0, 64 KiB ┼ chunk 1 ┼ … ┤        device memory of a foreign owner
 //!                  │ kernel, one CTA per chunk
-//!   seat      ├ 8 bytes ┼ 8 bytes ┼ … ┤                a pinned block that the kernel writes; the seal is their sum
+//!   seat      ├ 8 bytes ┼ 8 bytes ┼ … ┤         a pinned block that the kernel writes; their sum is the seal
 //! ```
 //!
 //! The kernel refuses some payloads ([`CannotSum`](kvstrata_kernels::CannotSum): the address is not a

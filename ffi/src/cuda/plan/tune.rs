@@ -1,7 +1,7 @@
 //! Costs of copies, measured on a device in a few seconds.
 //!
 //! ```text
-//!   check    each route, each direction, each width: the oracle's bytes, or an error     a wrong route is not a fast one
+//!   check    each route, each direction, each width: the oracle's bytes; a wrong byte is an error
 //!   CTAs     2, 4, 8, … for a large copy: the fewest within 3 % of the best rate
 //!   widths   8, 4, 2, 1 bytes beside 16, at one point
 //!   cells    each size and count: all routes in turns, each once to warm up; the median

@@ -222,7 +222,8 @@ impl Allocation {
         let mut out = vec![0; bytes];
         // SAFETY: within the allocation.
         let start = unsafe { self.address.add(offset) };
-        // SAFETY: as above, and initialised from the start; the test has no transfer of these bytes under way.
+        // SAFETY: as above, and initialised from the start; the test has no transfer of these bytes
+        // under way.
         unsafe { start.copy_to_nonoverlapping(out.as_mut_ptr(), bytes) };
         out
     }

@@ -1,10 +1,10 @@
 //! The memory of the measurements, and plans with exactly a given number of pieces of one size.
 //!
 //! ```text
-//!   strewn   ├ layer 0 ─────────┼ layer 2 ─┼ layer 1 ─┼ layer 3 ─┤   device: layers apart and in no order
-//!             ▪▪▪▪····▪▪▪▪···· …                                     16 tokens of two heads each; the plan has
-//!                                                                    one head, so pieces never meet
-//!   dense    ├ layer 0 ┼ layer 1 ┼ layer 2 ┼ layer 3 ┤               host or device: one block in one stretch
+//!   strewn   ├ layer 0 ─────────┼ layer 2 ─┼ layer 1 ─┼ layer 3 ─┤   device: layers apart, in no order
+//!             ▪▪▪▪····▪▪▪▪···· …                                     16 tokens of two heads each; the plan
+//!                                                                    has one head, so pieces never meet
+//!   dense    ├ layer 0 ┼ layer 1 ┼ layer 2 ┼ layer 3 ┤               host or device: a block in one stretch
 //! ```
 //!
 //! This resembles offloading some of the heads of an engine's tensors to a tier. One arena of one block
