@@ -1,8 +1,8 @@
 //! Addresses: device memory, which is host memory under another number, and registered host memory.
 //!
 //! Invariants
-//! - I1: an address is given out once, and neither is the gap behind it (a page): an address outside of
-//!   all allocations is out of bounds or freed. This does not hold if device addresses are the host's own
+//! - I1: no address is given out twice, nor the gap (a page) behind an allocation: an address outside of all
+//!   allocations is out of bounds or freed. This does not hold if device addresses are the host's own
 //!   ([`Double::plain_addresses`](crate::Double::plain_addresses)).
 //! - I2: an allocation's bytes are freed only when no operation that could touch them is queued or
 //!   running; memory that is freed too early is counted, and kept.

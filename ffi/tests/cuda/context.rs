@@ -66,7 +66,7 @@ fn a_panic_leaves_no_context_behind() {
     double.finish();
 }
 
-/// An owner whose drop leaves the thread with another context, or none.
+/// An owner that leaves the thread, in its drop, with another context or none.
 struct Leaves(Option<usize>);
 
 impl Drop for Leaves {

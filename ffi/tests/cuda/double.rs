@@ -1,4 +1,4 @@
-//! The double itself: it must see every misuse whose absence the other tests assert. Calls go past
+//! The double itself: it must see every misuse that the other tests rule out. Calls go past
 //! kvstrata's own code.
 
 use crate::{copy_in, machine, memory, open, pinned, queue};

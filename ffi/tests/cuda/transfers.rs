@@ -325,7 +325,7 @@ fn queues_threads_and_devices_beside_each_other() {
     }
 }
 
-/// An owner whose drop panics.
+/// An owner that panics in its drop.
 struct Fused;
 
 impl Drop for Fused {
