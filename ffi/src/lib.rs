@@ -1,19 +1,19 @@
-//! kvstrata's hardware backends: where Rust ends and kernels, drivers and devices begin.
+//! kvstrata's hardware backends: the border between Rust and kernels, drivers and devices.
 //!
-//! The core defines the ports; each backend here is one file behind a port, and all backends of a port
+//! The core defines the ports. Each backend here is one file behind a port, and all backends of a port
 //! run the same contract tests. The API is safe throughout, because the crates above forbid `unsafe`.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
 //! | [`arena`] | the host tier's memory: huge-page backed, cut into blocks, borrowed block by block |
 //! | [`copy`] | copy plans between host regions, by the CPU |
 //! | [`cuda`] | CUDA's driver, found at run time: device and pinned memory, streams, transfers |
-//! | [`device`] | device memory behind [`kvstrata_core::storage::DevicePort`]; the simulated one |
-//! | [`disk`] | a volume: one preallocated file, one ring thread, `io_uring` with O_DIRECT or what works |
-//! | [`gds`] | device memory ↔ file without host memory between: GPUDirect Storage, found at run time |
-//! | [`process`] | in which process something was made: what a forked child inherits and is not to use |
-//! | [`probe`] | what this machine offers, as facts for `kvstrata doctor` |
-//! | [`shown`] | text from outside, with what a terminal would obey escaped |
+//! | [`device`] | device memory behind [`kvstrata_core::storage::DevicePort`]; the simulated device |
+//! | [`disk`] | a volume: one preallocated file, one ring thread, `io_uring` with O_DIRECT or a fallback |
+//! | [`gds`] | device memory ↔ file without host memory in between: GPUDirect Storage, found at run time |
+//! | [`process`] | detection of forked children, which must not use memory and locks that they inherit |
+//! | [`probe`] | the features of this machine, as facts for `kvstrata doctor` |
+//! | [`shown`] | text from outside, with the characters escaped that a terminal would obey |
 
 #[cfg(unix)]
 pub mod arena;

@@ -1,24 +1,24 @@
-//! CUDA kernels that carry out copy plans, and what a launch of them is told.
+//! CUDA kernels that carry out copy plans, and the parameters of their launches.
 //!
 //! ```text
-//!   CopyPlan ──► CopyKernel     once for a pair of layouts: vector width, kernel, loops, divisors; its bases go to device memory
-//!                    │
+//!   CopyPlan ──► CopyKernel     once per pair of layouts: vector width, kernel, loops, divisors;
+//!                    │          its bases go to device memory
 //!                    ▼
-//!                 Launch        each time: a name, a grid, and one structure of parameters that has the blocks' numbers
+//!                 Launch        each time: a name, a grid, and one structure with the blocks' numbers
 //!                    │
-//!       driver's cuLaunchKernel, of an image that nvcc made        or        the same source on the CPU (feature `cpu`, for tests)
+//!       driver's cuLaunchKernel of nvcc's image     or     the same source on the CPU (feature `cpu`, tests)
 //! ```
 //!
-//! This crate launches nothing, owns no memory and calls no driver: whoever has streams does
-//! (`kvstrata-ffi`). It has no image if it was built without nvcc; [`images`] says so.
+//! This crate launches nothing, owns no memory and calls no driver; `kvstrata-ffi`, which has the
+//! streams, does. A build without nvcc has no images; [`images`] returns the reason.
 //!
 //! | concept | place |
 //! |---|---|
 //! | the kernels | `cuda/copy.cu`, `cuda/permute.cu`, `cuda/sum.cu`, `cuda/convert.cu` |
-//! | from a unit of work to addresses | `cuda/walk.cuh`, `cuda/divide.cuh`; `walk.rs`, `divide.rs` |
+//! | the map from a unit of work to addresses | `cuda/walk.cuh`, `cuda/divide.cuh`; `walk.rs`, `divide.rs` |
 //! | parameters, grid | `cuda/args.cuh`; `args.rs`, `launch.rs` |
-//! | which kernel for which plan | `copy.rs`, `permute.rs`, `sum.rs`, `convert.rs` |
-//! | images for devices, and why there are none | `image.rs`, `build.rs` |
+//! | the choice of a kernel for a plan | `copy.rs`, `permute.rs`, `sum.rs`, `convert.rs` |
+//! | images for devices, or the reason why there are none | `image.rs`, `build.rs` |
 //! | the same source on the CPU | `cuda/cpu/`, `cpu.rs` |
 
 #![warn(missing_docs)]

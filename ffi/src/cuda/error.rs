@@ -1,21 +1,21 @@
-//! What can go wrong with CUDA. Each message says what was asked, what the driver answered, and what to do.
+//! CUDA's errors. Each message names the operation, the driver's answer, and the remedy.
 
 use super::code::CudaCode;
 use kvstrata_core::layout::LayoutError;
 use kvstrata_core::plan::PlanError;
 use kvstrata_core::storage::StorageKind;
 
-/// The error after which a device answers nothing else, as it came the first time.
+/// The first error after which a device gives no other answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{operation} answered {code}")]
 pub struct Fault {
-    /// The call that it came with; the cause may be any work that was queued before.
+    /// The call that returned it; the cause may be any work that was queued before.
     pub operation: &'static str,
     /// The driver's answer.
     pub code: CudaCode,
 }
 
-/// A call's answer.
+/// Turns a call's answer into a result.
 pub(super) fn check(operation: &'static str, answer: i32) -> Result<(), Fault> {
     match CudaCode::of(answer) {
         None => Ok(()),
@@ -23,7 +23,7 @@ pub(super) fn check(operation: &'static str, answer: i32) -> Result<(), Fault> {
     }
 }
 
-/// Why CUDA did not do what was asked.
+/// The reason why a CUDA operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaError {
@@ -32,7 +32,7 @@ pub enum CudaError {
         "libcuda does not load ({why}); install NVIDIA's driver, and in a container run it with the NVIDIA container toolkit"
     )]
     LibraryMissing {
-        /// The dynamic linker's words.
+        /// The dynamic linker's message.
         why: String,
     },
     /// libcuda lacks an entry.
@@ -50,7 +50,7 @@ pub enum CudaError {
         /// Its version, major and minor.
         found: (u32, u32),
     },
-    /// There is a driver, and no device.
+    /// There is a driver but no device.
     #[error("{fault}: no CUDA device; {}", fault.code.remedy())]
     NoDevice {
         /// The call and its answer.
@@ -59,12 +59,12 @@ pub enum CudaError {
     /// There is no device of this number.
     #[error("there is no CUDA device {ordinal}, but {count} from 0 on; check CUDA_VISIBLE_DEVICES")]
     NoSuchDevice {
-        /// The number asked for.
+        /// The requested number.
         ordinal: u32,
-        /// Devices that there are.
+        /// The number of devices.
         count: u32,
     },
-    /// The driver refused a call, and goes on with the next.
+    /// The driver refused a call; the next call may succeed.
     #[error("{fault} on device {device}; {}", fault.code.remedy())]
     Refused {
         /// The device's ordinal.
@@ -72,7 +72,7 @@ pub enum CudaError {
         /// The call and its answer.
         fault: Fault,
     },
-    /// The device has less memory left than was asked for.
+    /// The device has less free memory than requested.
     #[error(
         "device {device} is out of memory: {asked_bytes} bytes asked for, {free_bytes} of {total_bytes} free; use fewer blocks, or \
          leave the tier more of the device"
@@ -80,14 +80,14 @@ pub enum CudaError {
     OutOfMemory {
         /// The device's ordinal.
         device: u32,
-        /// Bytes asked for.
+        /// Requested bytes.
         asked_bytes: u64,
-        /// Bytes free when that was asked afterwards.
+        /// Free bytes, queried after the refusal.
         free_bytes: u64,
-        /// Bytes of the device.
+        /// The device's bytes.
         total_bytes: u64,
     },
-    /// An error for good, just now: the device is quarantined.
+    /// This call met a sticky error: the device is now quarantined.
     #[error("device {device} has failed for good: {fault}; {}", fault.code.remedy())]
     Sticky {
         /// The device's ordinal.
@@ -95,7 +95,7 @@ pub enum CudaError {
         /// The call and its answer.
         fault: Fault,
     },
-    /// The device has failed for good before; the driver was not asked.
+    /// The device was quarantined before; the driver was not called.
     #[error("device {device} is quarantined since {fault}; {}", fault.code.remedy())]
     Quarantined {
         /// The device's ordinal.
@@ -106,29 +106,29 @@ pub enum CudaError {
     /// Memory of no bytes.
     #[error("{what} of 0 bytes; must be at least 1")]
     ZeroBytes {
-        /// What was asked for.
+        /// The memory that was requested.
         what: &'static str,
     },
     /// A range is not inside its memory.
     #[error("{bytes} bytes at {offset} are outside of the {limit} bytes of the {what}")]
     OutOfRange {
-        /// Whose range it is.
+        /// The memory that the range is in.
         what: &'static str,
-        /// First byte asked for.
+        /// The first requested byte.
         offset: u64,
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: u64,
-        /// Bytes that there are.
+        /// Bytes of the memory.
         limit: u64,
     },
     /// Memory or a stream of one device was offered to another.
     #[error("{what} is of device {found}, and device {wanted} is meant; use what was made for it")]
     WrongDevice {
-        /// What was offered.
+        /// The offered object.
         what: &'static str,
         /// Its device's ordinal.
         found: u32,
-        /// The ordinal of the device that was meant.
+        /// The ordinal of the intended device.
         wanted: u32,
     },
     /// Host memory was offered as a device's.
@@ -137,7 +137,7 @@ pub enum CudaError {
         /// The address.
         address: u64,
     },
-    /// A stream of the engine's is being captured: it cannot be waited for, nor made to wait.
+    /// An engine's stream is being captured: no call can wait for it or make it wait.
     #[error(
         "the stream is being captured into a graph; order transfers before the capture begins or after it ends"
     )]
@@ -145,68 +145,68 @@ pub enum CudaError {
     /// Host memory that is not registered with the device.
     #[error("the arena of the {what} is not the one that is registered; use blocks of that one")]
     NotRegistered {
-        /// What was offered.
+        /// The offered block.
         what: &'static str,
     },
-    /// Registered host memory that kernels do not see where the host does.
+    /// Registered host memory whose device address differs from its host address.
     #[error("the device has its own addresses for registered memory; reach it by copies, not by kernels")]
     NotMapped,
-    /// Host memory cannot be registered. What had been registered of it no longer is.
+    /// Host memory cannot be registered. The part registered before was unregistered.
     #[error(
         "{fault} when {done_bytes} of {asked_bytes} bytes of host memory were registered; free host memory, or use a smaller arena \
          (the limit on locked memory, {}, is not known to count for the driver)", limit(*lock_limit)
     )]
     Register {
-        /// Bytes asked for.
+        /// Requested bytes.
         asked_bytes: u64,
-        /// Bytes registered before.
+        /// Bytes registered before the refusal.
         done_bytes: u64,
-        /// The process's limit on locked memory in bytes; none if there is none.
+        /// The process's limit on locked memory in bytes; `None` if unlimited.
         lock_limit: Option<u64>,
         /// The call and its answer.
         fault: Fault,
     },
-    /// The arena that was to be registered cannot be had.
+    /// The arena to be registered cannot be made.
     #[error("{why}")]
     Arena {
-        /// [`ArenaError`](crate::arena::ArenaError), in words.
+        /// The [`ArenaError`](crate::arena::ArenaError), in words.
         why: String,
     },
-    /// More is in flight than there is room for.
+    /// All of a limited resource is in use.
     #[error("{limit} {what} are in use already; wait for one, or allow more")]
     Full {
-        /// What there is no more of.
+        /// The resource.
         what: &'static str,
-        /// How many there may be.
+        /// Its limit.
         limit: usize,
     },
-    /// A launch that no device carries out.
+    /// A launch that no device can carry out.
     #[error(
         "a launch of {grid} blocks of {block} threads: must be at least 1 of at least 1, at most {most} threads"
     )]
     Shape {
-        /// Blocks asked for.
+        /// Requested blocks.
         grid: u32,
-        /// Threads a block.
+        /// Threads per block.
         block: u32,
-        /// Threads a block at most.
+        /// Maximum threads per block.
         most: u32,
     },
-    /// A name with a NUL in it.
+    /// A name that contains a NUL.
     #[error("the name {name:?} has a NUL in it; take it out")]
     Name {
         /// The name.
         name: String,
     },
-    /// A strided copy whose rows overlap, or that is empty.
+    /// A strided copy that is empty, or whose rows overlap.
     #[error("rows of {width} bytes every {pitch}: must be at least 1, and no wider than their distance")]
     Pitch {
-        /// Bytes a row.
+        /// Bytes per row.
         width: u64,
         /// Bytes from one row to the next.
         pitch: u64,
     },
-    /// A handle of memory that this process has exported itself.
+    /// A handle of memory that this process itself has exported.
     #[error("process {process} has exported this memory itself; use it directly")]
     SameProcess {
         /// This process.
@@ -217,46 +217,46 @@ pub enum CudaError {
     OtherDevice {
         /// The exporter's device.
         found: String,
-        /// The importer's.
+        /// The importer's device.
         wanted: String,
     },
-    /// Bytes that are no handle.
+    /// Bytes that are not a handle.
     #[error("{bytes} bytes are no handle of device memory: {why}")]
     Handle {
-        /// Bytes offered.
+        /// Number of the bytes.
         bytes: usize,
-        /// What is wrong with them.
+        /// Why they are not a handle.
         why: &'static str,
     },
-    /// The device has not answered in time. It goes on, and keeps what it uses.
+    /// The device has not answered in time. It continues, and keeps the memory that it uses.
     #[error("device {device} has not answered within {waited_ms} ms; it keeps what it uses until it does")]
     Deadline {
         /// The device's ordinal.
         device: u32,
-        /// How long was waited.
+        /// The time waited.
         waited_ms: u64,
     },
-    /// There are no kernels, or none for this.
+    /// There are no kernels, or none for this operation.
     #[error(
         "no kernel: {why}; the copy engine carries out what it can, and kernels need a build with nvcc (KVSTRATA_NVCC)"
     )]
     NoKernels {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Nothing carries this out.
+    /// No route carries this out.
     #[error("no route: {why}")]
     NoRoute {
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
     /// A plan cannot be made.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A layout cannot be.
+    /// A layout cannot be made.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// A route did not do what it is there for.
+    /// A route copied wrong bytes.
     #[error(
         "copies {direction} by the route {route} brought a wrong byte at {at} of {bytes}; do not use it: check the device (`nvidia-smi -q`), \
          the driver and, if it is a kernel, the build"
@@ -264,20 +264,20 @@ pub enum CudaError {
     WrongBytes {
         /// The route's name.
         route: &'static str,
-        /// The direction's.
+        /// The direction's name.
         direction: &'static str,
-        /// Where the first is, from the start of what was looked at.
+        /// Position of the first wrong byte, from the start of the compared bytes.
         at: u64,
-        /// Bytes that were looked at.
+        /// Compared bytes.
         bytes: u64,
     },
-    /// A batch that has pieces of its own, or of a transfer before.
+    /// A batch that has pieces already, its own or those of an earlier transfer.
     #[error("the batch has {pieces} pieces already; release it first, or submit them by themselves")]
     Pieces {
-        /// How many.
+        /// The number of pieces.
         pieces: usize,
     },
-    /// A plan's bytes, for some block of its layouts, are not in the memory that was named.
+    /// For some block of the layouts, a plan's bytes are not inside the named memory.
     #[error(
         "the {side}'s {bytes} bytes at {address:#x} and those of its other blocks are not inside the {place}; name all its memory"
     )]
@@ -286,27 +286,27 @@ pub enum CudaError {
         side: &'static str,
         /// The first byte of block 0.
         address: u64,
-        /// Bytes of a block from there.
+        /// Bytes of each block from there.
         bytes: u64,
-        /// What was named.
+        /// The named memory.
         place: &'static str,
     },
-    /// A layout says that its memory is another kind of memory.
+    /// A layout names another kind of memory than its place has.
     #[error(
         "the {side}'s layout is of {found:?} memory, and its place is of another kind; make the layout of the same storage"
     )]
     OtherKind {
         /// Source or destination.
         side: &'static str,
-        /// What the layout says.
+        /// The kind that the layout names.
         found: StorageKind,
     },
-    /// A block of the host's that the batch does not guard.
+    /// A host block that the batch does not guard.
     #[error("block {block} of the {side} is not in the batch; borrow it, and add it")]
     NotHeld {
         /// Source or destination.
         side: &'static str,
-        /// Its number.
+        /// The block's number.
         block: u32,
     },
     /// A thread that waits for the device cannot be started.
@@ -317,11 +317,11 @@ pub enum CudaError {
     },
 }
 
-/// The least driver: 12.0.
+/// The oldest supported driver: 12.0.
 pub(super) const LEAST: (u32, u32) = (12, 0);
 
 impl CudaError {
-    /// The first error of the device, if it is this that makes it unusable.
+    /// Returns the device's first error, if this error makes the device unusable.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         match self {
@@ -330,7 +330,7 @@ impl CudaError {
         }
     }
 
-    /// Whether the same may succeed later: there was too much at a time, or the driver's code says so.
+    /// Whether the same call may succeed later: a resource was full, or the driver's code says so.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
@@ -343,7 +343,7 @@ impl CudaError {
         }
     }
 
-    /// The driver's number, where it was the driver that refused; −1 otherwise.
+    /// Returns the driver's error number if the driver refused, −1 otherwise.
     #[must_use]
     pub fn number(&self) -> i32 {
         match self {
