@@ -13,7 +13,8 @@ use super::SAMPLE_SHIFT;
 use super::ages::{Ages, BUCKETS, half_life};
 use super::classes::{CLASSES, LEAF, TRUNK};
 
-/// Pseudo-hits of a class's multiplier (and so many requests' worth), and of its curve against the shared one.
+/// Pseudo-hits of a class's multiplier (and as many requests' worth), and of its curve against the
+/// shared one.
 const PRIOR_MULTIPLIER: f32 = 2.0;
 const PRIOR_CURVE: f32 = 1000.0;
 

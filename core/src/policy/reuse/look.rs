@@ -24,8 +24,6 @@
 //! I3. Behind a block of a list a look walks `FAR` places to the next one, and then does without the
 //!     list until the other lists are exhausted. So its cost is in proportion to the blocks that it
 //!     shows and to the parents that it passes, each once. An empty list costs a look at its cursor.
-//! the others have no more: so it
-//!     costs in proportion to what it shows and to parents that it passes, each once; and a list that is empty costs a look at its cursor.
 
 use super::Reuse;
 use super::ages::not_before;
