@@ -1,4 +1,4 @@
-//! A place on the timeline: how often it went round, and where.
+//! A place on the timeline: the lap, and the index.
 //!
 //! ```text
 //!  63        32 31         0
@@ -15,7 +15,7 @@ pub(super) const WORD: u32 = if cfg!(loom) { 2 } else { 64 };
 pub(super) struct Position(pub(super) u64);
 
 impl Position {
-    /// The first position that is ever given. Lap 0 is never used: entries are born with it.
+    /// The first position that is ever given. Lap 0 is never used: new entries have it.
     pub(super) const FIRST: Position = Position(1 << 32);
 
     #[inline]
@@ -71,7 +71,7 @@ impl Position {
     }
 }
 
-/// What stands at an index: the lap in which it was written, and the slot.
+/// The entry at an index: the lap in which it was written, and the slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry(pub(super) u64);
 
