@@ -390,9 +390,8 @@ impl Timeline {
         (slot.ticket() == position.0 && usize::from(slot.list.load(Relaxed)) == list).then_some(entry.slot())
     }
 
-    /// Clears bits that an evictor has dealt with. Any of them may have been set anew meanwhile: the
-    /// compactor has put another slot there, the slot has become inactive, or, if the evictor stalled,
-    /// the ring has gone round. Then it is set again.
+    /// Clears bits that an evictor has dealt with. A bit that was set anew meanwhile is set again: for another
+    /// slot (compactor), for a slot that became inactive, or in another lap, if the evictor stalled.
     fn clear_bits(&self, slots: &[Slot], list: usize, word: Position, mask: u64) {
         if mask == 0 {
             return;
@@ -415,9 +414,8 @@ impl Timeline {
         }
     }
 
-    /// Takes a parent out of its list until its last child is gone. It was marked; first its bit is
-    /// cleared, then the mark is made again. If the last child went in between, `defer_if_parent`
-    /// returns that, and the bit is set again.
+    /// Takes a marked parent out of its list: clears its bit, then marks it again. If its last child went in
+    /// between, `defer_if_parent` returns false, and the bit is set again.
     fn defer(&self, slots: &[Slot], list: usize, word: Position, bit: u32, slot: u32) {
         // AcqRel: as in `clear_bits`.
         self.lists[list].bits[word.word()].fetch_and(!(1 << bit), AcqRel);
@@ -477,9 +475,8 @@ impl List {
     /// Makes sure that the cursor is not behind `word`.
     #[inline]
     fn pull_back(&self, word: Position) {
-        // Relaxed: after the caller's fence, so that it is no older than the cursor that `advance` left
-        // before its own fence. A thread that starts from the new place and does not see the bit yet
-        // meets the same fences when it goes on.
+        // Relaxed: after the caller's fence, so no older than `advance`'s cursor before its own fence.
+        // A thread that starts here and does not see the bit yet meets the same fences when it goes on.
         let mut cursor = self.cursor.load(Relaxed);
         while cursor > word.0 {
             match self.cursor.compare_exchange_weak(cursor, word.0, Relaxed, Relaxed) {
