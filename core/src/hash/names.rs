@@ -67,7 +67,8 @@ name! {
 }
 
 name! {
-    /// Names the tokens of one block, whatever is before it: H(tokens). Field's word: local hash.
+    /// Names the tokens of one block, independent of the blocks before it: H(tokens). Field's word:
+    /// local hash.
     BlockHash
 }
 

@@ -390,7 +390,7 @@ impl Timeline {
         (slot.ticket() == position.0 && usize::from(slot.list.load(Relaxed)) == list).then_some(entry.slot())
     }
 
-    /// Clears bits that an evictor has dealt with. A bit that was set anew meanwhile is set again: for another
+    /// Clears bits that an evictor has dealt with. A bit that was set meanwhile is set again: for another
     /// slot (compactor), for a slot that became inactive, or in another lap, if the evictor stalled.
     fn clear_bits(&self, slots: &[Slot], list: usize, word: Position, mask: u64) {
         if mask == 0 {

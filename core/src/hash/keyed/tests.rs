@@ -1,5 +1,5 @@
-//! Vectors: AES by FIPS 197 and SP 800-38A, whole hashes by OpenSSL (`core/tests/vectors/keyed.py`). Then what an attacker
-//! does to XXH3, done to this hasher.
+//! Vectors: AES by FIPS 197 and SP 800-38A, whole hashes by OpenSSL (`core/tests/vectors/keyed.py`).
+//! Then the attack on XXH3, tried on this hasher.
 
 use super::*;
 use crate::hash::{Hasher, SaltParts, Xxh3};
@@ -93,8 +93,8 @@ fn chains_are_cbc_of_sp_800_38a() {
     let words = plain.map(|word| u128::from_le_bytes(bytes(word)));
     let tokens: Vec<Token> =
         words.iter().flat_map(|word| [0, 32, 64, 96].map(|at| (word >> at) as u32)).collect();
-    // CBC goes on over the links too: with one word a block, and the state before as the start, the hashes are those of
-    // the published text if each parent is taken out again.
+    // CBC continues over the links too. With one word a block, and the state before as the start, the
+    // hashes are those of the published text if each parent is taken out again.
     let aes = Aes128::new(&key.into());
     let mut state = iv;
     for (nth, expected) in cipher.iter().enumerate() {
