@@ -1,6 +1,6 @@
-//! In which order the dimensions of a block lie in memory, as tiers and engines have it.
+//! The order in which the dimensions of a block lie in memory, for tiers and engines.
 //!
-//! | arrangement | a region is | bytes, outermost first (NHD) | (HND) | who |
+//! | arrangement | a region is | bytes, outermost first (NHD) | (HND) | used by |
 //! |---|---|---|---|---|
 //! | `FullyContiguous` | everything | block layer outer token head | block layer outer head token | the tiers here; TensorRT-LLM's pools (HND) |
 //! | `CrossLayer` | everything | block layer outer token head | block head layer outer token | vLLM 0.12, one tensor for all layers |
@@ -16,7 +16,7 @@ use super::{Dim, HeadOrder};
 use core::fmt;
 use core::str::FromStr;
 
-/// The order of a layout's dimensions, and what a region holds. See the [module](self) for all of them.
+/// The order of a layout's dimensions, and the content of a region. The [module](self) lists all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[expect(missing_docs, reason = "the module's table has them")]
 pub enum Arrangement {
@@ -39,7 +39,7 @@ pub(super) enum Spread {
 }
 
 impl Arrangement {
-    /// All of them.
+    /// All arrangements.
     pub const ALL: [Arrangement; 7] = [
         Arrangement::FullyContiguous,
         Arrangement::CrossLayer,
@@ -104,7 +104,7 @@ impl fmt::Display for Arrangement {
     }
 }
 
-/// No such arrangement.
+/// The error for a name that is not an arrangement's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownArrangement;
 

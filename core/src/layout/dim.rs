@@ -20,7 +20,7 @@ pub enum Dim {
 }
 
 impl Dim {
-    /// All of them, in the order of an [`Index`].
+    /// All dimensions, in the order of an [`Index`].
     pub const ALL: [Dim; 5] = [Dim::Block, Dim::Layer, Dim::Outer, Dim::Token, Dim::Head];
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Dim {
     }
 }
 
-/// Which row: block, layer, outer index, token, head.
+/// A row: block, layer, outer index, token, head.
 pub type Index = [u32; 5];
 
 impl LayoutConfig {
@@ -46,11 +46,11 @@ impl LayoutConfig {
         [self.num_blocks, self.num_layers, self.outer_dim, self.page_size, self.num_heads]
     }
 
-    /// Whether there is such a row.
+    /// Checks that the shape has such a row.
     ///
     /// # Errors
     ///
-    /// There is none: the index and the shape.
+    /// It has none: the index and the shape.
     #[inline]
     pub fn check_index(&self, index: Index) -> Result<(), BoundsError> {
         let shape = self.shape();

@@ -127,7 +127,7 @@ fn sets_round_trip() {
     }
 }
 
-/// The start of a set, byte by byte, and what is refused by name.
+/// The start of a set, byte by byte, and the name of each refused field.
 #[test]
 fn set_bytes() {
     let model = gpt_oss();
