@@ -208,7 +208,8 @@ impl<'p> RequestTable<'p> {
             return true;
         }
         for (distance, entry) in self.entries_from(request).enumerate() {
-            // Acquire: pairs with the Release in `shut`: the head that `open` reads is the one that was shut last (I2).
+            // Acquire: pairs with the Release in `shut`: the head that `open` reads is the one that was
+            // shut last (I2).
             let claim = site!("request_claim_relaxed", Acquire);
             if entry.id.compare_exchange(EMPTY, request, claim, Relaxed).is_ok() {
                 if !skipped!("request_no_reach") {

@@ -56,7 +56,8 @@ pub(crate) fn spin_loop() {
     loom::thread::yield_now();
 }
 
-/// A value alone on its cache lines: 128 bytes, since x86 prefetches lines in pairs and some Arm lines are that long.
+/// A value alone on its cache lines: 128 bytes, since x86 prefetches lines in pairs and some Arm lines
+/// are that long.
 #[repr(align(128))]
 pub(crate) struct CachePadded<T>(pub(crate) T);
 

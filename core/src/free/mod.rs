@@ -56,7 +56,8 @@ pub(crate) struct FreeMap {
     stripes: Box<[CachePadded<Stripe>]>,
     /// Slots of each stripe except the last, which may have fewer.
     stripe_slots: u32,
-    /// `ceil(2^48 / stripe_leaves)`, to find a leaf's stripe without a division: exact below 2^22 leaves a stripe.
+    /// `ceil(2^48 / stripe_leaves)`, to find a leaf's stripe without a division: exact below 2^22 leaves
+    /// per stripe.
     stripe_leaves_inverse: u64,
 }
 

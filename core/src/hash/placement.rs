@@ -105,8 +105,8 @@ mod tests {
         squares as f64 / (SEEDS as f64 * KEYS as f64)
     }
 
-    /// Families of 32,768 keys: equal `low ^ high`; multiples of powers of two; differences in the top bits of both halves,
-    /// or in the middle; small numbers; both halves at once.
+    /// Families of 32,768 keys: equal `low ^ high`; multiples of powers of two; differences in the top
+    /// bits of both halves, or in the middle; small numbers; both halves at once.
     #[test]
     fn chosen_keys_spread_like_random_ones() {
         let families: [(&str, Family); 9] = [

@@ -1,16 +1,26 @@
 //! The order in which the dimensions of a block lie in memory, for tiers and engines.
 //!
-//! | arrangement | a region is | bytes, outermost first (NHD) | (HND) | used by |
-//! |---|---|---|---|---|
-//! | `FullyContiguous` | everything | block layer outer token head | block layer outer head token | the tiers here; TensorRT-LLM's pools (HND) |
-//! | `CrossLayer` | everything | block layer outer token head | block head layer outer token | vLLM 0.12, one tensor for all layers |
-//! | `CrossLayerPacked` | everything | block layer token head outer | block head layer token outer | the same since vLLM#44455 |
-//! | `OuterFirst` | a layer | outer block token head | outer block head token | vLLM, FlashAttention: `[2][blocks][page][heads][size]` |
-//! | `BlockFirst` | a layer | block outer token head | block outer head token | vLLM, FlashInfer and MLA: `[blocks][2][page][heads][size]` |
-//! | `Packed` | a layer | block token head outer | block head token outer | vLLM since #44455: `[blocks][page][heads][2 × size]` |
-//! | `TokenMajor` | a layer's keys, or values | block token head | block head token | SGLang: `[tokens][heads][size]` |
+//! | arrangement | a region is | bytes, outermost first (NHD) | (HND) |
+//! |---|---|---|---|
+//! | `FullyContiguous` | everything | block layer outer token head | block layer outer head token |
+//! | `CrossLayer` | everything | block layer outer token head | block head layer outer token |
+//! | `CrossLayerPacked` | everything | block layer token head outer | block head layer token outer |
+//! | `OuterFirst` | a layer | outer block token head | outer block head token |
+//! | `BlockFirst` | a layer | block outer token head | block outer head token |
+//! | `Packed` | a layer | block token head outer | block head token outer |
+//! | `TokenMajor` | a layer's keys, or values | block token head | block head token |
 //!
-//! Anything else is a [list of tensors](super::tensors).
+//! | arrangement | used by |
+//! |---|---|
+//! | `FullyContiguous` | the tiers here; TensorRT-LLM's pools (HND) |
+//! | `CrossLayer` | vLLM 0.12, one tensor for all layers |
+//! | `CrossLayerPacked` | the same since vLLM#44455 |
+//! | `OuterFirst` | vLLM, FlashAttention: `[2][blocks][page][heads][size]` |
+//! | `BlockFirst` | vLLM, FlashInfer and MLA: `[blocks][2][page][heads][size]` |
+//! | `Packed` | vLLM since #44455: `[blocks][page][heads][2 × size]` |
+//! | `TokenMajor` | SGLang: `[tokens][heads][size]` |
+//!
+//! Any other layout is a [list of tensors](super::tensors).
 
 use super::{Dim, HeadOrder};
 use core::fmt;

@@ -3,7 +3,7 @@
 use super::{BoundsError, LayoutConfig};
 use core::fmt;
 
-/// A dimension. A row, the `head_size` elements of one (block, layer, outer, token, head), is never torn apart.
+/// A dimension. A row, the `head_size` elements of one (block, layer, outer, token, head), is never split.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Dim {

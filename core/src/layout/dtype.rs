@@ -137,7 +137,8 @@ impl core::error::Error for UnknownDType {}
 impl FromStr for DType {
     type Err = UnknownDType;
 
-    /// Takes the names of torch (`torch.bfloat16`), vLLM (`fp8_e4m3`), safetensors (`BF16`) and common short ones, in any case.
+    /// Takes the names of torch (`torch.bfloat16`), vLLM (`fp8_e4m3`), safetensors (`BF16`) and
+    /// common short ones, in any case.
     fn from_str(name: &str) -> Result<DType, UnknownDType> {
         const NAMES: [(DType, &[&str]); 9] = [
             (DType::F32, &["float32", "f32", "fp32", "float"]),

@@ -3,7 +3,8 @@
 //! [`Layout::fingerprint`] is a function of the element type and of the map
 //!
 //! ```text
-//!   (block, layer, outer, token, i) → (number of the region, offset in it)    i = head × head_size + e; elements and their scales
+//!   (block, layer, outer, token, i) → (number of the region, offset in it)
+//!                                     i = head × head_size + e; elements and their scales
 //! ```
 //!
 //! and of nothing else: not of addresses, kinds, sizes or alignment, nor of the arrangement's name.

@@ -318,7 +318,8 @@ impl PlaneCopy {
         self.block
     }
 
-    /// Addresses of the selection in block 0, source and destination, for each (layer, outer) that no stride reaches.
+    /// Addresses of the selection in block 0, source and destination, for each (layer, outer) that no
+    /// stride reaches.
     #[must_use]
     pub fn bases(&self) -> &[[u64; 2]] {
         &self.bases

@@ -26,7 +26,8 @@ pub fn copy(
     copy_tokens((src, src_blocks), (dst, dst_blocks), .., layers, heads, read, write);
 }
 
-/// Copies the tokens of `src_blocks` over those of `dst_blocks`, as the [`PagePlan`](super::PagePlan) of the same arguments would.
+/// Copies the tokens of `src_blocks` over those of `dst_blocks`, as the
+/// [`PagePlan`](super::PagePlan) of the same arguments would.
 ///
 /// # Panics
 ///

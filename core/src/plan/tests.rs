@@ -424,7 +424,8 @@ fn replanning_is_planning() {
     assert_eq!((plan.pieces().next(), plan.families().next(), plan.alignment()), (None, None, 16));
 }
 
-/// Neighbouring blocks are a loop like others: a whole pool's slice of heads is one family, and the destination is written upwards.
+/// Neighbouring blocks are a loop like others: a whole pool's slice of heads is one family, and the
+/// destination is written upwards.
 #[test]
 fn runs_are_loops() {
     let all = [0, 1, 2, 3, 4, 5, 6, 7].map(BlockId);

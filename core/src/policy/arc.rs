@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   B1 · · · ◄── out ── T1 ◄── new              T1: once, T2: again, each by last release
-//!    │                   │ used                  new, and still a ghost of B1: T1 should have been longer, p rises;
-//!    └──────── new ────► T2 ── out ──► · · · B2  of B2: shorter, p falls; both go to T2
+//!    │                   │ used                  new, with a ghost in B1: T1 ought to be longer, p rises;
+//!    └──────── new ────► T2 ── out ──► · · · B2  in B2: shorter, p falls; both go to T2
 //! ```
 //!
 //! With the capacity `c`, `|T1| + |B1| ≤ c` and all four together are at most `2c`. A victim is T1's

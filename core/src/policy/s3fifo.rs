@@ -2,7 +2,7 @@
 //! quickly.
 //!
 //! ```text
-//!   new ──► small (a tenth) ──hit twice──► main ──► out         a hit adds one to the block's heat, at most 3
+//!   new ──► small (a tenth) ──hit twice──► main ──► out        a hit adds one to the block's heat, at most 3
 //!             │                  ▲          └─ heat > 0: again, heat - 1
 //!             └──► out, ghost ───┘ new again while in the ghost
 //! ```

@@ -4,7 +4,7 @@
 //! ```text
 //!   new ──► A1in (a quarter) ── out, ghost ──► A1out (half as many)       a hit in A1in changes nothing
 //!                                               │ new again
-//!           Am ◄────────────────────────────────┘                          by last release; out without a ghost
+//!           Am ◄────────────────────────────────┘                       by last release; out without a ghost
 //! ```
 //!
 //! Over paths its hits differ from the paper's: children go before their parents, and so blocks of

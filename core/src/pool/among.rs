@@ -2,7 +2,7 @@
 //! again at each look.
 //!
 //! ```text
-//!   a list   others' others' others' │ own  others' own …    passed: up to the first found, or to the young end
+//!   a list   others' others' others' │ own  others' own …  passed: up to the first found, or the young end
 //! ```
 //!
 //! I1. No block that a look has found lies before a place of `Passed`: places of blocks only move

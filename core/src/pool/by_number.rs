@@ -3,15 +3,17 @@
 //!
 //! | by number | equivalent with handles |
 //! |---|---|
-//! | [`match_refs`](BlockPool::match_refs), [`lookup_ref`](BlockPool::lookup_ref) | `match_prefix`, `lookup`; each reference given up by `into_ref` |
+//! | [`match_refs`](BlockPool::match_refs) | `match_prefix`; each reference given up by `into_ref` |
+//! | [`lookup_ref`](BlockPool::lookup_ref) | `lookup`, the same |
 //! | [`touch_refs`](BlockPool::touch_refs) | |
 //! | [`release_refs`](BlockPool::release_refs) | `adopt_immutable`, `release` |
 //! | [`hold_again`](BlockPool::hold_again) | `clone` |
 //! | [`allocate_free_ids`](BlockPool::allocate_free_ids) | `allocate_free`, `into_id` |
 //! | [`give_back_ids`](BlockPool::give_back_ids) | `adopt_mutable`, `give_back` |
-//! | [`evict_ids`](BlockPool::evict_ids), [`evict_ids_behind`](BlockPool::evict_ids_behind) | `evict`, each `into_mutable`, `into_id` |
-//! | [`register_ids`](BlockPool::register_ids) | `adopt_mutable`, `complete` or `commit`, `register_sequence` |
-//! | [`register_ids_apart`](BlockPool::register_ids_apart) | the same, each by a `register` without a parent |
+//! | [`evict_ids`](BlockPool::evict_ids) | `evict`, each `into_mutable`, `into_id` |
+//! | [`evict_ids_behind`](BlockPool::evict_ids_behind) | the same, for a request in parts |
+//! | [`register_ids`](BlockPool::register_ids) | `adopt_mutable`, `complete`/`commit`, `register_sequence` |
+//! | [`register_ids_apart`](BlockPool::register_ids_apart) | the same, by `register` without a parent |
 //!
 //! A number does not tell its owner, so each is checked against its block's word:
 //!

@@ -43,7 +43,7 @@ impl Unplaced {
 
     #[cold]
     fn drain_some(&self, mut wanted: impl FnMut() -> bool, mut take: impl FnMut(u32) -> bool) {
-        // The mark first: a bit that is set from now on sets it again. Acquire: pairs with the Release of the mark.
+        // The mark first: a bit set from now on sets it again. Acquire: pairs with the Release of the mark.
         if !skipped!("unplaced_mark_last") {
             self.any.swap(0, Acquire);
         }

@@ -75,7 +75,8 @@ impl Slot {
         (0..capacity).map(|_| Slot::new()).collect()
     }
 
-    /// The word. Acquire: pairs with the Release of `try_swap`, so that the key read next is the key of this word (I1).
+    /// The word. Acquire: pairs with the Release of `try_swap`, so the key read next is the key of this
+    /// word (I1).
     #[inline]
     pub(crate) fn word(&self) -> Word {
         Word(self.state.load(site!("slot_word_relaxed", Acquire)))
@@ -188,7 +189,7 @@ impl Slot {
         self.ticket.store(NO_TICKET, Relaxed);
     }
 
-    /// For the holder of the only reference. Release: an evictor that reads this ticket has seen the list it belongs to.
+    /// For the holder of the only reference. Release: an evictor that reads this ticket has seen its list.
     #[inline]
     pub(crate) fn set_ticket(&self, ticket: u64) {
         self.ticket.store(ticket, Release);

@@ -5,9 +5,9 @@ use core::fmt;
 
 /// Copies between host memory and the blocks of a device.
 ///
-/// Both calls return when the bytes have arrived. Concurrent calls on different blocks do not disturb each other; on
-/// the same block, a copy that overlaps another one fails with [`DeviceError::Busy`] rather than tearing bytes, if the
-/// device can tell.
+/// Both calls return when the bytes have arrived. Concurrent calls on different blocks do not disturb
+/// each other; on the same block, a copy that overlaps another one fails with [`DeviceError::Busy`]
+/// rather than tearing bytes, if the device can tell.
 pub trait DevicePort: Storage {
     /// Bytes per block; block `b` starts at `base_address() + b × block_bytes()`.
     fn block_bytes(&self) -> usize;
@@ -16,14 +16,16 @@ pub trait DevicePort: Storage {
     ///
     /// # Errors
     ///
-    /// [`DeviceError`]; the bytes in the range are unspecified after [`DeviceError::Failed`], untouched otherwise.
+    /// [`DeviceError`]; the bytes in the range are unspecified after [`DeviceError::Failed`], untouched
+    /// otherwise.
     fn copy_in(&self, block: u32, offset: usize, src: &[u8]) -> Result<(), DeviceError>;
 
     /// Copies from `offset` within `block` to `dst`.
     ///
     /// # Errors
     ///
-    /// [`DeviceError`]; the bytes in `dst` are unspecified after [`DeviceError::Failed`], untouched otherwise.
+    /// [`DeviceError`]; the bytes in `dst` are unspecified after [`DeviceError::Failed`], untouched
+    /// otherwise.
     fn copy_out(&self, block: u32, offset: usize, dst: &mut [u8]) -> Result<(), DeviceError>;
 }
 

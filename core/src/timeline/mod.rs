@@ -167,7 +167,8 @@ impl Timeline {
                 }
             }
             let end = tail.plus(n, self.size);
-            // AcqRel: Release pairs with `tail()`, Acquire, on success and failure, with an earlier Release here.
+            // AcqRel: Release pairs with `tail()`; Acquire, on success and failure, with an earlier
+            // Release here.
             match self.tail.compare_exchange_weak(tail.0, end.0, AcqRel, Acquire) {
                 Ok(_) => return Ok(Reserved::new(self, tail)),
                 Err(seen) => tail = Position(seen),

@@ -45,7 +45,8 @@ impl Position {
     pub(super) const fn minus_one(self, size: u32) -> Position {
         if self.0 as u32 == 0 { Position::new(self.lap() - 1, size - 1) } else { Position(self.0 - 1) }
     }
-    /// Places from `earlier` to `self`, on a ring of `size`; 0 if it is not earlier, as when the two were read at different times.
+    /// Places from `earlier` to `self`, on a ring of `size`; 0 if it is not earlier, as after reads at
+    /// different times.
     #[inline]
     pub(super) const fn since(self, earlier: Position, size: u32) -> u64 {
         if self.0 <= earlier.0 {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   tokens  │ t0 … t15 │ t16 … t31 │ t32 … t47 │ t48 … t52 │      one growing array
-//!   hashes  │   h(0)   │   h(1)    │   h(2)    │ (partial)        one growing array, fed to match_prefix as it is
+//!   hashes  │   h(0)   │   h(1)    │   h(2)    │ (partial)      one growing array, as match_prefix takes it
 //!                 ▲ h(-1) = salt
 //! ```
 //!

@@ -71,8 +71,9 @@ fn keyed_hashes_match_openssl() {
     }
 }
 
-/// SP 800-38A, F.2.1 (CBC-AES128.Encrypt): its IV takes the place of AES of the first block. So the state after each
-/// group of words is the published ciphertext, on both paths: the chain links a parent of 0 to it, which is one AES more.
+/// SP 800-38A, F.2.1 (CBC-AES128.Encrypt): its IV takes the place of AES of the first block. So the
+/// state after each group of words is the published ciphertext, on both paths: the chain links a parent
+/// of 0 to it, which is one AES more.
 #[test]
 fn chains_are_cbc_of_sp_800_38a() {
     let bytes = |hex: &str| u128::from_str_radix(hex, 16).unwrap().to_be_bytes();
@@ -155,7 +156,8 @@ fn forged_tokens_fool_xxh3_and_not_the_default() {
     }
 }
 
-/// The same by `SaltParts::extra`, which may come from a request: bytes that make the attacker's salt the victim's.
+/// The same by `SaltParts::extra`, which may come from a request: bytes that make the attacker's salt
+/// the victim's.
 #[test]
 fn forged_salts_fool_xxh3_and_not_the_default() {
     let victim = SaltParts { tenant: "victim", model: "m", ..SaltParts::default() };

@@ -41,7 +41,8 @@ fn tensors_are_checked() {
     );
 }
 
-/// Views of one buffer, as vLLM makes them for elements and scales of a page, and for layers of a cross-layer tensor.
+/// Views of one buffer, as vLLM makes them for elements and scales of a page, and for layers of a
+/// cross-layer tensor.
 #[test]
 fn tensors_may_lie_in_each_others_gaps() {
     let config = SMALL.heads(5, 32).dtype(DType::NvFp4).alignment(1);

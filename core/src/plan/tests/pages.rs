@@ -209,7 +209,8 @@ proptest! {
         prop_assert_eq!(&of_plan(&split), &wanted);
     }
 
-    /// A stretch of tokens that neither side interrupts is one block of one part, and its pieces are merged as any plan's.
+    /// A stretch of tokens that neither side interrupts is one block of one part, and its
+    /// pieces are merged as any plan's.
     #[test]
     fn stretches_of_tokens_are_not_cut(case in cases()) {
         let plan = case.plan().unwrap();
@@ -302,7 +303,7 @@ fn pages_are_merged_as_counted_by_hand() {
     };
     // A block's layers lie between the tokens of two blocks.
     assert_eq!(contiguous(FullyContiguous, FullyContiguous), (4, 4 * 6, page, page));
-    // Blocks that follow each other in an engine's tensor are one piece of each layer, and of keys and values.
+    // Consecutive blocks in an engine's tensor are one piece of each layer, and of keys and values.
     assert_eq!(contiguous(OuterFirst, FullyContiguous), (1, 6, 4 * page, 4 * page));
     assert_eq!(contiguous(TokenMajor, OuterFirst), (1, 6, 4 * page, 4 * page));
     let apart = plan_of((OuterFirst, fine), &[2, 3, 5, 7], (FullyContiguous, coarse), &[6]).unwrap();
@@ -320,7 +321,8 @@ fn pages_are_merged_as_counted_by_hand() {
     assert_eq!(facts(single.unwrap()), (1, 6, page, page));
 }
 
-/// TP 2 in pages of 4 → TP 4 in pages of 16: each rank gets its heads of each token, from the rank that has them.
+/// TP 2 in pages of 4 → TP 4 in pages of 16: each rank gets its heads of each token, from a rank that
+/// has them.
 #[test]
 fn ranks_exchange_heads_across_pages() {
     let rank_of = |degree, rank| Shard::new(8, degree, rank).unwrap();

@@ -1,5 +1,5 @@
-//! Plans between any two layouts: arrangements and tensors, other blocks, layers and heads on either side, heads in one row, scales
-//! anywhere, parts of parts. Compared with a map from the layouts' own addresses.
+//! Plans between any two layouts: arrangements and tensors, other blocks, layers and heads on either side,
+//! heads in one row, scales anywhere, parts of parts. Compared with a map from the layouts' own addresses.
 
 use super::laid_out;
 use crate::id::BlockId;
@@ -116,7 +116,8 @@ fn check(plan: &CopyPlan, wanted: &Moves, seed: u64) {
     }
 }
 
-/// How a layout is made of a geometry: tensors or an arrangement, orders, blocks, layers, heads, heads in one row, alignment.
+/// A recipe for a layout of a geometry: tensors or an arrangement, orders, blocks, layers,
+/// heads, heads in one row, alignment.
 #[derive(Clone, Debug)]
 struct Recipe {
     tensors: Option<(Choice, Option<Choice>)>,

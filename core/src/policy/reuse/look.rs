@@ -5,7 +5,7 @@
 //! shows youngest segments where a search would take them.
 //!
 //! ```text
-//!   timeline, in a path's order of release    leaf │ its parent │ the next one up │ … (each in its class's list)
+//!   timeline, in order of release    leaf │ its parent │ the next one up │ …     (each in its class's list)
 //!   block with one child                      child shown: shown where it stands
 //!                                             child not shown: passed, and shown behind the child
 //! ```

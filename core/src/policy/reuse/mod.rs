@@ -4,7 +4,7 @@
 //! ```text
 //!   use       flags and notes of the block; journal: its LRU entry ends; the use itself, if sampled
 //!             no lock; cache lines: the block's, its notes', and, once a call, the journal's
-//!   release   class (turn × growth, trunk × gap, leaf) ─► its FIFO on the timeline; journal: few words a path
+//!   release   class (turn × growth, trunk × gap, leaf) ─► its FIFO on the timeline; journal: a few words
 //!   learner   sampler (panel of sampled keys): age and class at the last use ─► hits, time at risk
 //!                                                                       ─► index by class and age
 //!             shadow LRU (counts by age; ghosts: blocks that LRU has and we have not)

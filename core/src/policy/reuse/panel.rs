@@ -2,7 +2,7 @@
 //! class. So hits and time at risk are counted without bias.
 //!
 //! ```text
-//!   set of 8:  tag 32 (22 of them differ) | stamp 32 | seen 32 | class 8      13 bytes an entry; entries: 3/8 C
+//!   set of 8:  tag 32 (22 of them differ) | stamp 32 | seen 32 | class 8   13 bytes an entry, capacity × 3/8
 //! ```
 //!
 //! I1. An entry stands for a block that waits: a use ends it, and the next release begins another. So

@@ -2,7 +2,7 @@
 //! blocks that LRU has and we have not.
 //!
 //! ```text
-//!   stamps   lost by LRU │ chunk: since, blocks, ghosts │ chunk │ … │ chunk that fills    (capacity / 128 each)
+//!   stamps   lost by LRU │ chunk: since, blocks, ghosts │ chunk │ … │ chunk filling  (capacity / 128 each)
 //!                        └ horizon
 //!   table    two sets of 8 for a key: (tag, stamp) of a block evicted here whose stamp is behind the horizon
 //! ```
