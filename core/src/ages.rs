@@ -70,8 +70,8 @@ impl Ages {
         Ages { stamps: (0..blocks).map(|_| AtomicU64::new(NONE)).collect() }
     }
 
-    /// Stamps a block that is no longer used, in iteration `now`: its age counts from then on. Its marks
-    /// stay.
+    /// Stamps a block that is no longer used, in iteration `now`: its age counts from
+    /// then on. Its marks stay.
     pub fn released(&self, block: BlockRef, now: u64) {
         self.change(block, |marks, _| Some(stamp(block.generation, marks, now)));
     }
@@ -108,8 +108,8 @@ impl Ages {
         self.known(block).map_or(0, |stamp| u64::from(age(stamp, now)))
     }
 
-    /// The iteration of a block's last use, in the generation that was stamped last; `now` if nothing is
-    /// known.
+    /// The iteration of a block's last use, in the generation that was stamped last;
+    /// `now` if nothing is known.
     #[must_use]
     pub fn used(&self, block: BlockId, now: u64) -> u64 {
         let stamp = self.stamps.get(block.index()).map_or(NONE, |stamp| stamp.load(Relaxed));

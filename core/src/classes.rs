@@ -62,8 +62,8 @@ impl Classes {
     }
 }
 
-/// The class of a copy in a tier below. No caller could give it another one there, so none is pinned for
-/// ever.
+/// The class of a copy in a tier below. No caller could give it another one there, so
+/// none is pinned for ever.
 #[must_use]
 pub fn below(class: Priority) -> Priority {
     class.min(Priority::High)

@@ -100,8 +100,8 @@ impl Owners {
         })
     }
 
-    /// Returns the owner of a registered block, or of one whose registration was ended by its present
-    /// owner (I2).
+    /// Returns the owner of a registered block, or of one whose registration was ended
+    /// by its present owner (I2).
     #[must_use]
     pub fn owner(&self, block: BlockId) -> TenantId {
         TenantId(self.tags.get(block.index()).map_or(0, |tag| tag.load(Relaxed) & !SPENT))

@@ -1,5 +1,5 @@
-//! The parent's hash of each block of a tier, so that it goes down with the block and is written beside its
-//! payload.
+//! The parent's hash of each block of a tier, so that it goes down with the block and is
+//! written beside its payload.
 //!
 //! # Orderings
 //! Relaxed: the owner of a block writes its entry before the block is registered, and the caller that

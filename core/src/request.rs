@@ -130,8 +130,8 @@ impl<'p> RequestTable<'p> {
     /// numbers to `out`.
     ///
     /// # Errors
-    /// There are too few blocks, or too many requests. Nothing was reserved; blocks evicted for it are
-    /// free now.
+    /// There are too few blocks, or too many requests. Nothing was reserved; blocks
+    /// evicted for it are free now.
     pub fn reserve(&self, request: RequestId, n: usize, out: &mut Vec<BlockId>) -> Result<(), ReserveError> {
         if request == EMPTY {
             return Err(ReserveError::InvalidId);
@@ -230,8 +230,8 @@ impl<'p> RequestTable<'p> {
         let take = site!("request_shut_relaxed", Acquire);
         let mut head = Head(entry.head.load(take));
         while entry.owned_by(request, head) {
-            // Relaxed where it succeeds: this head was acquired already, and the id publishes that it is
-            // shut.
+            // Relaxed where it succeeds: this head was acquired already, and the id
+            // publishes that it is shut.
             match entry.head.compare_exchange(head.0, head.next(NIL, true).0, Relaxed, take) {
                 Ok(_) => {
                     // Release: pairs with the Acquire in `place` (I2).
@@ -287,8 +287,8 @@ impl Blocks<'_> {
 
     /// Puts this list before an open entry's own. False: it is shut.
     fn push_to(&self, entry: &Entry, request: RequestId) -> bool {
-        // Acquire, here and where the exchange fails: pairs with the Release in `open`, for the id that
-        // is read next.
+        // Acquire, here and where the exchange fails: pairs with the Release in `open`, for
+        // the id that is read next.
         let look = site!("request_push_look_relaxed", Acquire);
         let mut head = Head(entry.head.load(look));
         while entry.owned_by(request, head) {

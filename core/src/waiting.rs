@@ -1,5 +1,5 @@
-//! The count of waiters for blocks: by it a releaser knows, at the cost of one load, that it must wake a
-//! waiter.
+//! The count of waiters for blocks: by it a releaser knows, at the cost of one load,
+//! that it must wake a waiter.
 //!
 //! ```text
 //!   waiter                              releaser

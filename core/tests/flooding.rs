@@ -1,5 +1,5 @@
-//! Keys chosen by an attacker do not share a chain: lookups and registrations take as long as with
-//! random keys.
+//! Keys chosen by an attacker do not share a chain: lookups and registrations take as
+//! long as with random keys.
 
 use kvstrata_core::{BlockPool, PoolConfig, SequenceHash};
 use std::time::{Duration, Instant};

@@ -27,8 +27,8 @@ fn an_older_generation_is_late() {
     });
 }
 
-/// Two threads use a generation a second time: one of them gets true, and the next generation has its
-/// own (I1, I3).
+/// Two threads use a generation a second time: one of them gets true, and the next
+/// generation has its own (I1, I3).
 #[test]
 fn a_second_use_is_told_once() {
     model(|| {
@@ -61,8 +61,8 @@ fn no_mark_is_lost() {
     });
 }
 
-/// A generation is forgotten while the next one is stamped: the stamp stays, and nothing is known of the
-/// first (I1).
+/// A generation is forgotten while the next one is stamped: the stamp stays, and nothing is
+/// known of the first (I1).
 #[test]
 fn a_generation_forgets_its_own() {
     model(|| {

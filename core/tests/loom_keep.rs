@@ -80,8 +80,8 @@ fn lookup_against_a_copy_that_comes_back() {
     }
 }
 
-/// Two evictors take a copy each, neighbours in one chain: none of the hash is left, and each was
-/// removed once.
+/// Two evictors take a copy each, neighbours in one chain: none of the hash is left,
+/// and each was removed once.
 #[test]
 fn both_copies_are_evicted_at_once() {
     model_within(2, || {

@@ -136,8 +136,8 @@ fn lease_against_withdrawal() {
     });
 }
 
-/// The last reference to a withdrawn block goes while its last lease ends: the last of the two frees it,
-/// once (I3).
+/// The last reference to a withdrawn block goes while its last lease ends: the last of the
+/// two frees it, once (I3).
 #[test]
 fn the_end_of_a_lease_against_the_last_release() {
     model(|| {

@@ -137,8 +137,8 @@ fn a_withdrawn_block_is_not_found() {
     });
 }
 
-/// A registration is withdrawn while its block is evicted: one of the two ends it, and the block has one
-/// owner.
+/// A registration is withdrawn while its block is evicted: one of the two ends it, and
+/// the block has one owner.
 #[test]
 fn withdrawal_against_eviction() {
     model(|| {

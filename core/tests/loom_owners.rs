@@ -119,8 +119,8 @@ fn a_class_is_found_by_who_evicts_the_block() {
     });
 }
 
-/// I1: an unowned block is claimed by its holder, and evicted then, or before: its end gives back its
-/// one credit.
+/// I1: an unowned block is claimed by its holder, and evicted then, or before: its end
+/// gives back its one credit.
 #[test]
 fn a_claim_against_the_end_of_the_registration() {
     model(|| {

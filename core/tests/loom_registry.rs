@@ -42,8 +42,8 @@ fn a_found_block_is_whole() {
     });
 }
 
-/// A block is evicted and used anew during a lookup: the lookup holds it, or misses; it never sees other
-/// bytes.
+/// A block is evicted and used anew during a lookup: the lookup holds it, or misses;
+/// it never sees other bytes.
 #[test]
 fn a_recycled_block_is_not_found_under_its_old_hash() {
     model(|| {

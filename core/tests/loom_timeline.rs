@@ -28,8 +28,8 @@ fn release_against_a_moving_cursor() {
     });
 }
 
-/// The same if the cursor passes several empty words at once: the place is in one of them, and not in
-/// the first.
+/// The same if the cursor passes several empty words at once: the place is in one of
+/// them, and not in the first.
 #[test]
 fn release_among_words_that_are_passed() {
     model(|| {
@@ -70,8 +70,8 @@ fn hit_and_release_against_eviction() {
     });
 }
 
-/// Hits until the compactor slides live entries, while the other thread acquires and releases the block
-/// being moved.
+/// Hits until the compactor slides live entries, while the other thread acquires and
+/// releases the block being moved.
 #[test]
 fn compaction_against_a_hit() {
     model_within(2, || {

@@ -47,8 +47,8 @@ fn nothing_is_allocated_after_construction() {
     }
 }
 
-/// A round by numbers: existing blocks are held twice and released, the others stored, and a block given
-/// back.
+/// A round by numbers: existing blocks are held twice and released, the others
+/// stored, and a block given back.
 fn by_number(pool: &BlockPool, hashes: &[SequenceHash], ids: &mut Vec<BlockId>, refs: &mut Vec<BlockRef>) {
     let found = pool.match_refs(hashes, refs);
     let held = refs.last().copied().and_then(|block| pool.hold_again(block));

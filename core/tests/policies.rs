@@ -5,8 +5,8 @@
 use kvstrata_core::*;
 use std::collections::{HashMap, VecDeque};
 
-/// The smallest pool; sizes that no tenth, quarter or bitmap word divides; one that all divide; several
-/// words.
+/// The smallest pool; sizes that no tenth, quarter or bitmap word divides; one that
+/// all divide; several words.
 const CAPACITIES: [usize; 5] = [1, 7, 19, 100, 333];
 
 fn hash(number: u64) -> SequenceHash {
@@ -117,8 +117,8 @@ fn lfu_ages_by_what_is_used_once() {
         drop(family.store(popular, None));
         family.hit(popular, 5);
     }
-    // The first four fill the pool; the later ones come four at a time, worth one more than those before
-    // them.
+    // The first four fill the pool; the later ones come four at a time, worth one
+    // more than those before them.
     let mut left = vec![];
     for number in 4..40 {
         if family.pool.free() == 0 {
@@ -272,8 +272,8 @@ fn priorities_pins_and_leaves() {
     }
 }
 
-/// A parent that has waited for its child is worth the age, at most: it gains no worth when the wheel
-/// has turned.
+/// A parent that has waited for its child is worth the age, at most: it gains no worth
+/// when the wheel has turned.
 #[test]
 fn lfu_remembers_who_waited() {
     let pool = BlockPool::new(PoolConfig::new(8).policy(Policy::Lfu)).expect("a valid setup");
@@ -414,8 +414,8 @@ fn reuse_tells_uses_from_holds() {
     assert_eq!(victims.iter().map(EvictedBlock::hash).collect::<Vec<_>>(), [2, 3, 0, 1].map(hash));
 }
 
-/// Conversations that come back once in four, among others that never do: reuse has more hits on them
-/// than LRU.
+/// Conversations that come back once in four, among others that never do: reuse has
+/// more hits on them than LRU.
 #[test]
 fn reuse_learns_who_comes_back() {
     let hits = |policy| {

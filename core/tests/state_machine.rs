@@ -59,8 +59,8 @@ fn reset_to_partial() {
     assert_eq!(refused.to_string(), format!("{} is Partial: this needs a block that is Reset", block.id()));
 }
 
-/// Partial → Partial by `add_token` and `add_tokens`; refused: more than the page has room for, or not
-/// Partial.
+/// Partial → Partial by `add_token` and `add_tokens`; refused: more than the page has
+/// room for, or not Partial.
 #[test]
 fn partial_to_partial() {
     let pool = pool(Policy::Lru);
@@ -77,8 +77,8 @@ fn partial_to_partial() {
     assert_eq!(block.filled(), PAGE);
 }
 
-/// Partial → Complete by `commit`; refused: the page is not full, or the block is not Partial; the block
-/// comes back.
+/// Partial → Complete by `commit`; refused: the page is not full, or the block is not
+/// Partial; the block comes back.
 #[test]
 fn partial_to_complete() {
     let pool = pool(Policy::Lru);
@@ -171,8 +171,8 @@ fn registered_to_reset() {
     }
 }
 
-/// The last of several `RegistrationHandle`s ends the registration; if one was made without a scope,
-/// none ends it.
+/// The last of several `RegistrationHandle`s ends the registration; if one was made
+/// without a scope, none ends it.
 #[test]
 fn the_last_scope_ends_it() {
     for policy in Policy::ALL {

@@ -1,5 +1,5 @@
-//! Many threads on one pool, its request table and its sink. At rest no block may be lost, or be in two
-//! places.
+//! Many threads on one pool, its request table and its sink. At rest no block may be
+//! lost, or be in two places.
 //!
 //! - **Content.** Each block has a word of "memory". Its owner writes the hash there before registering,
 //!   and each holder of a reference or a lease must read that hash, at first and at last; so must an
@@ -304,8 +304,8 @@ impl<'p> Worker<'p> {
         }
     }
 
-    /// Ends scopes. Their blocks may be held, inactive, evicted or recycled by now, and other scopes may
-    /// have them.
+    /// Ends scopes. Their blocks may be held, inactive, evicted or recycled by now, and
+    /// other scopes may have them.
     fn end_scopes(&mut self) {
         for _ in 0..self.dice.roll(8).min(self.scopes.len() as u64) {
             let which = self.dice.roll(self.scopes.len() as u64) as usize;

@@ -1,5 +1,5 @@
-//! Hashes that name blocks: the same tokens behind the same prefix have the same name, everywhere and
-//! for ever.
+//! Hashes that name blocks: the same tokens behind the same prefix have the same name,
+//! everywhere and for ever.
 //!
 //! ```text
 //!   salt ── h(-1)
@@ -59,8 +59,8 @@ pub trait BlockHasher {
     /// h(i) = H(`parent` ‖ `tokens`), where `parent` is h(i-1), or the salt for the first block.
     fn sequence_hash(&self, parent: SequenceHash, tokens: &[Token]) -> SequenceHash;
 
-    /// The same for a block with a mark. It differs from the hash without a mark, and from that with any
-    /// other mark.
+    /// The same for a block with a mark. It differs from the hash without a mark, and from
+    /// that with any other mark.
     fn marked_hash(&self, parent: SequenceHash, tokens: &[Token], mark: u128) -> SequenceHash;
 
     /// Appends the sequence hash of each whole block of `block_size` tokens to `out`, and ignores tokens

@@ -91,8 +91,8 @@ mod tests {
     /// The n-th key.
     type Family = fn(u128) -> u128;
 
-    /// The mean square of the number of keys at a place, per key; random keys have 1.5 on twice as many
-    /// places.
+    /// The mean square of the number of keys at a place, per key; random keys have 1.5
+    /// on twice as many places.
     fn crowding(key: Family) -> f64 {
         const SEEDS: u64 = 200;
         let mut squares = 0;

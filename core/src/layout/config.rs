@@ -45,8 +45,8 @@ pub struct LayoutConfig {
 /// The most layers: a bound on the table of a layout whose layers lie anywhere.
 const MAX_LAYERS: u32 = 65_536;
 
-/// The order within a page: tokens or heads first. The names are FlashInfer's: N tokens, H heads, D head
-/// size.
+/// The order within a page: tokens or heads first. The names are FlashInfer's: N
+/// tokens, H heads, D head size.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum HeadOrder {

@@ -156,8 +156,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// There are more or fewer addresses than regions; one is misaligned, or exceeds 64 bits; or regions
-    /// overlap.
+    /// There are more or fewer addresses than regions; one is misaligned, or exceeds 64
+    /// bits; or regions overlap.
     pub fn relocated(&self, addresses: &[u64]) -> Result<Layout, LayoutError> {
         if addresses.len() != self.regions.len() {
             let (value, needed) = (addresses.len() as u64, self.regions.len() as u64);

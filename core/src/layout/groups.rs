@@ -103,8 +103,8 @@ impl LayerGroups {
         Ok(LayerGroups { groups: groups.into(), found })
     }
 
-    /// The group of a layer of the model, and the layer's index in the group; none if the model has no
-    /// such layer.
+    /// The group of a layer of the model, and the layer's index in the group; none if the
+    /// model has no such layer.
     #[must_use]
     pub fn find(&self, layer: u32) -> Option<(u32, u32)> {
         self.found.get(layer as usize).copied()

@@ -23,8 +23,8 @@ pub(crate) struct Place {
     pub(crate) strides: [u64; 5],
     /// Bytes from a region's start to its first row.
     pub(crate) offset: u64,
-    /// The region of layer 0, outer index 0; regions from one layer to the next; from one outer index to
-    /// the next.
+    /// The region of layer 0, outer index 0; regions from one layer to the next; from one
+    /// outer index to the next.
     pub(crate) first: u32,
     pub(crate) per_layer: u32,
     pub(crate) per_outer: u32,

@@ -43,8 +43,8 @@ pub(crate) enum Bases {
 }
 
 impl Plane {
-    /// Makes a plane from the address of each (layer, outer)'s first row: by stride, if they are evenly
-    /// spaced.
+    /// Makes a plane from the address of each (layer, outer)'s first row: by stride,
+    /// if they are evenly spaced.
     ///
     /// # Errors
     ///
@@ -60,8 +60,8 @@ impl Plane {
         let each = outers as usize;
         let (layer, outer) = (even_step(&starts, each, true), even_step(&starts, each, false));
         // The fewest bases first. One form may fail to show that rows are apart while another shows it:
-        // the keys of all layers may lie before the values of all, or two rows of one layer in a gap of
-        // another's.
+        // the keys of all layers may lie before the values of all, or two rows of one
+        // layer in a gap of another's.
         let forms: [&dyn Fn() -> Option<(Bases, u64, u64)>; 4] = [
             &|| Some((Bases::One(starts[0]), layer?, outer?)),
             &|| Some((Bases::Layers(starts.iter().copied().step_by(each).collect()), 0, outer?)),

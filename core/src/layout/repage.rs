@@ -12,8 +12,8 @@
 
 use super::{Dim, Index, Layout, Place, Plane};
 
-/// Bytes from one token to the next, over all blocks; none if blocks are further apart than their tokens
-/// fill.
+/// Bytes from one token to the next, over all blocks; none if blocks are further
+/// apart than their tokens fill.
 fn pitch(strides: [u64; 5], shape: Index) -> Option<u64> {
     let [block, _, _, token, _] = strides;
     let [blocks, _, _, tokens, _] = shape;

@@ -10,8 +10,8 @@
 //!
 //! I1. Every element lies in the storage, and every index in bounds is one; checked once, when the view
 //!     is made.
-//! I2. A view with a dimension of 0 has no elements, and so no addresses; it can be sliced and reshaped
-//!     as in torch.
+//! I2. A view with a dimension of 0 has no elements, and so no addresses; it can be sliced
+//!     and reshaped as in torch.
 
 mod error;
 mod reshape;

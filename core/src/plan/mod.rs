@@ -119,8 +119,8 @@ pub struct PlaneCopy {
 }
 
 impl CopyPlan {
-    /// Plans to copy `src_blocks[i]` of one layout over `dst_blocks[i]` of another, for some layers and
-    /// heads.
+    /// Plans to copy `src_blocks[i]` of one layout over `dst_blocks[i]` of another,
+    /// for some layers and heads.
     ///
     /// `layers` and `heads` are `..` for all, a range that is the same on both sides, or a [`Slice`];
     /// [`Shard`] makes slices of heads for a change of the tensor-parallel degree. Blocks may be in any
@@ -146,8 +146,8 @@ impl CopyPlan {
         Ok(plan)
     }
 
-    /// Replans for other blocks, in the memory that the plan has: the cost of a plan that is made over
-    /// and over.
+    /// Replans for other blocks, in the memory that the plan has: the cost of a plan
+    /// that is made over and over.
     ///
     /// # Errors
     ///

@@ -288,8 +288,8 @@ impl CopyPlan {
         }
     }
 
-    /// All pieces, as the longest families that a loop of the plan makes: for 2-D copies and vectored
-    /// requests.
+    /// All pieces, as the longest families that a loop of the plan makes: for 2-D
+    /// copies and vectored requests.
     #[must_use]
     pub fn families(&self) -> Families<'_> {
         Families { walk: Walk::new(self, 1, true) }

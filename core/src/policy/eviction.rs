@@ -177,8 +177,8 @@ mod tests {
     use crate::slot::NO_LIST;
     use alloc::vec::Vec;
 
-    /// Each list is of one priority, and the lists of a priority are as many as those of another, `reuse`
-    /// aside.
+    /// Each list is of one priority, and the lists of a priority are as many as those
+    /// of another, `reuse` aside.
     #[test]
     fn lists_are_of_one_priority() {
         for policy in Policy::ALL {

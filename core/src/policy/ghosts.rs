@@ -1,5 +1,5 @@
-//! Ghosts: fingerprints of recently evicted blocks, in queues with the oldest first. Any ghost can be
-//! removed.
+//! Ghosts: fingerprints of recently evicted blocks, in queues with the oldest first.
+//! Any ghost can be removed.
 //!
 //! ```text
 //!   a queue    │ · │ 1 │ 1 │ 0 │ 1 │ 1 │ · │ · │     a bit a number: its ghost is still there
@@ -194,8 +194,8 @@ impl Ghosts {
     }
 }
 
-/// A snapshot of the queues' heads and tails. It may be out of date: entries then seem younger, or seem
-/// to be there.
+/// A snapshot of the queues' heads and tails. It may be out of date: entries then seem
+/// younger, or seem to be there.
 struct Seen([[u32; 2]; 2]);
 
 impl Seen {

@@ -105,8 +105,8 @@ impl Lfu {
         class as u8 * WHEEL as u8 + (worth % WHEEL) as u8
     }
 
-    /// Turns a class's wheel from its age on, until enough victims were found or a parent was requeued
-    /// behind.
+    /// Turns a class's wheel from its age on, until enough victims were found or a
+    /// parent was requeued behind.
     fn evict_class<'p>(&self, class: usize, wanted: usize, scan: &impl Scan<'p>) -> usize {
         let from = self.ages[class].load(Relaxed);
         let mut taken = 0;

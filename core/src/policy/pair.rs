@@ -28,8 +28,8 @@
 //!
 //! I1. A block is counted, on trial or proven, from its first place until it leaves the registry, in use
 //!     or not: its `list` tells as which. It changes from trial to proven at most once.
-//! I2. A pinned block cannot leave, so it is not on trial: it counts as proven from its release, and
-//!     remains so.
+//! I2. A pinned block cannot leave, so it is not on trial: it counts as proven from its
+//!     release, and remains so.
 
 use super::carried::Batch;
 use super::eviction::{Event, Eviction, Shape};

@@ -1,5 +1,5 @@
-//! S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, SOSP 2023): most blocks are one-hit wonders, so let them leave
-//! quickly.
+//! S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, SOSP 2023): most blocks are one-hit wonders,
+//! so let them leave quickly.
 //!
 //! ```text
 //!   new ──► small (a tenth) ──hit twice──► main ──► out        a hit adds one to the block's heat, at most 3
@@ -44,8 +44,8 @@ impl S3Fifo {
         }
     }
 
-    /// The number of main's blocks that go before those of small, with `coming` new blocks to come (see
-    /// [`pair`]).
+    /// The number of main's blocks that go before those of small, with `coming` new
+    /// blocks to come (see [`pair`]).
     fn excess(&self, coming: usize) -> usize {
         self.small_target.saturating_sub(self.counts.on_trial() + coming)
     }

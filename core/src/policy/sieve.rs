@@ -1,5 +1,5 @@
-//! SIEVE (Zhang, Yang, Yue, Vigfusson and Rashmi, NSDI 2024): one list a class in order of insertion, and a
-//! hand.
+//! SIEVE (Zhang, Yang, Yue, Vigfusson and Rashmi, NSDI 2024): one list a class in order
+//! of insertion, and a hand.
 //!
 //! The hand goes from the oldest to the youngest and round again. A block that was hit since the
 //! hand's last visit is spared and loses its mark; one that was not hit goes. Blocks never change

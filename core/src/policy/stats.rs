@@ -11,8 +11,8 @@ pub struct ReuseStats {
     pub ghosts: u32,
     /// Number of further ghosts before the policy has to follow LRU's order. 0: it does.
     pub ghosts_allowed: u32,
-    /// Times that the policy lost as many hits as it might, and followed LRU's order until its ghosts
-    /// were gone.
+    /// Times that the policy lost as many hits as it might, and followed LRU's order
+    /// until its ghosts were gone.
     pub setbacks: u32,
     /// Blocks whose events were dropped because the policy's journal was full: they count in part as losses.
     pub unheard: u64,

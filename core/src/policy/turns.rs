@@ -4,8 +4,8 @@
 //!   turn   0: list 3, at most 2     1: list 0, all     2: list 3, all     3: list 4, at most 2 …
 //! ```
 //!
-//! A list may have several turns: the last one takes all of it, and each goes on where the one before
-//! stopped.
+//! A list may have several turns: the last one takes all of it, and each goes on
+//! where the one before stopped.
 
 use crate::id::{BlockId, BlockRef};
 use crate::slot::{NO_TICKET, Priority, Slot, Word};

@@ -231,8 +231,8 @@ mod tests {
         }
     }
 
-    /// A policy that takes from many lists by turns has one owner's blocks in the same order, not list
-    /// after list.
+    /// A policy that takes from many lists by turns has one owner's blocks in the same
+    /// order, not list after list.
     #[test]
     fn own_blocks_of_many_lists_are_found_by_turns() {
         let pool = pool(Policy::Reuse, 100);

@@ -180,8 +180,8 @@ impl BlockPool {
         Ok(self.register_each(complete, chain, out, ImmutableBlock::into_ref))
     }
 
-    /// Checks that all of a list can be completed, and marks each block. On an error it unmarks those
-    /// before (I2).
+    /// Checks that all of a list can be completed, and marks each block. On an error it
+    /// unmarks those before (I2).
     fn mark(&self, ids: &[BlockId], hashes: &[SequenceHash]) -> Result<(), TransitionError> {
         for (i, (id, hash)) in ids.iter().zip(hashes).enumerate() {
             match self.fillable_word(*id) {

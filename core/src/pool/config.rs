@@ -154,8 +154,8 @@ impl EventSink for Both {
     }
 }
 
-/// Guesses a lane from the stack's address: threads' stacks lie megabytes apart. A wrong guess costs
-/// only speed.
+/// Guesses a lane from the stack's address: threads' stacks lie megabytes apart. A
+/// wrong guess costs only speed.
 fn lane_of_stack() -> usize {
     let here = 0u8;
     let address = core::ptr::from_ref(&here).addr() as u64;

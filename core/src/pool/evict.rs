@@ -285,8 +285,8 @@ mod tests {
         victims.pop().map(|victim| victim.hash())
     }
 
-    /// A block is promoted while a stalled thread keeps the timeline full: it loses its place, and is
-    /// counted once.
+    /// A block is promoted while a stalled thread keeps the timeline full: it loses its
+    /// place, and is counted once.
     #[test]
     fn promotion_without_room() {
         let config = PoolConfig::new(4).policy(Policy::S3Fifo).lanes(1).lane_of(|| 0);

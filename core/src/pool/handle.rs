@@ -121,8 +121,8 @@ impl<'p> MutableBlock<'p> {
         self.complete_from(State::Partial, hash)
     }
 
-    /// Completes a whole page at once: `init_sequence`, `add_tokens(page_size)` and `commit` in one
-    /// transition.
+    /// Completes a whole page at once: `init_sequence`, `add_tokens(page_size)` and
+    /// `commit` in one transition.
     ///
     /// # Errors
     /// The block is not `Reset`; it comes back as it was.

@@ -227,8 +227,8 @@ impl BlockPool {
         }
     }
 
-    /// Gives a block that outlived its parent's registration its sequence's present parent. The caller
-    /// holds both.
+    /// Gives a block that outlived its parent's registration its sequence's present
+    /// parent. The caller holds both.
     fn adopt_orphan(&self, child: &Slot, parent: BlockRef) {
         let (old, new) = (child.parent(), pack(Some(parent)));
         let orphaned = unpack(old).is_some_and(|old| self.slot(old.id).word().generation() != old.generation);
@@ -288,8 +288,8 @@ impl BlockPool {
         Ok(())
     }
 
-    /// Ends a registration: now, or when the block is no longer held or leased. Lookups do not find it
-    /// from now on.
+    /// Ends a registration: now, or when the block is no longer held or leased. Lookups do
+    /// not find it from now on.
     pub(super) fn withdraw(&self, block: BlockRef) {
         let kept = |error| matches!(error, Reason::Referenced { .. } | Reason::Leased { .. });
         while self.unregister(block).is_err_and(|error| kept(error.reason)) {
@@ -303,8 +303,8 @@ impl BlockPool {
         }
     }
 
-    /// Gives up a copy that was never inserted. A stale reader of its slot's last chain may hold it for
-    /// a moment.
+    /// Gives up a copy that was never inserted. A stale reader of its slot's last chain
+    /// may hold it for a moment.
     fn discard(&self, id: BlockId) {
         let slot = self.slot(id);
         let mut word = slot.word();

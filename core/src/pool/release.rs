@@ -1,7 +1,7 @@
 //! Release: the last holder's release puts the block on the timeline.
 //!
-//! A batch takes its positions at once, so that threads meet at the timeline's tail once a request, not
-//! once a block.
+//! A batch takes its positions at once, so that threads meet at the timeline's tail once a
+//! request, not once a block.
 
 use super::BlockPool;
 use super::handle::ImmutableBlock;
@@ -31,8 +31,8 @@ impl Last {
 }
 
 impl BlockPool {
-    /// Releases references in the order given: the first one is evicted first. Engines give a sequence
-    /// tail first.
+    /// Releases references in the order given: the first one is evicted first. Engines
+    /// give a sequence tail first.
     pub fn release<'p>(&'p self, blocks: impl IntoIterator<Item = ImmutableBlock<'p>>) {
         self.release_slots(blocks.into_iter().map(|block| {
             let (pool, id) = block.into_parts();
@@ -62,8 +62,8 @@ impl BlockPool {
         }
     }
 
-    /// Releases a reference that needs no new place on the timeline. False: it is the only one, and
-    /// needs one.
+    /// Releases a reference that needs no new place on the timeline. False: it is the
+    /// only one, and needs one.
     #[inline]
     fn release_shared(&self, number: u32) -> bool {
         let slot = &self.slots[number as usize];
@@ -93,8 +93,8 @@ impl BlockPool {
         }
     }
 
-    /// Returns whether the block gets a new place if it becomes inactive now. The caller holds the only
-    /// reference.
+    /// Returns whether the block gets a new place if it becomes inactive now. The caller
+    /// holds the only reference.
     #[inline]
     fn needs_place(&self, number: u32, slot: &Slot, word: Word) -> bool {
         if word.withdrawn() {
@@ -162,8 +162,8 @@ impl BlockPool {
         position.finish(&self.slots, &[number], u64::from(settled));
     }
 
-    /// Gives the block the next position, in a list, and releases it. False: another thread acquired it
-    /// meanwhile.
+    /// Gives the block the next position, in a list, and releases it. False: another
+    /// thread acquired it meanwhile.
     #[inline]
     fn place_and_release(&self, positions: &mut Reserved<'_>, number: u32, list: u8) -> bool {
         let slot = &self.slots[number as usize];

@@ -27,8 +27,8 @@ impl Unplaced {
         // Release: pairs with the Acquire of the taking in `drain_some`: the thread that takes the
         // bit sees the block inactive (I1).
         self.bits[slot as usize / 64].fetch_or(1 << (slot % 64), site!("unplaced_note_relaxed", Release));
-        // Release: pairs with the Acquire of the swap in `drain_some`: the thread that takes the mark
-        // sees the bit.
+        // Release: pairs with the Acquire of the swap in `drain_some`: the thread that
+        // takes the mark sees the bit.
         self.any.fetch_or(1, site!("unplaced_mark_relaxed", Release));
     }
 

@@ -37,8 +37,8 @@ impl BlockPool {
         let slot = self.slots.get(block.id.index())?;
         let word = slot.word();
         let same = word.generation() == block.generation && word.inactive() && !word.withdrawn();
-        // If the block is recycled meanwhile, the hash is another's: then this generation gives no lease
-        // or reference.
+        // If the block is recycled meanwhile, the hash is another's: then this generation
+        // gives no lease or reference.
         (same && word.priority() != Priority::Pinned).then(|| slot.key())
     }
 }

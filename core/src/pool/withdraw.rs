@@ -1,5 +1,5 @@
-//! Withdrawal by number: a held block can no longer be found, and the caller that withdrew it gets it in
-//! the end.
+//! Withdrawal by number: a held block can no longer be found, and the caller that
+//! withdrew it gets it in the end.
 //!
 //! ```text
 //!   registered     returns the registration that a block has now

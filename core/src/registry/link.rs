@@ -34,8 +34,8 @@ impl Link {
     pub(super) const fn marked(self) -> bool {
         self.0 & MARK != 0
     }
-    /// Points to `slot`, unmarked, with the next tag: no compare-exchange that expects `self` succeeds
-    /// any more.
+    /// Points to `slot`, unmarked, with the next tag: no compare-exchange that expects
+    /// `self` succeeds any more.
     #[inline]
     pub(super) fn moved_to(self, slot: u32) -> Link {
         let step = if skipped!("registry_no_tag") { 0 } else { TAG_ONE };

@@ -79,8 +79,8 @@ impl Slot {
         (now >> 32) as u32 == generation && now as u32 & DEFERRED != 0
     }
 
-    /// Ends the deferral, since the block takes a new place in its list; for the holder of its only
-    /// reference.
+    /// Ends the deferral, since the block takes a new place in its list; for the
+    /// holder of its only reference.
     #[inline]
     pub(crate) fn forget_deferral(&self, generation: u32) {
         self.change(generation, |counts| (counts & DEFERRED != 0).then_some(counts & !DEFERRED));

@@ -75,8 +75,8 @@ impl Slot {
         (0..capacity).map(|_| Slot::new()).collect()
     }
 
-    /// The word. Acquire: pairs with the Release of `try_swap`, so the key read next is the key of this
-    /// word (I1).
+    /// The word. Acquire: pairs with the Release of `try_swap`, so the key read next is
+    /// the key of this word (I1).
     #[inline]
     pub(crate) fn word(&self) -> Word {
         Word(self.state.load(site!("slot_word_relaxed", Acquire)))
@@ -125,8 +125,8 @@ impl Slot {
         self.key_hi.store((key >> 64) as u64, release);
     }
 
-    /// Takes a reference if the word is still `word`, which is `Registered`. `Err` has the word found
-    /// instead.
+    /// Takes a reference if the word is still `word`, which is `Registered`. `Err`
+    /// has the word found instead.
     #[inline]
     pub(crate) fn try_acquire(&self, word: Word) -> Result<(), Word> {
         debug_assert_eq!(word.state(), State::Registered);

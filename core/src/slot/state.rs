@@ -12,8 +12,8 @@
 //!     owner does (the other states, I2).
 //! I2. `references > 0` and `leases > 0` only in `Registered`: the other states have one owner, which
 //!     has a typestate handle.
-//! I3. Every way to `Reset` bumps the generation; a compare-exchange that expects an older one fails (no
-//!     ABA).
+//! I3. Every way to `Reset` bumps the generation; a compare-exchange that expects an
+//!     older one fails (no ABA).
 
 use crate::sync::skipped;
 use core::fmt;

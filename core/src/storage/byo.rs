@@ -25,8 +25,8 @@ pub struct ByoStorage<O> {
 }
 
 impl<O> ByoStorage<O> {
-    /// Wraps `size_bytes` at `address`, which must be a multiple of `alignment` (bytes, a power of two;
-    /// 1 for any).
+    /// Wraps `size_bytes` at `address`, which must be a multiple of `alignment` (bytes, a
+    /// power of two; 1 for any).
     ///
     /// Address 0 is refused for memory ([`StorageKind::is_memory`]) and is the first byte of anything else.
     ///

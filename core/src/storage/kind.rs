@@ -5,8 +5,8 @@ use core::fmt;
 /// The kind of a storage, which decides how its bytes may be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StorageKind {
-    /// Memory of an accelerator (G1). Only a [`DevicePort`](super::DevicePort) or the device itself
-    /// reaches it.
+    /// Memory of an accelerator (G1). Only a [`DevicePort`](super::DevicePort) or the
+    /// device itself reaches it.
     Device {
         /// The device's number, as its driver counts.
         ordinal: u32,

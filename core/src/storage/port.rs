@@ -16,16 +16,16 @@ pub trait DevicePort: Storage {
     ///
     /// # Errors
     ///
-    /// [`DeviceError`]; the bytes in the range are unspecified after [`DeviceError::Failed`], untouched
-    /// otherwise.
+    /// [`DeviceError`]; the bytes in the range are unspecified after
+    /// [`DeviceError::Failed`], untouched otherwise.
     fn copy_in(&self, block: u32, offset: usize, src: &[u8]) -> Result<(), DeviceError>;
 
     /// Copies from `offset` within `block` to `dst`.
     ///
     /// # Errors
     ///
-    /// [`DeviceError`]; the bytes in `dst` are unspecified after [`DeviceError::Failed`], untouched
-    /// otherwise.
+    /// [`DeviceError`]; the bytes in `dst` are unspecified after
+    /// [`DeviceError::Failed`], untouched otherwise.
     fn copy_out(&self, block: u32, offset: usize, dst: &mut [u8]) -> Result<(), DeviceError>;
 }
 

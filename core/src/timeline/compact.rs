@@ -141,8 +141,8 @@ impl Timeline {
             *dst = below;
             return;
         }
-        // Relaxed: written before the ticket, whose Acquire load we have done; it changes only with the
-        // ticket.
+        // Relaxed: written before the ticket, whose Acquire load we have done; it
+        // changes only with the ticket.
         let list = slot.list.load(Relaxed);
         // A store is enough: only the compactor writes here until the head has passed, and only the
         // compactor moves the head. Release: pairs with the Acquire of ring readers, as in `put`.
@@ -164,8 +164,8 @@ impl Timeline {
 }
 
 impl Timeline {
-    /// Moves the hand of a sweep along: if it has passed the slot's old place, it must have passed the
-    /// new one.
+    /// Moves the hand of a sweep along: if it has passed the slot's old place, it must
+    /// have passed the new one.
     fn carry_hand(&self, list: usize, src: Position, dst: Position) {
         // A slot that is just leaving its list is in none.
         let Some(CachePadded(List { cursor: hand, .. })) = self.lists.get(list).filter(|_| self.sweeps)

@@ -167,8 +167,7 @@ impl Timeline {
                 }
             }
             let end = tail.plus(n, self.size);
-            // AcqRel: Release pairs with `tail()`; Acquire, on success and failure, with an earlier
-            // Release here.
+            // AcqRel: Release pairs with `tail()`; Acquire, on success and failure, with a Release here.
             match self.tail.compare_exchange_weak(tail.0, end.0, AcqRel, Acquire) {
                 Ok(_) => return Ok(Reserved::new(self, tail)),
                 Err(seen) => tail = Position(seen),
@@ -185,8 +184,7 @@ impl Timeline {
         self.tail().since(self.head(), self.size) + u64::from(n) <= u64::from(self.size - WORD)
     }
 
-    /// Puts an inactive slot that kept its place, or a deferred one, into its list: sets the bit at its
-    /// ticket.
+    /// Puts an inactive slot that kept its place, or was deferred, into its list: sets its ticket's bit.
     pub(crate) fn relist(&self, slots: &[Slot], slot: u32) {
         self.relist_unless(slots, slot, NO_TICKET);
     }
@@ -244,8 +242,7 @@ impl Timeline {
         taken
     }
 
-    /// As `take_oldest`, but the list's cursor is a hand that continues from its last place, and round
-    /// (SIEVE).
+    /// As `take_oldest`, but the list's cursor is a hand that continues from its last place (SIEVE).
     pub(crate) fn sweep(
         &self,
         slots: &[Slot],
@@ -298,8 +295,7 @@ impl Timeline {
             let cursor = Position(list.cursor.load(Relaxed));
             let head = self.head().word_start();
             if cursor < head {
-                // No live entry is before the head (I5). Relaxed: as in `advance`; on failure another
-                // moved it.
+                // No live entry is before the head (I5). Relaxed: as in `advance`; else another moved it.
                 let _ = list.cursor.compare_exchange(cursor.0, head.0, Relaxed, Relaxed);
                 continue;
             }
@@ -377,8 +373,8 @@ impl Timeline {
         }
     }
 
-    /// The slot at a position, if its entry is live (I1) and of this list: the bit may be another slot's
-    /// (I6).
+    /// The slot at a position, if its entry is live (I1) and of this list: the bit
+    /// may be another slot's (I6).
     fn live_slot(&self, slots: &[Slot], list: usize, word: Position, bit: u32) -> Option<u32> {
         let position = Position(word.0 + u64::from(bit));
         // Acquire: pairs with the Release in `Reserved::put`.
@@ -397,8 +393,8 @@ impl Timeline {
         if mask == 0 {
             return;
         }
-        // AcqRel: if the bit was set anew before, the check below sees the earlier writes; if after, it
-        // stays.
+        // AcqRel: if the bit was set anew before, the check below sees the earlier
+        // writes; if after, it stays.
         self.lists[list].bits[word.word()].fetch_and(!mask, AcqRel);
         if skipped!("timeline_clear_no_recheck") {
             return;

@@ -33,8 +33,8 @@ impl Timeline {
         is_live().then_some(entry.slot())
     }
 
-    /// The beginning of the first word of a list that may have entries. The cursor moves there, as in a
-    /// search.
+    /// The beginning of the first word of a list that may have entries. The cursor
+    /// moves there, as in a search.
     pub(crate) fn first_word(&self, list: usize) -> u64 {
         self.oldest_word(list).map_or_else(|| self.tail().word_start().0, |(word, _)| word.0)
     }

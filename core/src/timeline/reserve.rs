@@ -8,8 +8,8 @@
 //! ```
 //!
 //! I1. Every reserved position is written, whatever becomes of its slot.
-//! I2. A bit is set after its slot has become inactive: an evictor that meets an active slot may drop
-//!     the bit.
+//! I2. A bit is set after its slot has become inactive: an evictor that meets an
+//!     active slot may drop the bit.
 
 use super::Timeline;
 use super::position::{Entry, Position};

@@ -127,8 +127,8 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
     ///
     /// # Errors
     ///
-    /// [`MarkError`]: the range is empty, begins before tokens that are already there, or meets an
-    /// earlier mark.
+    /// [`MarkError`]: the range is empty, begins before tokens that are already there,
+    /// or meets an earlier mark.
     pub fn mark(&mut self, range: Range<usize>, content: &[u8]) -> Result<(), MarkError> {
         let free = self.marks.last().map_or(0, |mark| mark.tokens.end).max(self.tokens.len());
         if range.is_empty() || range.start < free {

@@ -1,6 +1,6 @@
 //! Handles given up and taken back, as by callers that keep numbers: [`MutableBlock::into_id`],
-//! [`ImmutableBlock::into_ref`]; and batch calls by numbers, with some numbers among them that must be
-//! left alone.
+//! [`ImmutableBlock::into_ref`]; and batch calls by numbers, with some numbers among them
+//! that must be left alone.
 
 use super::oracle::Owner;
 use super::*;

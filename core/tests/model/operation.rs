@@ -30,8 +30,8 @@ pub enum How {
     ScopedAtOnce,
 }
 
-/// Hashes, classes and numbers are taken modulo their present range, so every string of operations makes
-/// sense.
+/// Hashes, classes and numbers are taken modulo their present range, so every string
+/// of operations makes sense.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation {
     /// Allocate, complete and register a chain of hashes `from, from + 1, …`, each the parent of

@@ -1,5 +1,5 @@
-//! The oracle: a map of registrations, a set of owned blocks, and the events that the sink must have
-//! received.
+//! The oracle: a map of registrations, a set of owned blocks, and the events that the
+//! sink must have received.
 //!
 //! It knows everything except the order in which policies other than LRU evict within a class. There it
 //! checks that a victim was allowed to go (unreferenced, unpinned, no registered child, no block of a
@@ -22,8 +22,8 @@ pub struct Known {
     pub references: u32,
     /// Number of copies of its bytes.
     pub leases: u32,
-    /// Its last scope ended while it was held or leased: it cannot be found, and it goes with the last
-    /// of both.
+    /// Its last scope ended while it was held or leased: it cannot be found, and it
+    /// goes with the last of both.
     pub withdrawn: bool,
     /// Handles of its registration; none: it was registered without one, too.
     scopes: Option<u32>,

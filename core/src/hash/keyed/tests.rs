@@ -156,8 +156,8 @@ fn forged_tokens_fool_xxh3_and_not_the_default() {
     }
 }
 
-/// The same by `SaltParts::extra`, which may come from a request: bytes that make the attacker's salt
-/// the victim's.
+/// The same by `SaltParts::extra`, which may come from a request: bytes that make the
+/// attacker's salt the victim's.
 #[test]
 fn forged_salts_fool_xxh3_and_not_the_default() {
     let victim = SaltParts { tenant: "victim", model: "m", ..SaltParts::default() };

@@ -149,8 +149,8 @@ proptest! {
         prop_assert!(same_layout(&moved.relocated(&back).unwrap(), &layout));
     }
 
-    /// A wrong byte is refused, or makes another layout with its own description; a missing or extra one
-    /// is refused.
+    /// A wrong byte is refused, or makes another layout with its own description; a missing
+    /// or extra one is refused.
     #[test]
     fn wrong_bytes_do_no_harm(layout in layouts(), changes in prop::collection::vec((any::<prop::sample::Index>(), 0u32..8), 1..4)) {
         let whole = layout.to_bytes();

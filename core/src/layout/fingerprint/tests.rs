@@ -121,8 +121,8 @@ fn meaning(layout: &Layout) -> impl PartialEq + core::fmt::Debug {
     (config.dtype, [blocks, layers, outers, tokens, heads * config.head_size], map(layout))
 }
 
-/// The meaning of the last block, with its bytes in one piece: for each element, the number of bits
-/// before it.
+/// The meaning of the last block, with its bytes in one piece: for each element, the
+/// number of bits before it.
 fn block_meaning(layout: &Layout) -> impl PartialEq + core::fmt::Debug {
     let config = layout.config();
     let [blocks, layers, outers, tokens, heads] = config.shape();

@@ -321,8 +321,8 @@ fn pages_are_merged_as_counted_by_hand() {
     assert_eq!(facts(single.unwrap()), (1, 6, page, page));
 }
 
-/// TP 2 in pages of 4 → TP 4 in pages of 16: each rank gets its heads of each token, from a rank that
-/// has them.
+/// TP 2 in pages of 4 → TP 4 in pages of 16: each rank gets its heads of each token,
+/// from a rank that has them.
 #[test]
 fn ranks_exchange_heads_across_pages() {
     let rank_of = |degree, rank| Shard::new(8, degree, rank).unwrap();

@@ -1,5 +1,5 @@
-//! Models of the queues alone: at rest, as many ghosts are there as are counted. Under loom a bucket has two
-//! entries.
+//! Models of the queues alone: at rest, as many ghosts are there as are counted. Under loom
+//! a bucket has two entries.
 
 use super::*;
 use crate::hash::Placement;

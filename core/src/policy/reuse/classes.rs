@@ -1,5 +1,5 @@
-//! The lists: one for each class of blocks, by how likely they are to be used again, and one for each other
-//! priority.
+//! The lists: one for each class of blocks, by how likely they are to be used again, and one
+//! for each other priority.
 
 /// First turn × length.
 pub(super) const FIRST: usize = 0;

@@ -13,8 +13,8 @@ use super::SAMPLE_SHIFT;
 use super::ages::{Ages, BUCKETS, half_life};
 use super::classes::{CLASSES, LEAF, TRUNK};
 
-/// Pseudo-hits of a class's multiplier (and as many requests' worth), and of its curve against the
-/// shared one.
+/// Pseudo-hits of a class's multiplier (and as many requests' worth), and of its
+/// curve against the shared one.
 const PRIOR_MULTIPLIER: f32 = 2.0;
 const PRIOR_CURVE: f32 = 1000.0;
 
@@ -55,8 +55,8 @@ pub(super) struct Curve {
 /// An `f32` sum would round away parts below this part of it; in pools of millions all parts are that small.
 const LEAST: f32 = 1.0 / (1 << 18) as f32;
 
-/// Adds to a sum. Where the part is too small for it, adds a larger one now and then, so that the mean
-/// is right.
+/// Adds to a sum. Where the part is too small for it, adds a larger one now and then,
+/// so that the mean is right.
 #[inline]
 fn add(sum: &mut f32, part: f32, dice: &mut u32) {
     let least = *sum * LEAST;
@@ -199,8 +199,8 @@ mod tests {
         curve.share();
         let [hot, cold] = [0, 1].map(|class| curve.row(class, 20.0)[0]);
         assert!(cold < hot / 100.0, "{cold} {hot}");
-        // One hit in half as many releases as there are blocks, and a little more until the age is
-        // surely past.
+        // One hit in half as many releases as there are blocks, and a little more
+        // until the age is surely past.
         assert!((1.0..2.0).contains(&(hot * CAPACITY as f32)), "{hot}");
         let spent = curve.row(0, 20.0)[curve.ages.bucket(CAPACITY)];
         assert!(spent < hot / 2.0, "it comes no more at that age: {spent}, {hot}");

@@ -333,8 +333,8 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
         let left = go_on.or(further.then_some(to)).filter(|_| !is_over).unwrap_or(0);
         is_over |= left == 0;
         self.sight.run = (!is_over).then_some(Choice::Youngest(list));
-        // If another segment has begun meanwhile, a run continues with that. Taken blocks are not walked
-        // again.
+        // If another segment has begun meanwhile, a run continues with that. Taken
+        // blocks are not walked again.
         let _ = policy.young[list].compare_exchange(place, left, Relaxed, Relaxed);
         if is_over {
             self.forget_youngest(list);

@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(guard.room(&shadow, NOW, 1000, 1.0), 11, "of the stake of two, and a lead of one");
     }
 
-    /// Where few blocks were requested, little may be lost: at first one hit, whatever the length of a
-    /// mean request.
+    /// Where few blocks were requested, little may be lost: at first one hit, whatever the
+    /// length of a mean request.
     #[test]
     fn the_first_stake_grows_with_what_was_released() {
         let stakes = [0, 2000, 5000, 10_000_000].map(|now| {
@@ -151,8 +151,8 @@ mod tests {
         assert_eq!(stakes, [1, 3, 6, 56]);
     }
 
-    /// A try may lose a quarter of its gains, and its stake of two. Hits that ghosts cost after its end
-    /// do not count.
+    /// A try may lose a quarter of its gains, and its stake of two. Hits that ghosts cost
+    /// after its end do not count.
     #[test]
     fn most_of_what_was_won_is_kept() {
         let (mut guard, mut shadow) = (later(), Shadow::new(1000, 0));

@@ -121,8 +121,8 @@ mod tests {
         assert_eq!(curve.evidence(3), (1.0, 300.0));
     }
 
-    /// I2: each release is at risk once, however often it is scanned; a key that is released again
-    /// begins anew.
+    /// I2: each release is at risk once, however often it is scanned; a key that is
+    /// released again begins anew.
     #[test]
     fn time_is_counted_once() {
         let (mut panel, mut curve) = panel();

@@ -101,8 +101,8 @@ struct Run {
 }
 
 impl Run {
-    /// Adds a block at either end. If it fits at neither, begins a new run and returns the record of the
-    /// last one.
+    /// Adds a block at either end. If it fits at neither, begins a new run and returns
+    /// the record of the last one.
     #[inline]
     fn add(&mut self, stamp: u32) -> Option<Record> {
         if self.blocks > 0 && stamp == self.first.wrapping_add(self.blocks) {

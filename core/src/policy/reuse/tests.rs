@@ -171,8 +171,8 @@ fn how_it_stands_beside_lru_can_be_seen() {
     assert_eq!((hit.ahead, hit.ghosts), (-1, 0), "LRU would have had it");
 }
 
-/// A block that is being copied, again and again while its only child comes, is no trunk; one with five
-/// children is.
+/// A block that is being copied, again and again while its only child comes, is no trunk;
+/// one with five children is.
 #[test]
 fn a_lease_is_no_sibling() {
     let pool = pool();
