@@ -14,9 +14,9 @@
 //! block had come after its victim: B1's, if `|T1| + |B1|` were more than `c`, else B2's. Blocks that are
 //! free, or held and never released, are in none of the lists; for each of them one more ghost may stay.
 //!
-//! `p` is a real number in the paper, and moves by `|B2| / |B1|`, or the inverse, if that is more than
-//! 1. Here it counts in units of 2^-32 blocks. A value less than 2^-17 below a whole number is taken for
-//! that number, so that three thirds are one.
+//! `p` is a real number in the paper, and moves by `|B2| / |B1|`, or the inverse, if that is more than 1.
+//! Here it counts in units of 2^-32 blocks. A value less than 2^-17 below a whole number is taken for that
+//! number, so that three thirds are one.
 //!
 //! A block's uses count when it is released: a held block stays T1's until then. A ghost is met at its
 //! block's first release, not at its registration.
