@@ -10,8 +10,8 @@
 //!     block with children waits for them.
 //! I2. A choice is a hint; `Scan::claim` decides.
 //! I3. A search for few victims scans no head that was scanned a moment ago (`Sight`, the scan cache).
-//!     So it may pass blocks that are new since, or back in their old places, until the cache has aged
-//!     by `STANDS` victims and releases.
+//!     So it may pass blocks that are new since, or back in their old places, for no more victims and
+//!     releases together than the cache stands for (`Sight::age`).
 //! I4. A youngest segment begins at `young`, and has the blocks released since the block at that place.
 //!     Blocks that compaction has moved there are older and are no part of it.
 //! I5. One scan of a list defers at most `PASSED` parents, however many stand before its first block that
