@@ -1,7 +1,7 @@
 //! kvstrata's core: lock-free bookkeeping of KV blocks, for one tier or many.
 //!
 //! `no_std` with `alloc`; it knows no thread, file, socket, clock or GPU. After construction no call
-//! allocates, blocks or makes a system call. What is where:
+//! allocates, blocks or makes a system call. The modules:
 //!
 //! | module | concept |
 //! |---|---|
@@ -12,10 +12,10 @@
 //! | `timeline` | one order of events for all eviction lists |
 //! | `policy` | LRU, LFU, SIEVE, S3-FIFO, ARC, 2Q, and learned reuse, over the timeline |
 //! | [`request`] | the request-level view: reserve and release by request |
-//! | [`waiting`] | who waits for blocks, and must be woken by those who release |
-//! | [`owners`] | tenants: whose each block is, and how many each may have |
-//! | [`ages`] | how long blocks have been idle, and which have a copy below |
-//! | [`classes`], [`parents`] | what goes along with a block's bytes from tier to tier |
+//! | [`waiting`] | the count of waiters for blocks, by which a releaser knows whether to wake one |
+//! | [`owners`] | tenants: the owner of each block, and the number of blocks each may have |
+//! | [`ages`] | idle times of blocks, and whether they have a copy below |
+//! | [`classes`], [`parents`] | data that moves along with a block's bytes from tier to tier |
 //! | [`tokens`], [`hash`] | tokens to blocks to chained hashes |
 //! | [`layout`], [`plan`] | where a block's bytes lie; the fewest moves from there to anywhere |
 //! | [`storage`] | the ports that hardware implements |

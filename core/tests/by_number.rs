@@ -1,5 +1,5 @@
-//! Calls by numbers that must change nothing, or not all, told by what the pool says afterwards (`src/pool/by_number.rs`, I1, I2). What
-//! they do otherwise is compared with the oracle by `pool_model`.
+//! Calls by numbers that must change nothing, or not all, checked by the pool's later answers
+//! (`src/pool/by_number.rs`, I1, I2). `pool_model` compares their other effects with the oracle.
 
 use kvstrata_core::*;
 
@@ -47,7 +47,8 @@ fn a_page_that_is_not_full_registers_nothing() {
     assert_eq!(pool.inactive(), 5);
 }
 
-/// What is registered apart is evicted in its own order, though it is one sequence; what is registered as one is evicted from its end.
+/// Blocks registered apart are evicted in their own order, though they are one sequence; blocks
+/// registered as one are evicted from its end.
 #[test]
 fn blocks_of_a_list_keep_each_other_only_where_they_are_linked() {
     for linked in [true, false] {
@@ -69,7 +70,7 @@ fn blocks_of_a_list_keep_each_other_only_where_they_are_linked() {
     }
 }
 
-/// Nothing to register is nothing wrong; a hash without a block is.
+/// An empty registration is no error; a hash without a block is.
 #[test]
 fn lists_of_two_lengths_are_refused() {
     let (pool, mut out) = (pool(), vec![]);

@@ -1,5 +1,6 @@
-//! Leases: a block stays while it is copied, and is where it would be without that (`src/pool/lease.rs`, I1 to I3). Random strings of
-//! operations with leases are in `pool_model`; races in `loom_lease`.
+//! Leases: a block stays while it is copied, and is then where it would be without the lease
+//! (`src/pool/lease.rs`, I1 to I3). Random strings of operations with leases are in
+//! `pool_model`; races in `loom_lease`.
 
 use kvstrata_core::*;
 
@@ -36,7 +37,8 @@ fn a_leased_block_keeps_its_place() {
         pool.end_lease(blocks[0]);
         assert!(!evict(&pool, 1).contains(&hash(1)), "{policy}: one lease is left");
         pool.end_lease(blocks[0]);
-        // Without hits all four have the order of insertion. But SIEVE's hand comes to what it has passed when it has been round.
+        // Without hits all four have the order of insertion. But SIEVE's hand meets a passed
+        // block only after a full round.
         let next = if policy == Policy::Sieve { 6 } else { 1 };
         assert_eq!(evict(&pool, 1), [hash(next)], "{policy}: its turn");
         assert_eq!((evict(&pool, 10).len(), pool.free()), (5, 10));
@@ -55,7 +57,7 @@ fn a_leased_block_that_is_used_moves_as_any_other() {
     assert_eq!(evict(&pool, 9), [3, 4, 5, 6, 7, 8, 9, 10, 1].map(hash), "it is the youngest now");
 }
 
-/// LFU's age goes past a leased block's worth: it is the next victim of least worth, behind those that are worth as much.
+/// LFU's age passes a leased block's worth: it is then the last of the blocks of least worth.
 #[test]
 fn a_leased_block_is_overtaken_by_the_age() {
     let (pool, blocks) = ten(Policy::Lfu);
@@ -129,7 +131,8 @@ fn leases_are_counted() {
     assert_eq!(evict(&pool, 10), [hash(1)]);
 }
 
-/// The last scope of a leased block ends, while somebody holds it or not: nobody finds it, and it is free when nothing keeps it.
+/// The last scope of a leased block ends, while the block is held or not: it cannot be found, and it
+/// is free when nothing keeps it.
 #[test]
 fn a_withdrawn_block_stays_for_its_lease() {
     for held in [false, true] {
@@ -155,8 +158,8 @@ fn a_withdrawn_block_stays_for_its_lease() {
     }
 }
 
-/// It is pinned, and a lease alone keeps it: it is nobody's victim, and a search that meets its old place ends. Where blocks keep their places while
-/// they are in use, it was met again and again.
+/// A pinned block that a lease alone keeps is no victim, and a search that meets its old place ends.
+/// Under policies whose blocks keep their places in use, the search once met it again and again.
 #[test]
 fn a_search_passes_what_a_lease_alone_keeps() {
     for policy in Policy::ALL {

@@ -1,4 +1,5 @@
-//! The free map: a slot has one owner at a time, and the next sees all that the last did (`src/free`, I1, I2).
+//! The free map: a slot has one owner at a time, and the next one sees all that the last did
+//! (`src/free`, I1, I2).
 #![cfg(loom)]
 
 mod loom;
@@ -6,7 +7,8 @@ mod loom;
 use kvstrata_core::Policy;
 use loom::{Rig, model, spawn};
 
-/// A slot that one thread frees may go to another at once, by a credit that was there before: the bit must order the owners.
+/// A slot that one thread frees may go to another at once, by a credit that was there before:
+/// the bit must order the owners.
 #[test]
 fn a_freed_slot_is_handed_over_in_order() {
     model(|| {
@@ -49,7 +51,8 @@ fn a_slot_is_handed_out_once() {
     });
 }
 
-/// All or nothing: of two that want both slots, one at most gets them, and a refusal leaves nothing behind.
+/// All or nothing: of two threads that want both slots, at most one gets them, and a refusal leaves
+/// nothing behind.
 #[test]
 fn all_or_nothing() {
     model(|| {

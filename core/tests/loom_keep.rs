@@ -11,7 +11,7 @@ fn keeping(capacity: u32) -> Arc<Rig> {
     Rig::with(capacity, |config| config.duplicates(Duplicates::Keep))
 }
 
-/// Two copies, inactive, the newer of which is evicted first, or last.
+/// Two inactive copies; the newer one is evicted first, or last.
 fn two_copies(newer_first: bool) -> Arc<Rig> {
     let rig = keeping(2);
     let (older, newer) = (rig.store(1).expect("room"), rig.store(1).expect("room"));
@@ -26,7 +26,8 @@ fn two_copies(newer_first: bool) -> Arc<Rig> {
     rig
 }
 
-/// Of two registrations of one hash none gives way: each is found while the other is not there, and both are stored and removed.
+/// Of two registrations of one hash none gives way: each is found while the other is absent,
+/// and both are stored and removed.
 #[test]
 fn both_copies_stay() {
     model(|| {
@@ -79,7 +80,8 @@ fn lookup_against_a_copy_that_comes_back() {
     }
 }
 
-/// Two evictors take a copy each, neighbours in one chain: nothing of the hash is left, and each was removed once.
+/// Two evictors take a copy each, neighbours in one chain: none of the hash is left,
+/// and each was removed once.
 #[test]
 fn both_copies_are_evicted_at_once() {
     model_within(2, || {
@@ -102,7 +104,7 @@ fn both_copies_are_evicted_at_once() {
     });
 }
 
-/// A copy is withdrawn while the other one is evicted or looked up: what is left is found.
+/// A copy is withdrawn while the other one is evicted or looked up: the remaining copy is found.
 #[test]
 fn unregister_a_copy_against_lookup() {
     model(|| {

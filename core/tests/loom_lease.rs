@@ -1,5 +1,5 @@
-//! Leases against what would end a block's registration, or move it: bytes stay while they are read, and the block is not lost
-//! afterwards (`src/pool/lease.rs`, I1 to I3).
+//! Leases against events that end a block's registration, or move it: bytes stay while they are read,
+//! and the block is not lost afterwards (`src/pool/lease.rs`, I1 to I3).
 #![cfg(loom)]
 
 mod loom;
@@ -49,7 +49,8 @@ fn lease_against_eviction() {
     }
 }
 
-/// One lease ends and another begins while an evictor looks: it sees one of them (I2). The shortest way to it has four switches.
+/// One lease ends and another begins while an evictor looks: it sees one of them (I2). The
+/// shortest way to it has four switches.
 #[test]
 fn a_lease_after_another() {
     model_within(4, || {
@@ -65,7 +66,7 @@ fn a_lease_after_another() {
     });
 }
 
-/// The last lease ends while an evictor defers the block for it: it comes back.
+/// The last lease ends while an evictor defers the block for it: the block is requeued.
 #[test]
 fn the_end_of_a_lease_against_eviction() {
     for policy in [Policy::Lru, Policy::Lfu, Policy::Sieve] {
@@ -135,7 +136,8 @@ fn lease_against_withdrawal() {
     });
 }
 
-/// The last reference to a withdrawn block goes while its last lease ends: whoever is last frees it, once (I3).
+/// The last reference to a withdrawn block goes while its last lease ends: the last of the
+/// two frees it, once (I3).
 #[test]
 fn the_end_of_a_lease_against_the_last_release() {
     model(|| {

@@ -1,4 +1,5 @@
-//! The life of one block: references against eviction, weak references, withdrawal (`src/slot/state.rs`, I1 to I3).
+//! The life of one block: references against eviction, weak references, withdrawal
+//! (`src/slot/state.rs`, I1 to I3).
 #![cfg(loom)]
 
 mod loom;
@@ -29,7 +30,7 @@ fn lookup_against_eviction() {
     });
 }
 
-/// Two holders let go at once: the last one puts the block on the timeline, once.
+/// Two holders release at once: the last one puts the block on the timeline, once.
 #[test]
 fn two_releases() {
     model(|| {
@@ -62,7 +63,7 @@ fn weak_reference_against_recycling() {
     });
 }
 
-/// A withdrawn registration ends with the last reference, whoever has it.
+/// A withdrawn registration ends with the last reference, whichever thread has it.
 #[test]
 fn withdrawal_against_release() {
     model(|| {
@@ -94,7 +95,7 @@ fn scoped(rig: &Rig) -> (ImmutableBlock<'_>, RegistrationHandle<'_>) {
     (registered.into_block(), handle)
 }
 
-/// A registration of a block that nobody holds is withdrawn while it is looked up: the lookup misses, or holds it to its end.
+/// A registration of an unheld block is withdrawn during a lookup: the lookup misses, or holds it to its end.
 #[test]
 fn withdrawal_against_lookup() {
     model(|| {
@@ -104,7 +105,7 @@ fn withdrawal_against_lookup() {
         drop(block);
         let thread = spawn(move || {
             let found = other.lookup(1);
-            // Held, it is not anybody else's yet.
+            // While it is held it has no other owner yet.
             found.iter().for_each(|block| other.check(block, 1));
             found.is_some()
         });
@@ -118,7 +119,7 @@ fn withdrawal_against_lookup() {
     });
 }
 
-/// A withdrawn block that is still held is not found, not even while its holder lets go.
+/// A withdrawn block that is still held is not found, not even during its holder's release.
 #[test]
 fn a_withdrawn_block_is_not_found() {
     model(|| {
@@ -136,7 +137,8 @@ fn a_withdrawn_block_is_not_found() {
     });
 }
 
-/// A registration is withdrawn while its block is evicted: one of the two ends it, and the block has one owner.
+/// A registration is withdrawn while its block is evicted: one of the two ends it, and
+/// the block has one owner.
 #[test]
 fn withdrawal_against_eviction() {
     model(|| {
@@ -164,7 +166,7 @@ fn withdrawal_against_eviction() {
     });
 }
 
-/// A registration is withdrawn while one holder lets go and a lookup comes: whoever is last frees the block.
+/// A registration is withdrawn during a release and a lookup: the last of the three frees the block.
 #[test]
 fn withdrawal_against_release_and_lookup() {
     model_within(1, || {
@@ -183,7 +185,8 @@ fn withdrawal_against_release_and_lookup() {
     });
 }
 
-/// A withdrawal finds its block held, and looks again when it has been let go, evicted and registered anew: that is not touched.
+/// A withdrawal finds its block held, and looks again after it was released, evicted and registered
+/// anew: the new registration is not touched.
 #[test]
 fn withdrawal_against_recycling() {
     model(|| {

@@ -1,6 +1,6 @@
-//! Policies that move blocks or pass them by, S3-FIFO and SIEVE, while hits, other evictors, withdrawals and the compactor are at the
-//! same blocks: a block is in one list or owned by one, it can be evicted afterwards, and the policy's books are right
-//! (`src/pool/evict.rs`; `src/timeline`, I3).
+//! Policies that move or spare blocks, S3-FIFO and SIEVE, during hits, other evictors, withdrawals and
+//! the compactor on the same blocks. A block is in one list or owned by one thread, it can be evicted
+//! afterwards, and the policy's counts are right (`src/pool/evict.rs`; `src/timeline`, I3).
 #![cfg(loom)]
 
 mod loom;
@@ -21,7 +21,7 @@ fn store_scoped(rig: &Rig, number: u64) -> (ImmutableBlock<'_>, RegistrationHand
     let complete = block.complete(hash(number)).expect("a new block is Reset");
     let (registered, handle) = rig.pool.register_scoped(complete, None);
     let block = registered.into_block();
-    // The class that evictors look at first: less to interleave.
+    // The class that evictors scan first: less to interleave.
     block.set_priority(Priority::Low);
     (block, handle)
 }
@@ -49,7 +49,8 @@ fn evict(rig: &Rig) -> Option<SequenceHash> {
     Some(victim.hash())
 }
 
-/// S3-FIFO's count of small blocks is right: with a hot block, in whichever list, and a new one, the new one goes first.
+/// S3-FIFO's count of small blocks is right: with a hot block, in either list, and a new one, the new
+/// one goes first.
 fn small_is_counted(rig: &Rig) {
     hit(rig, 1, 2);
     drop(store(rig, 9));
@@ -67,7 +68,8 @@ fn promoted(times: usize) -> ::loom::sync::Arc<Rig> {
     rig
 }
 
-/// A hit holds a block while an evictor moves it from small to main: one of them leaves it where it is found.
+/// A hit holds a block while an evictor moves it from small to main: one of the two leaves it in a list
+/// where it is found.
 #[test]
 fn promotion_against_a_hit() {
     model(|| {
@@ -132,7 +134,8 @@ fn another_turn_against_another() {
     });
 }
 
-/// A block is withdrawn while an evictor moves it: it is free once, whoever let go of it last, and counted out of the small list once.
+/// A block is withdrawn while an evictor moves it: it is freed once, by whichever releases it last, and
+/// counted out of the small list once.
 #[test]
 fn promotion_against_a_withdrawal() {
     model(|| {
@@ -192,8 +195,8 @@ fn fill(rig: &Rig, count: u64) {
     }
 }
 
-/// The compactor reaches the block at the head, which the hand has just spared: the hand goes with it, whatever comes in meanwhile
-/// (`carry_hand`).
+/// The compactor reaches the block at the head, which the hand has just spared: the hand moves along,
+/// whichever blocks come meanwhile (`carry_hand`).
 #[test]
 fn hand_goes_with_what_it_has_passed() {
     model_within(2, || {
@@ -213,8 +216,8 @@ fn hand_goes_with_what_it_has_passed() {
     });
 }
 
-/// A hot block behind the hand: the hand comes to it on its first round and takes it on the second, unless it is hit again; and then it is
-/// still there to be found.
+/// A hot block behind the hand: the hand spares it on its first round and takes it on the second, unless
+/// it is hit again; then it is still there to be found.
 #[test]
 fn second_round_against_a_hit() {
     model_within(2, || {
@@ -232,7 +235,8 @@ fn second_round_against_a_hit() {
     });
 }
 
-/// The block at the head is moved while an evictor sweeps: it is taken once, or still there. Smallest ring, one slide, two forced switches.
+/// The block at the head is moved during a sweep: it is taken once, or still there. Smallest ring,
+/// one slide, two forced switches.
 #[test]
 fn sweep_against_compaction() {
     model_within(2, || {
@@ -249,7 +253,8 @@ fn sweep_against_compaction() {
     });
 }
 
-/// The block at the head is moved while it is in use, and its new place is looked at and dropped; its release finds that place (I3).
+/// The block at the head is moved while it is in use, and its new place is looked at and dropped; its
+/// release finds that place (I3).
 #[test]
 fn compaction_and_sweep_against_release() {
     model_within(3, || {
@@ -269,7 +274,8 @@ fn compaction_and_sweep_against_release() {
     });
 }
 
-/// LFU gives a parent that the age has gone past a new place, while a hit holds it or another evictor looks for it: it can be evicted afterwards.
+/// LFU gives a parent whose worth the age has passed a new place, while a hit holds it or another
+/// evictor looks for it: it can be evicted afterwards.
 #[test]
 fn a_parent_comes_back() {
     for hits in [true, false] {

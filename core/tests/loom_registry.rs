@@ -1,4 +1,5 @@
-//! The registry: a lookup finds what was registered, whole, or misses (`src/registry`, I1 to I5; `src/slot`, I1).
+//! The registry: a lookup finds a registered block, whole, or misses (`src/registry`, I1 to I5;
+//! `src/slot`, I1).
 //! Under loom there are two chains: see `loom::hash`.
 #![cfg(loom)]
 
@@ -27,7 +28,7 @@ fn one_hash_is_registered_once() {
     });
 }
 
-/// Who finds a block sees its bytes and its hash.
+/// A thread that finds a block sees its bytes and its hash.
 #[test]
 fn a_found_block_is_whole() {
     model(|| {
@@ -41,7 +42,8 @@ fn a_found_block_is_whole() {
     });
 }
 
-/// A block is evicted and used anew while it is looked up: the lookup holds it, or misses; never other bytes.
+/// A block is evicted and used anew during a lookup: the lookup holds it, or misses;
+/// it never sees other bytes.
 #[test]
 fn a_recycled_block_is_not_found_under_its_old_hash() {
     model(|| {
@@ -56,7 +58,8 @@ fn a_recycled_block_is_not_found_under_its_old_hash() {
     });
 }
 
-/// A lookup walks over a block that is evicted and comes back in another chain: it still finds what is behind (I4).
+/// A lookup walks over a block that is evicted and comes back in another chain: it still finds the
+/// blocks behind (I4).
 #[test]
 fn a_lookup_is_not_led_astray() {
     model(|| {
@@ -72,7 +75,7 @@ fn a_lookup_is_not_led_astray() {
     });
 }
 
-/// Two neighbours in a chain are removed at once: both are gone, and what is left is found (I3).
+/// Two neighbours in a chain are removed at once: both are gone, and the rest is found (I3).
 #[test]
 fn neighbours_are_removed_at_once() {
     model(|| {
@@ -101,8 +104,8 @@ fn neighbours_are_removed_at_once() {
     });
 }
 
-/// A copy that gave way to an equal block is held for a moment by a reader who was on its slot's last chain: when it goes, nothing
-/// that was never stored is removed.
+/// A copy that gave way to an equal block is held for a moment by a reader on its slot's last chain.
+/// When the copy goes, no registration is removed that was never stored.
 #[test]
 fn a_discarded_copy_with_a_stale_reader() {
     model_within(2, || {

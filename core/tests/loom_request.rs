@@ -39,7 +39,8 @@ fn reserve_against_release() {
     });
 }
 
-/// A request is released by one thread while another opens it: all of its list goes back, or it is not there yet (I1).
+/// A request is released by one thread while another opens it: all of its list goes back, or it is not
+/// there yet (I1).
 #[test]
 fn opening_against_release() {
     model(|| {
@@ -54,7 +55,8 @@ fn opening_against_release() {
     });
 }
 
-/// A request is released while another thread adds to it: what was added goes with it, whole, or stays, whole (I1).
+/// A request is released while another thread adds to it: the added blocks go with it, all of
+/// them, or stay, all of them (I1).
 #[test]
 fn adding_against_release() {
     model(|| {
@@ -99,7 +101,7 @@ fn claiming_against_release() {
     });
 }
 
-/// A request is put beyond its home, which another has: it is found there, though the other goes (I4).
+/// A request is put beyond its home, which another has: it is found there, even if the other goes (I4).
 #[test]
 fn a_request_away_from_home() {
     model(|| {

@@ -1,4 +1,5 @@
-//! Scopes of a registration: a block is found as long as one handle lives, and not after the last (`src/slot/children.rs`, I2).
+//! Scopes of a registration: a block is found while one handle lives, and not after the last
+//! (`src/slot/children.rs`, I2).
 #![cfg(loom)]
 
 mod loom;
@@ -6,7 +7,7 @@ mod loom;
 use kvstrata_core::{Policy, Registered, RegistrationHandle};
 use loom::{Rig, hash, model, spawn};
 
-/// Registers block 1 within a scope; whether it is new, and its scope.
+/// Registers block 1 within a scope. Returns whether it is new, and its scope.
 fn scoped(rig: &Rig) -> (bool, RegistrationHandle<'_>) {
     let mut blocks = Vec::with_capacity(1);
     rig.pool.allocate(1, &mut blocks).expect("a block for each thread");
@@ -19,7 +20,7 @@ fn scoped(rig: &Rig) -> (bool, RegistrationHandle<'_>) {
     (matches!(registered, Registered::New(_)), handle)
 }
 
-/// The last scope ends while another thread registers the same content: who has a handle finds the block.
+/// The last scope ends while another thread registers the same content: a holder of a handle finds the block.
 #[test]
 fn the_last_scope_against_a_new_one() {
     model(|| {

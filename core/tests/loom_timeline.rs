@@ -1,5 +1,6 @@
-//! The timeline: what is released is found by eviction, whatever evictors, hits and the compactor do meanwhile (`src/timeline`, I3,
-//! I4; `compact.rs`, I1 to I4). Under loom a word has two places, so that cursors move and compaction runs.
+//! The timeline: eviction finds every released block, during other evictors, hits and the compactor
+//! (`src/timeline`, I3, I4; `compact.rs`, I1 to I4). Under loom a word has two places, so that
+//! cursors move and compaction runs.
 #![cfg(loom)]
 
 mod loom;
@@ -27,7 +28,8 @@ fn release_against_a_moving_cursor() {
     });
 }
 
-/// The same where the cursor passes several words at once, which are empty: the place is in one of them, and not in the first.
+/// The same if the cursor passes several empty words at once: the place is in one of
+/// them, and not in the first.
 #[test]
 fn release_among_words_that_are_passed() {
     model(|| {
@@ -68,7 +70,8 @@ fn hit_and_release_against_eviction() {
     });
 }
 
-/// Hits until the compactor slides live entries, while the other thread acquires and releases what is being moved.
+/// Hits until the compactor slides live entries, while the other thread acquires and
+/// releases the block being moved.
 #[test]
 fn compaction_against_a_hit() {
     model_within(2, || {
@@ -136,7 +139,7 @@ fn compaction_against_eviction() {
     });
 }
 
-/// The last child goes while an evictor defers its parent: the parent comes back.
+/// The last child goes while an evictor defers its parent: the parent is requeued.
 #[test]
 fn parent_is_deferred_while_its_child_goes() {
     model(|| {

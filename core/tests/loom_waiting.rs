@@ -1,5 +1,5 @@
-//! Waiters for blocks (`src/waiting.rs`, I1): with a pool of one block, who sleeps is woken when the block is released. A wake-up that
-//! is missed leaves the model asleep, which loom reports as a deadlock.
+//! Waiters for blocks (`src/waiting.rs`, I1): with a pool of one block, a sleeper is woken when the
+//! block is released. A missed wake-up leaves the model asleep, which loom reports as a deadlock.
 #![cfg(loom)]
 
 mod loom;
@@ -21,14 +21,14 @@ impl Room {
         Arc::new(Room { rig: Rig::new(1, policy), waiting: Waiting::new(), beds })
     }
 
-    /// What a releaser does after its release.
+    /// A releaser's step after its release.
     fn wake(&self) {
         if self.waiting.anyone() {
             self.beds.iter().for_each(Notify::notify);
         }
     }
 
-    /// Takes the block, asleep until it is there, and gives it back.
+    /// Takes the block, sleeping until it is there, and gives it back.
     fn take(&self, waiter: usize) {
         let mut blocks = Vec::with_capacity(1);
         self.waiting.enter();
@@ -103,7 +103,7 @@ fn the_end_of_a_lease_is_not_missed() {
     });
 }
 
-/// Two wait for one block: the first passes it on to the second.
+/// Two threads wait for one block: the first passes it on to the second.
 #[test]
 fn two_waiters_are_not_missed() {
     model_within(1, || {

@@ -1,4 +1,4 @@
-//! What eviction would take next, asked without taking it.
+//! The blocks that eviction would take next, without taking them.
 
 use kvstrata_core::{
     BlockPool, BlockRef, EvictedBlock, Policy, PoolConfig, Priority, SequenceHash, VictimsSeen,
@@ -45,11 +45,12 @@ fn for_lru_they_are_what_is_evicted_and_asking_changes_nothing() {
     drop(held);
 }
 
-/// Where nothing is spared they are what is evicted, whichever of its lists a policy begins with, and asked in parts or at once.
+/// Under policies that spare none, they are the evicted blocks, whichever list the policy
+/// begins with, in parts or at once.
 #[test]
 fn for_policies_of_several_lists_they_are_what_is_evicted() {
     for policy in [Policy::Lfu, Policy::Arc, Policy::TwoQ] {
-        // How often, in the order, what is used often follows what is not, and the other way round.
+        // How often, in the order, a block used often follows one that is not, and the other way round.
         let mut mixed = [0, 0];
         for rounds in 1..40 {
             let pool = BlockPool::new(PoolConfig::new(64).policy(policy)).expect("a pool");

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 fn setup() -> impl Strategy<Value = Setup> {
     let policy = prop::sample::select(Policy::ALL.to_vec());
-    // Two of three are as engines have it.
+    // Two of three are as in engines.
     let duplicates = prop_oneof![2 => Just(Duplicates::Reject), 1 => Just(Duplicates::Keep)];
     (policy, duplicates, 1u8..100, 1u8..20, 0u8..8).prop_map(
         |(policy, duplicates, capacity, page_size, requests)| Setup {

@@ -1,5 +1,5 @@
-//! The table of states, row by row, the refused rows too. What the typestate handles make unrepresentable is tried through the
-//! numbers that an FFI caller has.
+//! The table of states, row by row, the refused rows too. Transitions that the typestate handles make
+//! unrepresentable are tried through an FFI caller's numbers.
 
 use kvstrata_core::*;
 
@@ -59,7 +59,8 @@ fn reset_to_partial() {
     assert_eq!(refused.to_string(), format!("{} is Partial: this needs a block that is Reset", block.id()));
 }
 
-/// Partial → Partial by `add_token` and `add_tokens`; refused: more than the page has room for, or not Partial.
+/// Partial → Partial by `add_token` and `add_tokens`; refused: more than the page has
+/// room for, or not Partial.
 #[test]
 fn partial_to_partial() {
     let pool = pool(Policy::Lru);
@@ -76,7 +77,8 @@ fn partial_to_partial() {
     assert_eq!(block.filled(), PAGE);
 }
 
-/// Partial → Complete by `commit`; refused: the page is not full, or the block not Partial; the block comes back.
+/// Partial → Complete by `commit`; refused: the page is not full, or the block is not
+/// Partial; the block comes back.
 #[test]
 fn partial_to_complete() {
     let pool = pool(Policy::Lru);
@@ -169,7 +171,8 @@ fn registered_to_reset() {
     }
 }
 
-/// The last of several `RegistrationHandle`s ends the registration; one made without a scope is ended by none.
+/// The last of several `RegistrationHandle`s ends the registration; if one was made
+/// without a scope, none ends it.
 #[test]
 fn the_last_scope_ends_it() {
     for policy in Policy::ALL {
@@ -202,7 +205,7 @@ fn the_last_scope_ends_it() {
     }
 }
 
-/// What an FFI caller may get wrong is refused by name.
+/// An FFI caller's mistakes are refused by name.
 #[test]
 fn numbers_are_checked() {
     let pool = pool(Policy::Lru);

@@ -1,4 +1,4 @@
-//! `TokenBlockSequence` allocates nothing a block: within its capacity not once, beyond it only to double.
+//! `TokenBlockSequence` allocates nothing per block: within its capacity not once, beyond it only to double.
 
 use kvstrata_core::hash::{BlockHasher, Hasher, Keyed, Salt, SequenceHash, Xxh3};
 use kvstrata_core::tokens::TokenBlockSequence;

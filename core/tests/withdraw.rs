@@ -1,4 +1,5 @@
-//! Withdrawal by number: nobody finds the block, and who withdrew it gets it, with its bytes, when nobody else has it (`src/pool/withdraw.rs`).
+//! Withdrawal by number: the block cannot be found, and the withdrawing caller gets it, with its bytes,
+//! as its only holder (`src/pool/withdraw.rs`).
 
 use kvstrata_core::*;
 

@@ -1,4 +1,4 @@
-//! Stamps against a plain list of what each block is; the search against a sort of all.
+//! Stamps against a plain list of each block's state; the search against a sort of all.
 
 use super::{Ages, ITERATION, Search};
 use crate::id::{BlockId, BlockRef};
@@ -68,7 +68,7 @@ proptest! {
             | Operation::Forget { id, generation } = operation
             {
                 let block = block(id, oldest.wrapping_add(generation));
-                // A block beyond the last is none.
+                // A block beyond the last does not exist.
                 let mut none = None;
                 let known = naive.get_mut(id as usize);
                 let there = known.is_some();
@@ -118,7 +118,7 @@ proptest! {
                 _ => {}
             }
             for id in 0..BLOCKS {
-                // What a mark alone has stamped, it has stamped with no use.
+                // A stamp by a mark alone has no use.
                 if let Some(known) = naive[id as usize].filter(|known| !known.clean) {
                     prop_assert_eq!(ages.used(BlockId(id), now), known.used);
                 }
@@ -166,7 +166,7 @@ fn a_search_goes_on_where_it_paused() {
     assert!(search.go_on(&ages, &mut out), "it has ended");
 }
 
-/// The one stamp that would be that of no block at all.
+/// The one stamp that would equal the stamp of no block.
 #[test]
 fn a_stamp_of_ones_alone_is_not_none() {
     let ages = Ages::new(1);

@@ -5,7 +5,7 @@ pub(super) const fn low_bits(n: u32) -> u64 {
     if n >= 64 { u64::MAX } else { (1 << n) - 1 }
 }
 
-/// Up to `n` bits of `free`, in one run where there is one: adjacent slots are one copy, one request later.
+/// Up to `n` bits of `free`, in one run if there is one: adjacent slots later make one copy, one request.
 #[inline]
 pub(super) fn choose(free: u64, n: u32) -> u64 {
     if n == 1 {
@@ -14,7 +14,7 @@ pub(super) fn choose(free: u64, n: u32) -> u64 {
     if free.count_ones() <= n {
         return free;
     }
-    // Bit i of `runs` says that a run of `length` bits starts at i; the length doubles, then is brought to n.
+    // Bit i of `runs` is set if a run of `length` bits starts at i; the length doubles, then is brought to n.
     let (mut runs, mut length) = (free, 1);
     while length < n {
         let step = length.min(n - length);

@@ -1,5 +1,5 @@
-//! Vectors of the reference implementation, the Python package `xxhash` 3 (C libxxhash), over three blocks of the tokens
-//! `i * 2654435761 mod 2³²`, salt 0.
+//! Vectors of the reference implementation, the Python package `xxhash` 3 (C libxxhash), over three
+//! blocks of the tokens `i * 2654435761 mod 2³²`, salt 0.
 
 use super::*;
 use alloc::string::ToString;

@@ -14,7 +14,7 @@ pub(crate) const SMALL: LayoutConfig = LayoutConfig::new()
     .dtype(DType::BF16)
     .alignment(64);
 
-/// As many regions as it takes, each at a page of its own.
+/// The regions that a geometry needs, each at a page of its own.
 pub(crate) fn regions(config: &LayoutConfig, arrangement: Arrangement) -> Vec<Region> {
     let need = arrangement.needs(config).unwrap();
     let step = (need.bytes + 4096).next_multiple_of(4096.max(config.alignment));
@@ -220,7 +220,7 @@ pub(crate) fn rows(config: &LayoutConfig) -> impl Iterator<Item = Index> {
     outer.flat_map(move |[b, l, o]| (0..tokens).flat_map(move |t| (0..heads).map(move |h| [b, l, o, t, h])))
 }
 
-/// Any small geometry, and an arrangement that takes it.
+/// Any small geometry, and an arrangement that accepts it.
 pub(crate) fn geometries() -> impl Strategy<Value = (LayoutConfig, Arrangement)> {
     let sizes = (1u32..5, 1u32..4, 1u32..3, 1u32..5, 1u32..4, 1u32..3);
     (sizes, 0usize..9, 0u32..8, any::<bool>(), any::<bool>(), 0usize..7).prop_filter_map(
@@ -307,7 +307,8 @@ fn names_are_those_of_frameworks() {
     assert!(!disk(0).shares_space(&device(0)) && !device(0).shares_space(&remote(0)));
 }
 
-/// All keys, then all values, the layers not evenly spaced; values before keys. No stride says that, a table does.
+/// All keys, then all values, the layers not evenly spaced; values before keys. No stride
+/// covers that, but a table does.
 #[test]
 fn regions_lie_anywhere() {
     let config = SMALL.num_layers(3).alignment(2);

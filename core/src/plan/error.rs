@@ -1,4 +1,4 @@
-//! What a plan refuses: which side, what, the value, the rule.
+//! The reasons why a plan is refused: side, field, value, rule.
 
 use crate::layout::{DType, Dim};
 use core::fmt;
@@ -6,9 +6,9 @@ use core::fmt;
 /// One side of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// Where bytes come from.
+    /// The origin of the bytes.
     Source,
-    /// Where they go.
+    /// Their target.
     Destination,
 }
 
@@ -21,11 +21,11 @@ impl fmt::Display for Side {
     }
 }
 
-/// Why there is no such plan.
+/// The reason why there is no such plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// The two lists of blocks are not of one length.
+    /// The two lists of blocks differ in length.
     Lengths {
         /// Blocks of the source's list.
         src: usize,
@@ -39,13 +39,13 @@ pub enum PlanError {
     },
     /// A block that a layout does not have.
     Block {
-        /// Whose.
+        /// The layout's side.
         side: Side,
-        /// Where it is in its list.
+        /// The block's place in its list.
         position: usize,
         /// The block.
         block: u32,
-        /// Blocks that the layout has.
+        /// The number of the layout's blocks.
         of: u32,
     },
     /// A block is written twice.
@@ -62,14 +62,14 @@ pub enum PlanError {
     },
     /// The sides differ in a dimension that cannot be sliced, or was not.
     Shape {
-        /// Which.
+        /// The dimension.
         dim: Dim,
-        /// What the source has.
+        /// The source's size.
         src: u32,
-        /// What the destination has.
+        /// The destination's size.
         dst: u32,
     },
-    /// Heads are of different sizes.
+    /// Heads differ in size.
     HeadSize {
         /// The source's, in elements.
         src: u32,
@@ -78,18 +78,18 @@ pub enum PlanError {
     },
     /// A slice is empty or leaves its layout.
     Slice {
-        /// Whose.
+        /// The slice's side.
         side: Side,
-        /// Of which dimension.
+        /// Its dimension.
         dim: Dim,
-        /// Its first.
+        /// Its first index.
         first: u32,
-        /// How many.
+        /// The number of its indices.
         count: u32,
-        /// How many the layout has.
+        /// The number of the layout's indices.
         of: u32,
     },
-    /// Blocks of different page sizes, and the two lists do not have as many tokens.
+    /// The page sizes differ, and so do the numbers of tokens in the two lists.
     Tokens {
         /// Tokens of the source's blocks.
         src: u64,
@@ -98,10 +98,10 @@ pub enum PlanError {
     },
     /// Lists of more than 2³² - 1 tokens.
     TooManyTokens {
-        /// How many.
+        /// The number of tokens.
         tokens: u64,
     },
-    /// Bytes would be read and written by one plan.
+    /// One plan would both read and write these bytes.
     Overlap {
         /// An address of such a byte.
         address: u64,

@@ -10,7 +10,7 @@ use alloc::vec;
 use core::num::{NonZeroU32, NonZeroU64};
 use proptest::prelude::*;
 
-/// Memory as the oracle sees it: what was never written is what its address says.
+/// The oracle's memory: a byte that was never written is a function of its address.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Memory(BTreeMap<u64, u8>);
 
@@ -147,7 +147,7 @@ proptest! {
         prop_assert_eq!(memory.0.len() as u64, plan.bytes(), "each byte once");
     }
 
-    /// What a plan says of its pieces before it runs.
+    /// A plan's facts about its pieces before it runs.
     #[test]
     fn facts_are_true(case in cases()) {
         let plan = case.plan();
@@ -174,8 +174,9 @@ proptest! {
         prop_assert_eq!(sorted(in_families), sorted(pieces));
     }
 
-    /// Neighbours in memory are merged, whatever the order of the lists. What may stay two, though it is one by accident: the end of one
-    /// loop and the begin of the next where dimensions change places, and pieces of blocks that are no neighbours.
+    /// Neighbours in memory are merged, for any order of the lists. Two pieces may remain where they are
+    /// one by accident: the end of one loop and the start of the next where dimensions change places,
+    /// and pieces of blocks that are no neighbours.
     #[test]
     fn pieces_are_the_fewest(case in cases()) {
         prop_assume!(case.src.scales_apart() == case.dst.scales_apart());
@@ -190,7 +191,7 @@ proptest! {
         prop_assert!(!plan.runs.windows(2).any(ends), "runs are joined");
     }
 
-    /// There and back is where one was.
+    /// A plan and its inverse restore the memory.
     #[test]
     fn back_is_the_identity(case in cases()) {
         let there = case.plan();
@@ -235,7 +236,7 @@ proptest! {
         }
     }
 
-    /// Within one layout a plan is refused just when a byte would be read and written.
+    /// Within one layout a plan is refused exactly if a byte would be read and written.
     #[test]
     fn overlap_is_found(case in cases(), pairs in proptest::collection::vec((0u32..5, 0u32..5), 1..5)) {
         let layout = &case.src;
@@ -259,7 +260,7 @@ proptest! {
 const CONFIG: LayoutConfig =
     LayoutConfig::new().num_blocks(8).num_layers(3).outer_dim(2).page_size(4).heads(4, 8);
 
-/// TP 4 → TP 8 → TP 4 of 8 heads, and TP 2 → TP 3: what every rank gets is what the whole model has.
+/// TP 4 → TP 8 → TP 4 of 8 heads, and TP 2 → TP 3: every rank gets the whole model's bytes of its heads.
 #[test]
 fn ranks_exchange_their_heads() {
     for (heads, from, to) in [(8, 4, 8), (8, 8, 4), (8, 2, 3), (8, 3, 2), (2, 4, 8), (2, 8, 1), (1, 2, 4)] {
@@ -306,7 +307,7 @@ fn ranks_exchange_their_heads() {
     }
 }
 
-/// A layout that does not tell heads apart, and one that does.
+/// A layout that does not separate heads, and one that does.
 #[test]
 fn heads_in_one_row_are_heads() {
     let one = laid_out(CONFIG.inner_dim(4 * 8), Arrangement::FullyContiguous, 1 << 20, true);
@@ -423,7 +424,8 @@ fn replanning_is_planning() {
     assert_eq!((plan.pieces().next(), plan.families().next(), plan.alignment()), (None, None, 16));
 }
 
-/// Neighbouring blocks are a loop like others: a whole pool's slice of heads is one family, and the destination is written upwards.
+/// Neighbouring blocks are a loop like others: a whole pool's slice of heads is one family, and the
+/// destination is written upwards.
 #[test]
 fn runs_are_loops() {
     let all = [0, 1, 2, 3, 4, 5, 6, 7].map(BlockId);

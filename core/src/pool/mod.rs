@@ -8,13 +8,12 @@
 //! ```
 //!
 //! I1. A slot is in exactly one place: free (its bit is set), owned (one typestate handle), active
-//! (`Registered`, referenced),
-//!     inactive (`Registered`, unreferenced).
-//! I2. After construction nothing here allocates, but a caller's `Vec` without room.
+//!     (`Registered`, referenced), inactive (`Registered`, unreferenced).
+//! I2. After construction nothing here allocates, except a caller's `Vec` without room.
 //! I3. Registered blocks = stored − removed, at rest.
 //!
-//! The operations are in files of their own: `allocate`, `lookup`, `register`, `release`, `evict`, `lease`,
-//! `withdraw`; for callers that keep numbers and not handles, `by_number`.
+//! The operations are in separate files: `allocate`, `lookup`, `register`, `release`, `evict`, `lease`,
+//! `withdraw`; for callers that keep numbers instead of handles, `by_number`.
 
 mod allocate;
 mod among;
@@ -53,7 +52,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use stats::Lane;
 
-/// All blocks of one tier. `Send + Sync`; every method takes `&self`, none blocks.
+/// All blocks of one tier. `Send + Sync`; every method takes `&self`, and none blocks.
 pub struct BlockPool {
     slots: Box<[Slot]>,
     free: FreeMap,
@@ -61,7 +60,7 @@ pub struct BlockPool {
     timeline: Timeline,
     unplaced: unplaced::Unplaced,
     policy: AnyPolicy,
-    /// What is fixed about the policy.
+    /// The policy's constants.
     shape: Shape,
     kind: Policy,
     page_size: u32,
@@ -72,10 +71,10 @@ pub struct BlockPool {
 }
 
 impl BlockPool {
-    /// Builds a pool, all of it free. All memory that the pool will ever use is taken here.
+    /// Builds a pool with all blocks free. All memory that the pool will ever use is allocated here.
     ///
     /// # Errors
-    /// A setting out of range: the error names it, its value and what is allowed.
+    /// A setting is out of range: the error names it, its value and the allowed range.
     pub fn new(config: PoolConfig) -> Result<BlockPool, ConfigError> {
         config.check()?;
         let capacity = config.capacity as usize;
@@ -99,12 +98,12 @@ impl BlockPool {
         })
     }
 
-    /// Blocks in all.
+    /// The number of blocks.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// Tokens a page.
+    /// Tokens per page.
     pub fn page_size(&self) -> u32 {
         self.page_size
     }

@@ -102,7 +102,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever way the tokens came, the sequence is the one computed from scratch (I1, I2).
+    /// However the tokens came, the sequence is the one computed from scratch (I1, I2).
     #[test]
     fn history_does_not_show(
         block_size in prop::sample::select(alloc::vec![1usize, 2, 3, 15, 16, 17, 32, 64, 65]),

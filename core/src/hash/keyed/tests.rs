@@ -1,5 +1,5 @@
-//! Vectors: AES by FIPS 197 and SP 800-38A, whole hashes by OpenSSL (`core/tests/vectors/keyed.py`). Then what an attacker
-//! does to XXH3, done to this hasher.
+//! Vectors: AES by FIPS 197 and SP 800-38A, whole hashes by OpenSSL (`core/tests/vectors/keyed.py`).
+//! Then the attack on XXH3, tried on this hasher.
 
 use super::*;
 use crate::hash::{Hasher, SaltParts, Xxh3};
@@ -71,8 +71,9 @@ fn keyed_hashes_match_openssl() {
     }
 }
 
-/// SP 800-38A, F.2.1 (CBC-AES128.Encrypt): its IV takes the place of AES of the first block. So the state after each
-/// group of words is the published ciphertext, on both paths: the chain links a parent of 0 to it, which is one AES more.
+/// SP 800-38A, F.2.1 (CBC-AES128.Encrypt): its IV takes the place of AES of the first block. So the
+/// state after each group of words is the published ciphertext, on both paths: the chain links a parent
+/// of 0 to it, which is one AES more.
 #[test]
 fn chains_are_cbc_of_sp_800_38a() {
     let bytes = |hex: &str| u128::from_str_radix(hex, 16).unwrap().to_be_bytes();
@@ -93,8 +94,8 @@ fn chains_are_cbc_of_sp_800_38a() {
     let words = plain.map(|word| u128::from_le_bytes(bytes(word)));
     let tokens: Vec<Token> =
         words.iter().flat_map(|word| [0, 32, 64, 96].map(|at| (word >> at) as u32)).collect();
-    // CBC goes on over the links too: with one word a block, and the state before as the start, the hashes are those of
-    // the published text if each parent is taken out again.
+    // CBC continues over the links too. With one word a block, and the state before as the start, the
+    // hashes are those of the published text if each parent is taken out again.
     let aes = Aes128::new(&key.into());
     let mut state = iv;
     for (nth, expected) in cipher.iter().enumerate() {
@@ -155,7 +156,8 @@ fn forged_tokens_fool_xxh3_and_not_the_default() {
     }
 }
 
-/// The same by `SaltParts::extra`, which may come from a request: bytes that make the attacker's salt the victim's.
+/// The same by `SaltParts::extra`, which may come from a request: bytes that make the
+/// attacker's salt the victim's.
 #[test]
 fn forged_salts_fool_xxh3_and_not_the_default() {
     let victim = SaltParts { tenant: "victim", model: "m", ..SaltParts::default() };

@@ -98,7 +98,7 @@ fn same_layout(a: &Layout, b: &Layout) -> bool {
         })
 }
 
-/// What the bytes decode to once their fingerprint is the one that they make, so that it hides nothing.
+/// Decodes the bytes after giving them the fingerprint of their fields, so that it hides no other error.
 fn sealed(bytes: &mut [u8]) -> Result<Layout, DescriptionError> {
     match Layout::from_bytes(bytes) {
         Err(DescriptionError::Fingerprint { made, .. }) => {
@@ -149,7 +149,8 @@ proptest! {
         prop_assert!(same_layout(&moved.relocated(&back).unwrap(), &layout));
     }
 
-    /// A wrong byte is refused, or makes another layout with its own description; a missing or further one is refused.
+    /// A wrong byte is refused, or makes another layout with its own description; a missing
+    /// or extra one is refused.
     #[test]
     fn wrong_bytes_do_no_harm(layout in layouts(), changes in prop::collection::vec((any::<prop::sample::Index>(), 0u32..8), 1..4)) {
         let whole = layout.to_bytes();

@@ -32,7 +32,8 @@ pub(crate) fn choices() -> impl Strategy<Value = Choice> {
     })
 }
 
-/// Tensors as the choices say, each in a region of its own; scales in tensors of their own if there is a second choice.
+/// Tensors by the choices, each in a region of its own; scales in tensors of their own if there is a
+/// second choice.
 pub(crate) fn of_tensors(config: LayoutConfig, data: &Choice, scales: Option<&Choice>) -> Layout {
     let scales = scales.filter(|_| config.row_scale_bytes() > 0);
     let in_row = if scales.is_none() { config.row_scale_bytes() } else { 0 };
@@ -113,14 +114,15 @@ fn map(layout: &Layout) -> Vec<[(usize, u64); 2]> {
     map
 }
 
-/// What a layout's bytes mean: the type, the shape of the index, the map.
+/// The meaning of a layout's bytes: the type, the shape of the index, the map.
 fn meaning(layout: &Layout) -> impl PartialEq + core::fmt::Debug {
     let config = layout.config();
     let [blocks, layers, outers, tokens, heads] = config.shape();
     (config.dtype, [blocks, layers, outers, tokens, heads * config.head_size], map(layout))
 }
 
-/// The same of the last block, whose bytes are put into one piece: what matters is how many of its bits come before.
+/// The meaning of the last block, with its bytes in one piece: for each element, the
+/// number of bits before it.
 fn block_meaning(layout: &Layout) -> impl PartialEq + core::fmt::Debug {
     let config = layout.config();
     let [blocks, layers, outers, tokens, heads] = config.shape();
@@ -177,7 +179,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Fingerprints are equal exactly where bytes mean the same.
+    /// Fingerprints are equal exactly if bytes mean the same.
     #[test]
     fn changes_exactly_when_bytes_would(geometry in geometries(), changes in [(0u32..12, any::<u32>()), (0u32..13, any::<u32>())]) {
         let other = changes.into_iter().fold(geometry, |geometry, (change, other)| near(geometry, change, other));

@@ -10,8 +10,8 @@ fn layout(config: LayoutConfig, arrangement: Arrangement, at: u64) -> Layout {
     Layout::new(config, arrangement, &regions).unwrap()
 }
 
-/// gpt-oss-20b: 24 layers, 8 KV heads of 64, bf16; even layers have a sliding window of 128 tokens. Larger pages, and more of them, for
-/// full attention.
+/// gpt-oss-20b: 24 layers, 8 KV heads of 64, bf16; even layers have a sliding window of 128 tokens.
+/// Larger pages, and more of them, for full attention.
 fn gpt_oss() -> LayerGroups {
     let config = LayoutConfig::new().num_layers(12).outer_dim(2).heads(8, 64).dtype(DType::BF16).alignment(2);
     let sliding = config.num_blocks(8).page_size(16);
@@ -24,8 +24,8 @@ fn gpt_oss() -> LayerGroups {
     LayerGroups::new(24, groups).unwrap()
 }
 
-/// DeepSeek-V3.2: 61 layers of a latent of 576, bf16, and in each an indexer's key of 128 bytes (fp8) with a scale of 4, which count as
-/// layers 61 to 121.
+/// DeepSeek-V3.2: 61 layers of a latent of 576, bf16, and in each an indexer's key of 128 bytes (fp8)
+/// with a scale of 4, which count as layers 61 to 121.
 fn deepseek() -> LayerGroups {
     let config = LayoutConfig::new().num_blocks(4).num_layers(61).page_size(64);
     let latent = config.inner_dim(576).dtype(DType::BF16).alignment(2);
@@ -127,7 +127,7 @@ fn sets_round_trip() {
     }
 }
 
-/// The start of a set, byte by byte, and what is refused by name.
+/// The start of a set, byte by byte, and the name of each refused field.
 #[test]
 fn set_bytes() {
     let model = gpt_oss();

@@ -41,7 +41,8 @@ fn tensors_are_checked() {
     );
 }
 
-/// Views of one buffer, as vLLM makes them for elements and scales of a page, and for layers of a cross-layer tensor.
+/// Views of one buffer, as vLLM makes them for elements and scales of a page, and for layers of a
+/// cross-layer tensor.
 #[test]
 fn tensors_may_lie_in_each_others_gaps() {
     let config = SMALL.heads(5, 32).dtype(DType::NvFp4).alignment(1);
@@ -78,7 +79,7 @@ fn tensors_may_lie_in_each_others_gaps() {
     assert!(rows(across.config()).all(|index| views.address(index) == across.address(index)));
 }
 
-/// A message names the list that is wrong and the number there.
+/// A message names the list of the wrong tensor and the number there.
 #[test]
 fn scales_are_named_as_such() {
     let config = LayoutConfig::new().num_blocks(2).num_layers(2).inner_dim(32).dtype(DType::NvFp4);
@@ -125,7 +126,7 @@ fn scales_are_named_as_such() {
     assert_eq!(few.to_string(), "tensors: there are 1, and this layout has 2");
 }
 
-/// A tensor is asked for its element's alignment, not for the geometry's.
+/// A tensor needs its element's alignment, not the geometry's.
 #[test]
 fn tensors_are_aligned_to_their_elements() {
     let config = LayoutConfig::new().num_blocks(2).inner_dim(8).dtype(DType::BF16).alignment(4096);

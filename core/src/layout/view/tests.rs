@@ -22,12 +22,13 @@ fn indices<const D: usize>(shape: [u64; D]) -> Vec<[u64; D]> {
     (0..count).map(index).collect()
 }
 
-/// Where the elements are, in row-major order.
+/// The places of the elements, in row-major order.
 fn places<S: Storage, const D: usize>(view: &TensorView<'_, S, D>) -> Vec<u128> {
     indices(view.shape()).into_iter().map(|index| view.bit_address(index).unwrap()).collect()
 }
 
-/// Whether any strides put the elements of a shape where they are: tried one by one, up to the farthest element.
+/// Returns whether any strides put the elements of a shape at these places: tried one by one, up to the
+/// farthest element.
 fn has_strides<const E: usize>(places: &[u128], bits: u128, shape: [u64; E]) -> bool {
     let Some(first) = places.first() else { return true };
     let offsets: Vec<u128> = places.iter().map(|place| (place.wrapping_sub(*first)) / bits).collect();
@@ -100,7 +101,7 @@ fn four_bits_have_places_and_every_other_an_address() {
     let tight = Region::system(0, 7);
     let error = TensorView::new(&tight, [3, 5], DType::NvFp4).unwrap_err().to_string();
     assert_eq!(error, "shape [3, 5] with strides [5, 1] ends after 8 bytes, the storage after 7");
-    // The last element of the last address there is.
+    // The last element of the last existing address.
     let high = Region { address: u64::MAX - 8, size_bytes: 8, kind: crate::StorageKind::Remote { peer: 0 } };
     let view = TensorView::new(&high, [16], DType::MxFp4).unwrap();
     assert_eq!(view.bit_address([15]), Ok(u128::from(u64::MAX) * 8 - 4));
@@ -145,7 +146,7 @@ fn none_and_one() {
 
 #[test]
 fn what_does_not_fit_into_64_bits() {
-    // A storage that ends beyond them, whatever of it is viewed.
+    // A storage that ends beyond them, however little of it is viewed.
     let beyond = Region::system(u64::MAX - 3, 8);
     let error = "the storage's 8 bytes from 0xfffffffffffffffc on do not fit into 64 bits";
     assert_eq!(TensorView::new(&beyond, [8], DType::U8).unwrap_err().to_string(), error);
@@ -178,7 +179,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// An address is what index arithmetic says, a slice's that of its first index onwards, a slice of a slice too.
+    /// An address is the result of index arithmetic; a slice's is that of its first index
+    /// onwards; a slice of a slice too.
     #[test]
     fn addresses_are_sums(
         dtype in dtypes(),
@@ -214,7 +216,7 @@ proptest! {
         }
     }
 
-    /// A reshape has the same elements in the same order, and is refused exactly where no strides have.
+    /// A reshape has the same elements in the same order, and is refused exactly if no strides have.
     #[test]
     fn reshapes_where_strides_exist(
         dtype in dtypes(),

@@ -1,5 +1,5 @@
-//! Models of the queues alone: at rest, as many ghosts are there as are counted. Under loom a bucket has two
-//! entries.
+//! Models of the queues alone: at rest, as many ghosts are there as are counted. Under loom
+//! a bucket has two entries.
 
 use super::*;
 use crate::hash::Placement;
@@ -9,7 +9,7 @@ fn key(number: u64) -> SequenceHash {
     SequenceHash::from_u128(u128::from(number) << 33)
 }
 
-/// At rest: as many are there as are counted.
+/// At rest, as many ghosts are there as are counted.
 fn at_rest(ghosts: &Ghosts) {
     let counted = ghosts.len(0);
     let there = (1..4).filter(|number| ghosts.take(key(*number)).is_some());
@@ -31,7 +31,7 @@ fn a_ghost_is_had_once() {
     });
 }
 
-/// Two blocks of one hash are back: one has the ghost.
+/// Two blocks of one hash come back: one gets the ghost.
 #[test]
 fn a_ghost_is_had_by_one() {
     model(|| {
@@ -45,7 +45,8 @@ fn a_ghost_is_had_by_one() {
     });
 }
 
-/// The tail passes a number whose bit is not set yet: its ghost is given up, or stays, but it is not counted and lost (I3).
+/// The tail passes a number whose bit is not set yet: its ghost is given up, or stays, but it
+/// is never counted and lost (I3).
 #[test]
 fn the_tail_passes_a_new_ghost() {
     model(|| {
@@ -58,7 +59,7 @@ fn the_tail_passes_a_new_ghost() {
     });
 }
 
-/// Two evictors leave ghosts where there is room for two in all, and one is there.
+/// Two evictors insert ghosts with room for two in all, where one is there already.
 #[test]
 fn two_leave_ghosts() {
     model(|| {

@@ -6,7 +6,7 @@ fn key(number: u64) -> SequenceHash {
     SequenceHash::from_u128(u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
 }
 
-/// Against queues that are searched: the same lengths and the same answers, over many rounds of the numbers.
+/// Against plain queues: the same lengths and the same answers, over many rounds of the numbers.
 #[test]
 fn queues_are_exact() {
     let ghosts = Ghosts::new(2, 200, Placement::new(1));
@@ -60,7 +60,8 @@ fn room_is_bounded() {
     assert_eq!(there.collect::<Vec<_>>(), (9950..10_000).collect::<Vec<_>>());
 }
 
-/// One that is never asked for does not keep the numbers from going round, nor is it taken for who has its number then.
+/// A ghost that is never requested neither keeps the numbers from wrapping, nor is taken for its
+/// number's next ghost.
 #[test]
 fn an_old_one_makes_way_for_its_number() {
     let ghosts = Ghosts::new(1, 32, Placement::new(1));

@@ -31,7 +31,7 @@ fn each_record_is_read_as_it_was_written() {
     assert_eq!(heard, records);
 }
 
-/// A page is read in two parts: each block is of its own batch, and what is behind it waits.
+/// A page is read in two parts: each block belongs to its own batch, and the words behind it wait.
 #[test]
 fn a_block_is_of_its_page_s_batch() {
     let released = |first| Record::Released { first, blocks: 1, paths: 1 };
@@ -64,7 +64,7 @@ fn a_block_is_of_its_page_s_batch() {
     assert_eq!(heard, [(key(1).short(), 100), (key(2).short(), 200)]);
 }
 
-/// A block is used by one thread, and waits again by another: heard in that order, whichever lanes they have.
+/// One thread uses a block, and another releases it again: read in that order, whichever lanes they have.
 #[test]
 fn what_several_threads_write_is_heard_as_it_came() {
     let mut journal = Journal::new(2, || 1, WORDS, ());
@@ -79,7 +79,7 @@ fn what_several_threads_write_is_heard_as_it_came() {
     assert_eq!(heard, records);
 }
 
-/// What waits is counted though it finds no room, on whichever lane it comes and goes.
+/// Inactive blocks are counted though their records find no room, on whichever lane they come and go.
 #[test]
 fn what_waits_is_counted() {
     let mut journal = Journal::new(2, || 0, 4, ());
