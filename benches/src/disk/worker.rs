@@ -1,9 +1,9 @@
 //! Peers: a process each that answers a line with a line.
 //!
 //! ```text
-//!   ◄ {"ready": "name and version"}                        or {"skip": "why"}
+//!   ◄ {"ready": "name and version"}                      or {"skip": "why"}
 //!   ► read 1048576 32 500                                way, bytes a block, blocks in flight, milliseconds
-//!   ◄ {"bytes": 1073741824, "seconds": 0.5, "cpu_seconds": 0.1}          or {"error": "message"}
+//!   ◄ {"bytes": 1073741824, "seconds": 0.5, "cpu_seconds": 0.1}        or {"error": "message"}
 //! ```
 //!
 //! It gets malloc's huge pages, as fio does. It is stopped (SIGSTOP) outside its turns, because some
