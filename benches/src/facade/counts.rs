@@ -1,7 +1,7 @@
 //! Allocations a block and a request in steady state, all threads counted.
 //!
 //! ```text
-//!   allocations of a request = a + b × blocks    two sizes of request give both; b, a block's part, is to be 0
+//!   allocations of a request = a + b × blocks   two request sizes give both; b, a block's part, is to be 0
 //! ```
 //!
 //! A program of its own counts (`facade_counts`), because counting would slow down the operations that
