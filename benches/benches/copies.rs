@@ -1,5 +1,5 @@
-//! Criterion: copy plans by the CPU, memcpy over the same pieces, the machine's limit, and the costs of
-//! plans.
+//! Criterion: copy plans by the CPU, memcpy over the same pieces, the machine's
+//! limit, and the costs of plans.
 #![allow(missing_docs, reason = "items of the benchmark macros have no documentation")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

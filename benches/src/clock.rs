@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-/// Returns the processor time of the calling thread, from an arbitrary origin; only differences mean
-/// something.
+/// Returns the processor time of the calling thread, from an arbitrary origin;
+/// only differences mean something.
 #[cfg(target_os = "linux")]
 pub fn thread_time() -> Duration {
     time_of(libc::CLOCK_THREAD_CPUTIME_ID)

@@ -38,8 +38,8 @@ fn count() {
     }
 }
 
-// SAFETY: every call goes on to `System` with the caller's own arguments; counting neither allocates nor
-// unwinds.
+// SAFETY: every call goes on to `System` with the caller's own arguments; counting
+// neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

@@ -1,5 +1,5 @@
-//! Fields that files other than their struct's touch: a struct with many users of its fields keeps no
-//! invariant.
+//! Fields that files other than their struct's touch: a struct with many users of
+//! its fields keeps no invariant.
 //!
 //! ```text
 //!   pub(crate) struct Staging { pub(crate) free: Vec<u32> }     in staging.rs
@@ -44,8 +44,8 @@ struct Struct {
     fields: Vec<Declared>,
 }
 
-/// Returns the shared fields of structs in some folders of a crate's sources, those with the most users
-/// first.
+/// Returns the shared fields of structs in some folders of a crate's sources,
+/// those with the most users first.
 ///
 /// # Panics
 /// If the sources cannot be read.

@@ -1,7 +1,7 @@
 //! Criterion: each operation, the peer's and ours, in one group and one process.
 //!
-//! Criterion finishes one contender before it starts the next; for ratios on a shared machine, see
-//! `src/bin/beside.rs`.
+//! Criterion finishes one contender before it starts the next; for ratios on a shared
+//! machine, see `src/bin/beside.rs`.
 #![allow(missing_docs, reason = "items of the benchmark macros have no documentation")]
 
 use criterion::{Criterion, criterion_group, criterion_main};

@@ -1,5 +1,5 @@
-//! Copies on a GPU beside the machine's limits and beside peers. `benches/gpu/run` calls it, out of its
-//! bundle.
+//! Copies on a GPU beside the machine's limits and beside peers.
+//! `benches/gpu/run` calls it, out of its bundle.
 
 use kvstrata_benches::gpu::report::{Report, Section};
 use kvstrata_benches::gpu::scale::Scale;
@@ -173,8 +173,8 @@ fn write(options: &Options, report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Measures the costs that `kvstrata tune` would find here and now; or takes the shipped ones, with the
-/// reason.
+/// Measures the costs that `kvstrata tune` would find here and now; or takes the
+/// shipped ones, with the reason.
 fn costs(
     options: &Options,
     device: &Arc<CudaDevice>,

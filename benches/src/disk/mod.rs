@@ -1,5 +1,5 @@
-//! The disk tier beside fio and its peers: the same blocks, depths and footprint, in turns on one file
-//! system.
+//! The disk tier beside fio and its peers: the same blocks, depths and
+//! footprint, in turns on one file system.
 //!
 //! ```text
 //!   disk ─┬─ Ours        a volume a block size, in this process

@@ -63,8 +63,8 @@ struct Job {
 
 impl Job {
     /// # Safety
-    /// Both stretches are mapped and do not overlap, and no other code uses these blocks of the second
-    /// meanwhile.
+    /// Both stretches are mapped and do not overlap, and no other code uses these
+    /// blocks of the second meanwhile.
     unsafe fn run(self) {
         for block in (self.first..self.blocks).step_by(self.step) {
             let at = block * self.block_bytes;

@@ -1,5 +1,5 @@
-//! Blocks brought up from host memory, whole and layer by layer, beside the same bytes copied without a
-//! manager.
+//! Blocks brought up from host memory, whole and layer by layer, beside the same
+//! bytes copied without a manager.
 //!
 //! By the wall, since several threads work on it: from the call that finds the run until all of it
 //! was held and has been given back.

@@ -1,5 +1,5 @@
-//! 1,000 requests at once over a full device, with offload running: the time of an allocation, and of a
-//! release.
+//! 1,000 requests at once over a full device, with offload running: the time of
+//! an allocation, and of a release.
 //!
 //! ```text
 //!   each of 1,000 tasks   pause ──► allocate 1–64 ──► hold ──► register, fresh names ──► release ──► pause …

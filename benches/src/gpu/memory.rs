@@ -102,8 +102,8 @@ pub fn tier(pinned: &Arc<PinnedStorage>, config: LayoutConfig) -> Result<Layout,
     Ok(Layout::fully_contiguous(config, Region::of(&**pinned))?)
 }
 
-/// Returns `count` blocks of the engine's in no order, no two adjacent, from `first` on; it has twice as
-/// many.
+/// Returns `count` blocks of the engine's in no order, no two adjacent, from
+/// `first` on; it has twice as many.
 #[must_use]
 pub fn scattered(first: u32, count: u32) -> Vec<BlockId> {
     let step = (1..).map(|n| 97 + 2 * n).find(|step| gcd(*step, count) == 1).unwrap_or(1);

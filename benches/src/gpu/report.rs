@@ -147,8 +147,8 @@ impl Section {
         Section { name, about: about.into(), ..Section::default() }
     }
 
-    /// Returns the number of targets met, the number of targets, and the line that is furthest from its
-    /// target.
+    /// Returns the number of targets met, the number of targets, and the line
+    /// that is furthest from its target.
     fn summary(&self) -> Option<(usize, usize, String)> {
         let all = self.rows.iter().flat_map(|row| row.judged().map(move |judged| (row, judged)));
         let distance = |reach: Reach, value: f64| match reach {

@@ -111,8 +111,8 @@ impl Scale {
         }
     }
 
-    /// The scale for the test double: every path once, at a size that the CPU copies at once. Measures
-    /// nothing.
+    /// The scale for the test double: every path once, at a size that the CPU
+    /// copies at once. Measures nothing.
     #[must_use]
     pub fn tiny(minutes: f64) -> Scale {
         let once = Effort { rounds: 2, turn: Duration::from_micros(10) };

@@ -113,8 +113,8 @@ impl Timed for Contender<'_> {
     }
 }
 
-/// Runs all contenders in turns, in fewer rounds if time is up: nanoseconds a transfer (of each of its
-/// streams).
+/// Runs all contenders in turns, in fewer rounds if time is up: nanoseconds a
+/// transfer (of each of its streams).
 ///
 /// # Errors
 /// The first error of a contender.

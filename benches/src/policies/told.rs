@@ -37,8 +37,8 @@ pub struct Signs {
     pub turn: f64,
     /// Bits known from turns and the length of the answer, in octaves.
     pub turn_and_answer: f64,
-    /// Bits that turns and some other request's answer seem to give: the effect of chance with as many
-    /// groups.
+    /// Bits that turns and some other request's answer seem to give: the effect
+    /// of chance with as many groups.
     pub turn_and_chance: f64,
 }
 

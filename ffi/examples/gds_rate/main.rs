@@ -80,8 +80,8 @@ impl Bench {
         Ok((self.volume.slots() as usize * bytes) as f64 / start.elapsed().as_secs_f64() / 1e9)
     }
 
-    /// Writes a different pattern to every slot, reads all of them back, and returns the number of wrong
-    /// blocks.
+    /// Writes a different pattern to every slot, reads all of them back, and
+    /// returns the number of wrong blocks.
     fn check(&self) -> Result<usize, Box<dyn Error>> {
         let bytes = self.volume.slot_bytes();
         let (mut block, mut expected) = (vec![0; bytes], vec![0; bytes]);

@@ -1,5 +1,5 @@
-//! Kinds that were written after the policy was finished: search trees, drift, reversals of popularity,
-//! retries.
+//! Kinds that were written after the policy was finished: search trees, drift,
+//! reversals of popularity, retries.
 //!
 //! Two of the guard's numbers were then chosen by them, so they are not blind either.
 //!
