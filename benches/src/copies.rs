@@ -233,7 +233,7 @@ impl Timed for Reads<'_> {
         for _ in 0..runs {
             for stretch in &self.order {
                 let src = self.memory.engine.address() + u64::from(stretch.0) * self.bytes;
-                // SAFETY: within the mapping, whose pages were touched.
+                // SAFETY: within the mapping; all its pages were touched.
                 black_box(unsafe { read(src, self.bytes) });
             }
         }

@@ -17,7 +17,7 @@ pub fn in_child(body: impl FnOnce()) -> Result<(), String> {
     // SAFETY: the child has this thread only, runs `body`, which must need no other thread, and
     // ends without running other code.
     let child = unsafe { libc::fork() };
-    assert!(child >= 0, "no process to be had");
+    assert!(child >= 0, "no process can be created");
     if child == 0 {
         let panicked = catch_unwind(AssertUnwindSafe(body)).is_err();
         // SAFETY: ends this process, and leaves its open files to the system.

@@ -8,7 +8,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Requests whose results have not been returned.
+/// Requests without a returned result.
 #[derive(Debug)]
 pub struct UnderWay<F: Future> {
     running: Vec<Pin<Box<F>>>,

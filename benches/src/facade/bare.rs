@@ -29,7 +29,7 @@ impl Memory {
         Memory { from, to, shape, next: Cell::new(0) }
     }
 
-    /// Returns the next run, of which a thread copies every `step`th block from the first on.
+    /// Returns the next run; each thread copies every `step`th block of it.
     fn next(&self, how: How, step: usize) -> Job {
         let next = self.next.get();
         self.next.set(next + 1);

@@ -28,7 +28,7 @@ const LAYER: Duration = Duration::from_millis(2);
 /// Layers a step, beside whole blocks.
 const STEPS: [u32; 2] = [4, 1];
 
-/// A manager with passes whose blocks are offloaded.
+/// A manager that offloads the blocks of passes.
 struct Passes {
     manager: KvBlockManager,
     fresh: Fresh,

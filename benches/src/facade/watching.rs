@@ -131,7 +131,7 @@ pub fn measure(rounds: usize, requests: u64) -> Result<Vec<Table>, Failure> {
 fn measured(rounds: usize, requests: u64) -> Result<Vec<Table>, Failure> {
     let mut table = Table::new(
         format!("Replay of {requests} requests while it is watched, simulated device"),
-        &["block", "contender", "requests/s", "time to the first's", "reach", "processor time to the first's"],
+        &["block", "replay", "requests/s", "time to the first's", "reach", "processor time to the first's"],
     );
     for block_bytes in BLOCKS {
         let mut took: [Vec<Took>; ALL.len()] = Default::default();
