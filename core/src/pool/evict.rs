@@ -288,7 +288,7 @@ mod tests {
     /// A block is promoted while a stalled thread keeps the timeline full: it loses its
     /// place, and is counted once.
     #[test]
-    fn promotion_without_room() {
+    fn promotion_without_timeline_room_counts_the_block_once() {
         let config = PoolConfig::new(4).policy(Policy::S3Fifo).lanes(1).lane_of(|| 0);
         let pool = BlockPool::new(config).expect("a valid setup");
         // The thread stalls before them, or the first block would leave its own place for itself.

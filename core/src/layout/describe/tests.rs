@@ -62,7 +62,7 @@ const VECTORS: [&str; 3] = [
 ];
 
 #[test]
-fn vectors() {
+fn description_matches_the_fixed_vectors() {
     for (layout, vector) in examples().iter().zip(VECTORS) {
         let bytes = layout.to_bytes();
         assert_eq!(hex(&bytes), vector);
@@ -72,7 +72,7 @@ fn vectors() {
 
 /// A region's kind and number: 56 + 16 and 56 + 20.
 #[test]
-fn kinds_have_codes() {
+fn description_of_each_region_kind_has_its_code() {
     for (kind, code) in [
         (StorageKind::Device { ordinal: 258 }, [0, 0, 0, 0, 2, 1, 0, 0]),
         (StorageKind::Pinned, [1, 0, 0, 0, 0, 0, 0, 0]),
@@ -120,7 +120,7 @@ proptest! {
     })]
 
     #[test]
-    fn round_trips(layout in layouts()) {
+    fn description_round_trip_keeps_the_layout(layout in layouts()) {
         let bytes = layout.to_bytes();
         let again = Layout::from_bytes(&bytes).unwrap();
         prop_assert!(same_layout(&layout, &again));
@@ -129,7 +129,7 @@ proptest! {
 
     /// Wherever regions go, rows go with them.
     #[test]
-    fn relocates(layout in layouts(), step in 1u64..9, down in any::<bool>()) {
+    fn relocated_layout_moves_rows_with_their_regions(layout in layouts(), step in 1u64..9, down in any::<bool>()) {
         let (regions, largest) = (layout.regions(), layout.regions().iter().map(|region| region.size_bytes).max());
         let apart = (largest.unwrap() + step * 512).next_multiple_of(512);
         let place = |number: u64| if down { (regions.len() as u64 - number) * apart } else { number * apart };
@@ -152,7 +152,7 @@ proptest! {
     /// A wrong byte is refused, or makes another layout with its own description; a missing
     /// or extra one is refused.
     #[test]
-    fn wrong_bytes_do_no_harm(layout in layouts(), changes in prop::collection::vec((any::<prop::sample::Index>(), 0u32..8), 1..4)) {
+    fn description_with_wrong_bytes_is_refused_or_another_layout(layout in layouts(), changes in prop::collection::vec((any::<prop::sample::Index>(), 0u32..8), 1..4)) {
         let whole = layout.to_bytes();
         let mut bytes = whole.clone();
         for (at, bit) in changes {
@@ -168,7 +168,7 @@ proptest! {
 }
 
 #[test]
-fn cut_short_or_too_long() {
+fn description_cut_short_or_too_long_is_refused() {
     for layout in examples() {
         let mut bytes = layout.to_bytes();
         for length in 0..bytes.len() {
@@ -180,7 +180,7 @@ fn cut_short_or_too_long() {
 }
 
 #[test]
-fn what_does_not_fit_is_named() {
+fn description_with_a_wrong_field_is_refused_by_name() {
     let [contiguous, tensors, mla] = examples();
     let with = |layout: &Layout, at: usize, new: &[u8]| {
         let mut bytes = layout.to_bytes();
@@ -245,7 +245,7 @@ fn what_does_not_fit_is_named() {
 }
 
 #[test]
-fn an_element_is_not_torn() {
+fn description_with_a_torn_element_is_refused() {
     let config = LayoutConfig::new().num_blocks(2).dtype(DType::BF16).alignment(2);
     let tensor = Tensor {
         region: Region::system(64, 64),

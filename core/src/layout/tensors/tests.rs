@@ -4,7 +4,7 @@ use crate::layout::{Arrangement, DType, HeadOrder, ScalePlace};
 use alloc::string::{String, ToString};
 
 #[test]
-fn tensors_are_checked() {
+fn tensor_with_a_wrong_field_is_refused_by_name() {
     let config = SMALL.num_layers(1).alignment(2);
     let dims = [Axis::Block, Axis::Outer, Axis::Token, Axis::Head, Axis::Element];
     let tensor = |shape: &[u64], strides: &[u64], bytes: u64| -> Result<Layout, String> {
@@ -44,7 +44,7 @@ fn tensors_are_checked() {
 /// Views of one buffer, as vLLM makes them for elements and scales of a page, and for layers of a
 /// cross-layer tensor.
 #[test]
-fn tensors_may_lie_in_each_others_gaps() {
+fn tensors_within_gaps_of_others_are_accepted() {
     let config = SMALL.heads(5, 32).dtype(DType::NvFp4).alignment(1);
     let page = config.scales(ScalePlace::Page);
     let whole = laid_out(page, Arrangement::BlockFirst);
@@ -81,7 +81,7 @@ fn tensors_may_lie_in_each_others_gaps() {
 
 /// A message names the list of the wrong tensor and the number there.
 #[test]
-fn scales_are_named_as_such() {
+fn scale_tensor_with_an_error_is_named() {
     let config = LayoutConfig::new().num_blocks(2).num_layers(2).inner_dim(32).dtype(DType::NvFp4);
     let dims = &[Axis::Block, Axis::Token, Axis::Element];
     let at = |address| Region::system(address, 64);
@@ -128,7 +128,7 @@ fn scales_are_named_as_such() {
 
 /// A tensor needs its element's alignment, not the geometry's.
 #[test]
-fn tensors_are_aligned_to_their_elements() {
+fn tensors_need_only_the_alignment_of_their_elements() {
     let config = LayoutConfig::new().num_blocks(2).inner_dim(8).dtype(DType::BF16).alignment(4096);
     let of = |address| {
         let dims = &[Axis::Block, Axis::Token, Axis::Element];
@@ -145,7 +145,7 @@ fn tensors_are_aligned_to_their_elements() {
 }
 
 #[test]
-fn tensors_are_alike() {
+fn tensors_with_unlike_strides_are_refused() {
     let config = LayoutConfig::new().num_blocks(2).num_layers(2).inner_dim(8);
     let dims = &[Axis::Block, Axis::Token, Axis::Element];
     let layer =

@@ -175,7 +175,7 @@ proptest! {
     /// The bytes of the plan and of its oracle are those of the layouts; the plan's facts are true; its
     /// parts can be split.
     #[test]
-    fn tokens_move_between_any_pages(case in cases(), bytes in 1u64..700, few in 1u32..3) {
+    fn page_plan_between_any_pages_matches_the_oracle(case in cases(), bytes in 1u64..700, few in 1u32..3) {
         let (plan, wanted) = (case.plan().unwrap(), case.wanted());
         prop_assert_eq!(&of_plan(plan.parts()), &wanted);
         let (mut naively, last) = (Moves::new(), Cell::new(0));
@@ -212,7 +212,7 @@ proptest! {
     /// A stretch of tokens that neither side interrupts is one block of one part, and its
     /// pieces are merged as any plan's.
     #[test]
-    fn stretches_of_tokens_are_not_cut(case in cases()) {
+    fn page_plan_keeps_each_stretch_of_tokens_whole(case in cases()) {
         let plan = case.plan().unwrap();
         let (pageless, stretches) = (case.src.is_pageless() && case.dst.is_pageless(), case.stretches());
         if pageless {
@@ -236,7 +236,7 @@ proptest! {
 
     /// A part that is replanned stays within its layouts, for any blocks, and writes nothing twice.
     #[test]
-    fn parts_planned_anew_stay_inside(case in cases(), pairs in proptest::collection::vec((0u32..8, 0u32..8), 1..4)) {
+    fn page_plan_parts_made_anew_stay_inside(case in cases(), pairs in proptest::collection::vec((0u32..8, 0u32..8), 1..4)) {
         let inside = |layout: &Layout, at: u64, bytes: u64| {
             layout.regions().iter().any(|region| {
                 at >= region.address && at + bytes <= region.address + region.size_bytes
@@ -257,7 +257,7 @@ proptest! {
 
     /// Within one memory a plan is refused exactly if a byte would be read and written.
     #[test]
-    fn overlapping_pages_are_found(case in cases(), by in 0u64..2000) {
+    fn page_plan_with_overlap_is_refused_exactly(case in cases(), by in 0u64..2000) {
         let aligned = case.src.config().alignment.max(case.dst.config().alignment);
         let distance = case.src.regions()[0].address.wrapping_sub(case.dst.regions()[0].address);
         let by = distance.wrapping_add(by / aligned * aligned) / aligned * aligned;
@@ -290,7 +290,7 @@ fn plan_of(
 
 /// Pieces counted by hand: 3 layers of keys and values, rows of 4 × 8 bytes a token, pages of 4 and 16.
 #[test]
-fn pages_are_merged_as_counted_by_hand() {
+fn page_plan_merging_matches_counts_by_hand() {
     use Arrangement::{FullyContiguous, OuterFirst, TokenMajor};
     let (fine, coarse) = (CONFIG, CONFIG.page_size(16));
     let facts = |plan: PagePlan| {
@@ -324,7 +324,7 @@ fn pages_are_merged_as_counted_by_hand() {
 /// TP 2 in pages of 4 → TP 4 in pages of 16: each rank gets its heads of each token,
 /// from a rank that has them.
 #[test]
-fn ranks_exchange_heads_across_pages() {
+fn page_plan_between_ranks_moves_each_head() {
     let rank_of = |degree, rank| Shard::new(8, degree, rank).unwrap();
     let layout = |shard: &Shard, page: u32, base: u64| {
         let config = CONFIG.num_heads(shard.heads().len() as u32).page_size(page);
@@ -355,7 +355,7 @@ fn ranks_exchange_heads_across_pages() {
 }
 
 #[test]
-fn page_plans_refuse_by_name() {
+fn page_plan_refused_names_the_field() {
     use Arrangement::FullyContiguous;
     let (fine, coarse) = (CONFIG, CONFIG.page_size(16));
     let refused = |src_blocks: &[u32], dst_blocks: &[u32]| {
@@ -389,7 +389,7 @@ fn page_plans_refuse_by_name() {
 
 /// Blocks of one size are one plan, the one that a `CopyPlan` is.
 #[test]
-fn equal_pages_are_one_part() {
+fn page_plan_of_equal_pages_is_one_part() {
     let (src, dst) = (
         laid_out(CONFIG, Arrangement::BlockFirst, 1 << 20, true),
         laid_out(CONFIG, Arrangement::FullyContiguous, 1 << 40, true),
