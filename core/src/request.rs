@@ -52,7 +52,8 @@ impl fmt::Display for ReserveError {
             ReserveError::TooManyRequests { limit } => {
                 write!(
                     f,
-                    "no room for another request in a table built for {limit}: release one, or build a larger one"
+                    "{limit} requests: the table was built for as many, and is full; \
+                     release one, or build a larger table"
                 )
             }
             ReserveError::InvalidId => {

@@ -132,13 +132,16 @@ fn config_refused_names_field_value_and_rule() {
         "head_size = 24: must be a multiple of 16 for nvfp4"
     );
     let most = SMALL.page_size(u32::MAX).heads(u32::MAX, u32::MAX);
-    assert_eq!(refused(most), "num_heads = 4294967295: with it the layout does not fit into 64 bits");
+    assert_eq!(
+        refused(most),
+        "num_heads = 4294967295: with it the layout does not fit into 64 bits; use a smaller one"
+    );
     let regions =
         |regions: &[Region]| Layout::new(SMALL, Arrangement::OuterFirst, regions).unwrap_err().to_string();
-    assert_eq!(regions(&[Region::system(64, 1 << 20)]), "regions: there are 1, and this layout has 2");
+    assert_eq!(regions(&[Region::system(64, 1 << 20)]), "regions: 1 given, this layout needs 2");
     let one = Region::system(0x1_0000, 1920);
     let small = regions(&[one, Region::system(0x2_0000, 1919)]);
-    assert_eq!(small, "regions[1].size_bytes = 1919: the layout takes 1920 bytes");
+    assert_eq!(small, "regions[1].size_bytes = 1919: must be at least 1920");
     let askew = regions(&[one, Region::system(0x2_0020, 1920)]);
     assert_eq!(askew, "regions[1].address = 0x20020: must be a multiple of alignment = 64");
     let over = regions(&[one, Region::system(0x1_0000 + 1856, 1920)]);
@@ -147,7 +150,7 @@ fn config_refused_names_field_value_and_rule() {
         "{over}"
     );
     let beyond = regions(&[one, Region::system(u64::MAX - 63, 1920)]);
-    assert_eq!(beyond, "size_bytes = 1920: with it the layout does not fit into 64 bits");
+    assert_eq!(beyond, "size_bytes = 1920: with it the layout does not fit into 64 bits; use a smaller one");
     assert_eq!(
         laid_out(SMALL, Arrangement::Packed).address([3, 0, 0, 0, 0]).unwrap_err().to_string(),
         "index [3, 0, 0, 0, 0] is outside [blocks, layers, outer, tokens, heads] = [3, 2, 2, 4, 5]"
@@ -340,5 +343,8 @@ fn layout_of_four_bit_elements_is_limited_to_64_bits() {
     let whole = Region::system(0, u64::MAX);
     assert!(Layout::fully_contiguous(config, whole).is_ok());
     let error = Layout::fully_contiguous(config.dtype(DType::NvFp4), whole).unwrap_err();
-    assert_eq!(error.to_string(), "num_blocks = 3: with it the layout does not fit into 64 bits");
+    assert_eq!(
+        error.to_string(),
+        "num_blocks = 3: with it the layout does not fit into 64 bits; use a smaller one"
+    );
 }

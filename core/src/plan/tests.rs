@@ -341,39 +341,39 @@ fn plan_refused_says_the_reason() {
     let all = || Slice::All;
     assert_eq!(
         refused(CONFIG, &blocks[..2], all(), all()),
-        "src_blocks has 3 blocks and dst_blocks 2: each needs its counterpart"
+        "src_blocks has 3 blocks and dst_blocks 2: list as many on each side"
     );
     assert_eq!(
         refused(CONFIG, &[0, 1, 8].map(BlockId), all(), all()),
-        "destination block [2] = 8: the layout has 8 blocks"
+        "destination block [2] = 8: the layout has 8 blocks, numbered from 0"
     );
     assert_eq!(
         refused(CONFIG, &[3, 1, 3].map(BlockId), all(), all()),
-        "destination block 3 is in the list twice: one of the two would be lost"
+        "destination block 3 is in the list twice: list each destination once"
     );
     assert_eq!(
         refused(CONFIG.dtype(crate::layout::DType::I8), &blocks, all(), all()),
-        "dtype: uint8 cannot become int8; a plan moves bytes"
+        "dtype: uint8 cannot become int8; a plan only moves bytes, so use layouts of one dtype"
     );
     assert_eq!(
         refused(CONFIG.page_size(8), &blocks, all(), all()),
-        "page_size: the source has 4, the destination 8; a PagePlan moves tokens between such blocks"
+        "page_size: the source has 4, the destination 8; use a PagePlan, which moves tokens between such blocks"
     );
     assert_eq!(
         refused(CONFIG.heads(2, 8), &blocks, all(), all()),
-        "heads: the source has 4, the destination 2; say which slice becomes which"
+        "heads: the source has 4, the destination 2; select heads of each side with a Slice"
     );
     assert_eq!(
         refused(CONFIG.heads(4, 16), &blocks, all(), all()),
-        "head_size: the source has 8, the destination 16; a plan cannot bridge that"
+        "head_size: the source has 8, the destination 16; use layouts of one head_size"
     );
     assert_eq!(
         refused(CONFIG, &blocks, Slice::Same(1..4), all()),
-        "layer slice 1 + 3: must not be empty, and the source has 3"
+        "layer slice 1 + 3: must not be empty, and must end within the 3 of the source"
     );
     assert_eq!(
         refused(CONFIG, &blocks, all(), Slice::Moved { src: 0, dst: 3, count: 2 }),
-        "head slice 3 + 2: must not be empty, and the destination has 4"
+        "head slice 3 + 2: must not be empty, and must end within the 4 of the destination"
     );
     let same = CopyPlan::new(&src, &blocks, &src, &[1, 5, 6].map(BlockId), .., ..).unwrap_err();
     assert!(matches!(same, PlanError::Overlap { .. }), "{same}");

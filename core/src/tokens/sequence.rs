@@ -297,7 +297,7 @@ pub struct ZeroBlockSize;
 
 impl fmt::Display for ZeroBlockSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("block_size = 0: a block has at least 1 token")
+        f.write_str("block_size = 0: must be at least 1 token")
     }
 }
 

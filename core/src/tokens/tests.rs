@@ -41,7 +41,7 @@ fn check(sequence: &TokenBlockSequence<Xxh3>, tokens: &[Token]) {
 #[test]
 fn sequence_with_block_size_zero_is_refused() {
     let refused = TokenBlockSequence::new(0, SALT, Xxh3).unwrap_err();
-    assert_eq!(refused.to_string(), "block_size = 0: a block has at least 1 token");
+    assert_eq!(refused.to_string(), "block_size = 0: must be at least 1 token");
 }
 
 #[test]

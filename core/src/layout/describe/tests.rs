@@ -198,10 +198,10 @@ fn description_with_a_wrong_field_is_refused_by_name() {
     assert_eq!(one(39, &[8]), "arrangement = 8: must be 0 (tensors) to 7");
     assert_eq!(one(40, &[3]), "alignment = 259: must be a power of two");
     assert_eq!(one(48, &[9]), "regions = 9: must be at least 1, at most 2 × num_layers × outer_dim");
-    assert_eq!(one(48, &[2]), "regions: 112 bytes are left, it takes 136");
+    assert_eq!(one(48, &[2]), "regions: 112 bytes are left, 136 are needed; pass the whole description");
     assert_eq!(one(52, &[3]), "planes = 3: must be 1, or 2 with scales apart");
     assert_eq!(one(56, &[1]), "regions[0].address = 0x7f0000000001: must be a multiple of alignment = 256");
-    assert_eq!(one(65, &[3]), "regions[0].size_bytes = 768: the layout takes 1024 bytes");
+    assert_eq!(one(65, &[3]), "regions[0].size_bytes = 768: must be at least 1024");
     assert_eq!(one(72, &[5]), "regions[0].kind = 5: must be one of 0 to 4");
     assert_eq!(one(72, &[2]), "regions[0].number = 1: must be 0 for pinned and system");
     assert_eq!(one(80, &[17]), "planes[0].row_bytes = 17: the geometry has 16");
@@ -211,7 +211,7 @@ fn description_with_a_wrong_field_is_refused_by_name() {
     let found = Fingerprint::from_u128(made.to_u128() ^ 1);
     assert_eq!(
         one(152, &[made.to_bytes()[0] ^ 1]),
-        alloc::format!("fingerprint = {found}: the fields make {made}")
+        alloc::format!("fingerprint = {found}: the fields give {made}; ask for the description again")
     );
     // Another head order puts other bytes there, as would an arrangement.
     assert_eq!(one(37, &[0]), "planes[0].strides.token = 16: the geometry has 32");
@@ -221,14 +221,14 @@ fn description_with_a_wrong_field_is_refused_by_name() {
     let some = |at: usize, new: &[u8]| with(&tensors, at, new);
     assert_eq!(some(128, &[17]), "planes[0].row_bytes = 17: the geometry has 16");
     assert_eq!(some(128 + 16, &[1]), "planes[0].strides.layer = 1: the geometry has 0");
-    assert_eq!(some(128 + 48, &[1]), "regions[0].size_bytes = 512: the layout takes 513 bytes");
+    assert_eq!(some(128 + 48, &[1]), "regions[0].size_bytes = 512: must be at least 513");
     assert_eq!(
         some(128 + 40, &[15]),
         "strides: one head follows another after 15 bytes, but spans 16 (a row)"
     );
     assert_eq!(some(128 + 60, &[0]), "planes[1].first = 2: the geometry has 1");
     assert_eq!(some(200 + 56, &[1]), "planes[1].first = 1: the geometry has 2");
-    assert_eq!(some(56 + 48, &[0, 1, 1]), "address: elements and scales overlap");
+    assert_eq!(some(56 + 48, &[0, 1, 1]), "address: elements and scales overlap; place them apart");
     // 56 + 24 + 20: the second region's number.
     assert_eq!(
         with(&mla, 100, &[8]),
@@ -264,6 +264,6 @@ fn description_with_a_torn_element_is_refused() {
         layout.relocated(&[65]).unwrap_err().to_string(),
         "regions[0].address = 0x41: must be a multiple of the 2 bytes of a bfloat16 element"
     );
-    assert_eq!(layout.relocated(&[]).unwrap_err().to_string(), "address: there are 0, and this layout has 1");
+    assert_eq!(layout.relocated(&[]).unwrap_err().to_string(), "address: 0 given, this layout needs 1");
     assert!(layout.relocated(&[u64::MAX - 62]).is_err());
 }

@@ -20,7 +20,7 @@ fn tensor_with_a_wrong_field_is_refused_by_name() {
     );
     assert_eq!(
         tensor(&shape, &strides, 1919).unwrap_err(),
-        "regions[0].size_bytes = 1919: the layout takes 1920 bytes"
+        "regions[0].size_bytes = 1919: must be at least 1920"
     );
     assert_eq!(
         tensor(&shape, &[320, 160, 40, 8, 2], 1 << 20).unwrap_err(),
@@ -102,7 +102,7 @@ fn scale_tensor_with_an_error_is_named() {
         Err(error) => error.to_string(),
     };
     assert_eq!(of(&good), "");
-    assert_eq!(of(&good[..1]), "scales: there are 1, and this layout has 2");
+    assert_eq!(of(&good[..1]), "scales: 1 given, this layout needs 2");
     let [a, b] = good;
     assert_eq!(of(&[Tensor { shape: &[2, 1, 3], ..a }, b]), "scales[0].shape[2] = 3: the geometry has 2");
     assert_eq!(
@@ -116,14 +116,14 @@ fn scale_tensor_with_an_error_is_named() {
     assert!(of(&[a, Tensor { dims: &[Axis::Block], ..b }]).starts_with("scales[1].dims: needs block"));
     assert_eq!(
         of(&[a, Tensor { region: Region::system(192, 3), ..b }]),
-        "regions[3].size_bytes = 3: the layout takes 4 bytes",
+        "regions[3].size_bytes = 3: must be at least 4",
         "regions are counted through"
     );
     let plain = config.dtype(DType::U8).heads(1, 16);
     let error = Layout::from_tensors(plain, &data, &good).unwrap_err();
-    assert_eq!(error.to_string(), "scales: there are 2, and this layout has 0");
+    assert_eq!(error.to_string(), "scales: 2 given, this layout needs 0");
     let few = Layout::from_tensors(config, &data[..1], &good).unwrap_err();
-    assert_eq!(few.to_string(), "tensors: there are 1, and this layout has 2");
+    assert_eq!(few.to_string(), "tensors: 1 given, this layout needs 2");
 }
 
 /// A tensor needs its element's alignment, not the geometry's.

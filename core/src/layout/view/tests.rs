@@ -69,11 +69,11 @@ fn view_shape_strides_and_addresses_agree() {
     assert_eq!((sliced.shape(), sliced.strides(), sliced.offset_bytes()), ([1, 3, 2], [12, 4, 1], Some(52)));
     assert_eq!(
         sliced.reshape([6]).unwrap_err().to_string(),
-        "shape [1, 3, 2] with strides [12, 4, 1] is no view of shape [6] without a copy"
+        "shape [1, 3, 2] with strides [12, 4, 1] has no view of shape [6]; copy it first"
     );
     assert_eq!(
         sliced.reshape([7]).unwrap_err().to_string(),
-        "shape [7] has not as many elements as [1, 3, 2]"
+        "shape [7] must have as many elements as [1, 3, 2]"
     );
     assert!(view.reshape([u64::MAX, u64::MAX]).is_err());
     let small = Region::system(0x1000, 95);

@@ -365,12 +365,15 @@ fn page_plan_refused_names_the_field() {
     };
     assert_eq!(
         refused(&[0, 1, 2], &[0]),
-        "src_blocks have 12 tokens and dst_blocks 16: list blocks of as many, or say which slice becomes which"
+        "src_blocks have 12 tokens and dst_blocks 16: list blocks with as many, or select tokens of each side with a Slice"
     );
-    assert_eq!(refused(&[0, 1, 2, 8], &[0]), "source block [3] = 8: the layout has 8 blocks");
+    assert_eq!(
+        refused(&[0, 1, 2, 8], &[0]),
+        "source block [3] = 8: the layout has 8 blocks, numbered from 0"
+    );
     assert_eq!(
         refused(&[0; 8], &[1, 1]),
-        "destination block 1 is in the list twice: one of the two would be lost"
+        "destination block 1 is in the list twice: list each destination once"
     );
     let (src, dst) = (
         laid_out(fine, FullyContiguous, 1 << 20, true),
@@ -378,11 +381,17 @@ fn page_plan_refused_names_the_field() {
     );
     let four = [0, 1, 2, 3].map(BlockId);
     let error = PagePlan::new(&src, &four, &dst, &[BlockId(0)], .., .., ..).unwrap_err();
-    assert_eq!(error.to_string(), "dtype: uint8 cannot become int8; a plan moves bytes");
+    assert_eq!(
+        error.to_string(),
+        "dtype: uint8 cannot become int8; a plan only moves bytes, so use layouts of one dtype"
+    );
     let dst = laid_out(coarse, FullyContiguous, 1 << 40, true);
     let slice = Slice::Moved { src: 1, dst: 2, count: 15 };
     let error = PagePlan::new(&src, &four, &dst, &[BlockId(0)], slice, .., ..).unwrap_err();
-    assert_eq!(error.to_string(), "token slice 2 + 15: must not be empty, and the destination has 16");
+    assert_eq!(
+        error.to_string(),
+        "token slice 2 + 15: must not be empty, and must end within the 16 of the destination"
+    );
     let none = PagePlan::new(&src, &[], &dst, &[], .., .., ..).unwrap();
     assert_eq!((none.bytes(), none.pieces().count(), none.smallest_piece(), none.alignment()), (0, 0, 0, 16));
 }
