@@ -33,6 +33,8 @@ impl BlockPool {
     /// as with [`next_victims`](BlockPool::next_victims). Blocks that `passed` has passed are not asked
     /// about again unless too few are found, so many looks cost about as much as one from the oldest to
     /// the youngest. A block that was found, and is still there, is found again.
+    ///
+    /// Example: [eviction](BlockPool#eviction).
     pub fn next_victims_among(
         &self,
         passed: &mut Passed,

@@ -139,6 +139,8 @@ impl BlockPool {
     /// Takes up to `n` victims out of the registry, in the policy's order, and appends them to `out`.
     /// Their bytes are intact and the caller's, to be saved before the block is used anew. Returns how
     /// many; fewer than `n` if no more are evictable.
+    ///
+    /// Example: [eviction](BlockPool#eviction).
     pub fn evict<'p>(&'p self, n: usize, out: &mut Vec<EvictedBlock<'p>>) -> usize {
         self.evict_slots(n, 0, |slot| out.push(EvictedBlock::new(self, BlockId(slot))))
     }
