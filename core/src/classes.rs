@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_class_is_read_as_it_was_written() {
+    fn classes_read_back_as_written() {
         let classes = Classes::new(2);
         assert_eq!(classes.get(BlockId(0)), Priority::Normal);
         for class in [Priority::Low, Priority::Normal, Priority::High, Priority::Pinned, Priority::Normal] {

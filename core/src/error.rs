@@ -92,7 +92,11 @@ impl fmt::Display for TransitionError {
         match reason {
             Reason::Needs(needed) => write!(f, "this needs a block that is {needed}"),
             Reason::PageOverflow { filled, added, page_size } => {
-                write!(f, "{added} tokens do not fit behind {filled} of {page_size}; start the next block")
+                write!(
+                    f,
+                    "{added} tokens do not fit behind {filled} of {page_size}; \
+                     fill the page, then start the next block"
+                )
             }
             Reason::PageNotFull { filled, page_size } => {
                 write!(f, "{filled} of {page_size} tokens are filled; fill the page before commit()")

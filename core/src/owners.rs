@@ -287,7 +287,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn credits_never_exceed_a_quota_and_claims_may() {
+    fn owners_credits_stay_in_quota_and_claims_may_exceed_it() {
         let owners = Owners::new(10, 4, [0.5, 1.0].into_iter(), 0.19);
         let [half, all, other] = [1, 2, 3].map(TenantId);
         assert_eq!([half, all, other].map(|tenant| owners.limit(tenant)), [Some(5), None, Some(1)]);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_credits_of_lost_slots_are_given_back_once_and_their_tags_stay() {
+    fn owners_give_up_returns_credits_once_and_keeps_tags() {
         let owners = Owners::new(4, 2, [0.5].into_iter(), 1.0);
         let tenant = TenantId(1);
         assert!(owners.take(tenant, 2) && !owners.take(tenant, 1));

@@ -52,7 +52,8 @@ impl fmt::Display for ReserveError {
             ReserveError::TooManyRequests { limit } => {
                 write!(
                     f,
-                    "no room for another request in a table built for {limit}: release one, or build a larger one"
+                    "{limit} requests: the table was built for as many, and is full; \
+                     release one, or build a larger table"
                 )
             }
             ReserveError::InvalidId => {
@@ -99,6 +100,8 @@ impl Entry {
 
 /// The blocks of open requests, over a [`BlockPool`].
 ///
+/// # Example
+///
 /// ```
 /// use kvstrata_core::{BlockPool, PoolConfig, RequestTable};
 /// let pool = BlockPool::new(PoolConfig::new(100))?;
@@ -109,6 +112,11 @@ impl Entry {
 /// assert_eq!((blocks.len(), requests.in_flight(), requests.available()), (42, 42, 58));
 /// assert_eq!(requests.release(17), 42);
 /// assert_eq!(requests.utilisation(), 0.0);
+///
+/// // Prefill: the request's blocks become handles, to be filled and registered.
+/// requests.reserve(18, 2, &mut blocks)?;
+/// let mut handles = Vec::new();
+/// assert_eq!(requests.detach(18, &mut handles), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct RequestTable<'p> {
@@ -120,6 +128,8 @@ pub struct RequestTable<'p> {
 
 impl<'p> RequestTable<'p> {
     /// Builds a table for `limit` requests at a time, and at most twice as many.
+    ///
+    /// See the [example](RequestTable#example).
     pub fn new(pool: &'p BlockPool, limit: usize) -> RequestTable<'p> {
         let entry = || Entry { id: AtomicU64::new(EMPTY), head: AtomicU64::new(Head::SHUT | u64::from(NIL)) };
         let entries = (0..(2 * limit).max(2)).map(|_| entry()).collect();
@@ -128,6 +138,8 @@ impl<'p> RequestTable<'p> {
 
     /// Reserves `n` more blocks for a request, as [`BlockPool::allocate`] does, and appends their
     /// numbers to `out`.
+    ///
+    /// See the [example](RequestTable#example).
     ///
     /// # Errors
     /// There are too few blocks, or too many requests. Nothing was reserved; blocks
@@ -155,6 +167,8 @@ impl<'p> RequestTable<'p> {
     }
 
     /// Gives back all blocks of a request. Returns how many; 0 if it has none.
+    ///
+    /// See the [example](RequestTable#example).
     pub fn release(&self, request: RequestId) -> usize {
         if request == EMPTY {
             return 0;
@@ -164,6 +178,8 @@ impl<'p> RequestTable<'p> {
 
     /// Hands all blocks of a request over as handles, to be filled and registered; the table
     /// forgets them. Returns how many.
+    ///
+    /// See the [example](RequestTable#example).
     pub fn detach(&self, request: RequestId, out: &mut Vec<MutableBlock<'p>>) -> usize {
         let start = out.len();
         if request != EMPTY {
@@ -175,16 +191,22 @@ impl<'p> RequestTable<'p> {
     }
 
     /// Blocks that could be reserved now: free, or evictable.
+    ///
+    /// See the [example](RequestTable#example).
     pub fn available(&self) -> usize {
         self.pool.available()
     }
 
     /// The number of blocks that are held.
+    ///
+    /// See the [example](RequestTable#example).
     pub fn in_flight(&self) -> usize {
         self.pool.active()
     }
 
     /// Blocks in flight, as a share of all.
+    ///
+    /// See the [example](RequestTable#example).
     pub fn utilisation(&self) -> f64 {
         self.in_flight() as f64 / self.pool.capacity() as f64
     }

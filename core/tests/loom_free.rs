@@ -10,7 +10,7 @@ use loom::{Rig, model, spawn};
 /// A slot that one thread frees may go to another at once, by a credit that was there before:
 /// the bit must order the owners.
 #[test]
-fn a_freed_slot_is_handed_over_in_order() {
+fn freed_slot_is_handed_over_with_its_bytes() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -32,7 +32,7 @@ fn a_freed_slot_is_handed_over_in_order() {
 
 /// Two threads, two slots: each gets one, not the same.
 #[test]
-fn a_slot_is_handed_out_once() {
+fn slot_wanted_by_two_threads_is_handed_out_once() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -54,7 +54,7 @@ fn a_slot_is_handed_out_once() {
 /// All or nothing: of two threads that want both slots, at most one gets them, and a refusal leaves
 /// nothing behind.
 #[test]
-fn all_or_nothing() {
+fn allocation_of_all_by_two_serves_at_most_one() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();

@@ -55,7 +55,7 @@ impl Desk {
 
 /// I3: of two takes that together exceed the quota one is refused, and the credits are those of the other.
 #[test]
-fn takes_beside_each_other_stay_within_the_quota() {
+fn takes_at_once_stay_within_the_quota() {
     model(|| {
         let owners = Owners::new(3, 4, [].into_iter(), 0.67);
         assert_eq!(owners.limit(ONE), Some(2));
@@ -75,7 +75,7 @@ fn takes_beside_each_other_stay_within_the_quota() {
 /// I2: a block is evicted and registered anew, by another tenant, during a lookup: a holder under a hash
 /// finds the data of that registration.
 #[test]
-fn what_is_noted_is_of_the_registration() {
+fn owner_read_during_reuse_is_of_the_registration() {
     model(|| {
         let desk = Desk::new(1);
         let other = desk.clone();
@@ -97,7 +97,7 @@ fn what_is_noted_is_of_the_registration() {
 
 /// I2: an evictor that comes after a holder's release finds the class that the holder gave.
 #[test]
-fn a_class_is_found_by_who_evicts_the_block() {
+fn class_set_before_release_is_seen_by_the_evictor() {
     model(|| {
         let desk = Desk::new(1);
         let other = desk.clone();
@@ -122,7 +122,7 @@ fn a_class_is_found_by_who_evicts_the_block() {
 /// I1: an unowned block is claimed by its holder, and evicted then, or before: its end
 /// gives back its one credit.
 #[test]
-fn a_claim_against_the_end_of_the_registration() {
+fn claim_against_registration_end_returns_the_credit_once() {
     model(|| {
         let desk = Desk::new(1);
         let other = desk.clone();
@@ -140,7 +140,7 @@ fn a_claim_against_the_end_of_the_registration() {
 
 /// I1: two hold an unowned block, and claim it: one of them gets it.
 #[test]
-fn two_claims() {
+fn claims_of_two_tenants_have_one_winner() {
     model(|| {
         let desk = Desk::new(1);
         let other = desk.clone();
@@ -160,7 +160,7 @@ fn two_claims() {
 /// I1, I2: a holder of a block withdraws it and takes it with its credit, if the other holder has
 /// released it. If not, the last of the two ends it, and finds the tag unchanged.
 #[test]
-fn a_block_is_taken_back_while_another_lets_go() {
+fn block_taken_back_during_a_release_keeps_its_tag() {
     model(|| {
         let desk = Desk::new(1);
         let pool = &desk.rig.pool;
@@ -188,7 +188,7 @@ fn a_block_is_taken_back_while_another_lets_go() {
 /// I4: a slot of the first tenant is handed over to the second, with the second's credit, while all lost
 /// slots are given up.
 #[test]
-fn a_slot_handed_over_while_it_is_given_up() {
+fn slot_handed_over_during_give_up_keeps_credits_exact() {
     model(|| {
         let owners = Owners::new(2, 4, [].into_iter(), 1.0);
         let other = owners.clone();
@@ -205,7 +205,7 @@ fn a_slot_handed_over_while_it_is_given_up() {
 
 /// I4: an unowned slot is claimed by one tenant while it is handed over to another.
 #[test]
-fn a_slot_handed_over_while_it_is_claimed() {
+fn slot_handed_over_during_a_claim_goes_to_the_receiver() {
     model(|| {
         let owners = Owners::new(2, 4, [].into_iter(), 1.0);
         let other = owners.clone();
@@ -222,7 +222,7 @@ fn a_slot_handed_over_while_it_is_claimed() {
 /// a release, unless the look saw it. An evictor of others may have moved the list's cursor
 /// past the block's coming place.
 #[test]
-fn a_release_unseen_is_another_state() {
+fn release_unseen_by_a_search_changes_the_state() {
     model(|| {
         let desk = Desk::new(3);
         let pool = &desk.rig.pool;
@@ -252,7 +252,7 @@ fn a_release_unseen_is_another_state() {
 /// I5: the same for a parent that an evictor has deferred, and that is a victim again since its child is
 /// gone. The cursor is past its old place, into which it is requeued.
 #[test]
-fn a_parent_unseen_is_another_state() {
+fn parent_unseen_by_a_search_changes_the_state() {
     model(|| {
         let desk = Desk::new(3);
         let pool = &desk.rig.pool;

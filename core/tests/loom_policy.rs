@@ -71,7 +71,7 @@ fn promoted(times: usize) -> ::loom::sync::Arc<Rig> {
 /// A hit holds a block while an evictor moves it from small to main: one of the two leaves it in a list
 /// where it is found.
 #[test]
-fn promotion_against_a_hit() {
+fn promotion_against_a_hit_keeps_one_list() {
     model(|| {
         let rig = Rig::new(2, Policy::S3Fifo);
         let other = rig.clone();
@@ -88,7 +88,7 @@ fn promotion_against_a_hit() {
 
 /// Two evictors find the same block worth promotion: it moves once, and is counted once.
 #[test]
-fn promotion_against_another() {
+fn promotion_by_two_evictors_moves_once() {
     model_within(1, || {
         let rig = Rig::new(3, Policy::S3Fifo);
         let other = rig.clone();
@@ -109,7 +109,7 @@ fn promotion_against_another() {
 
 /// A hit holds a block of main while an evictor gives it another turn.
 #[test]
-fn another_turn_against_a_hit() {
+fn second_turn_against_a_hit_keeps_the_block() {
     model_within(2, || {
         let rig = promoted(1);
         let other = rig.clone();
@@ -122,7 +122,7 @@ fn another_turn_against_a_hit() {
 
 /// Two evictors find the same block worth another turn.
 #[test]
-fn another_turn_against_another() {
+fn second_turn_by_two_evictors_evicts_once() {
     model_within(1, || {
         let rig = promoted(1);
         let other = rig.clone();
@@ -137,7 +137,7 @@ fn another_turn_against_another() {
 /// A block is withdrawn while an evictor moves it: it is freed once, by whichever releases it last, and
 /// counted out of the small list once.
 #[test]
-fn promotion_against_a_withdrawal() {
+fn promotion_against_a_withdrawal_frees_once() {
     model(|| {
         let rig = Rig::new(2, Policy::S3Fifo);
         let other = rig.clone();
@@ -167,7 +167,7 @@ fn promotion_against_a_withdrawal() {
 
 /// A block is unregistered while an evictor moves it: refused, as of any block in use, or done.
 #[test]
-fn promotion_against_unregister() {
+fn promotion_against_unregister_is_refused_or_done() {
     model(|| {
         let rig = Rig::new(2, Policy::S3Fifo);
         let other = rig.clone();
@@ -198,7 +198,7 @@ fn fill(rig: &Rig, count: u64) {
 /// The compactor reaches the block at the head, which the hand has just spared: the hand moves along,
 /// whichever blocks come meanwhile (`carry_hand`).
 #[test]
-fn hand_goes_with_what_it_has_passed() {
+fn hand_follows_the_spared_block_when_compacted() {
     model_within(2, || {
         let rig = Rig::new(3, Policy::Sieve);
         let other = rig.clone();
@@ -219,7 +219,7 @@ fn hand_goes_with_what_it_has_passed() {
 /// A hot block behind the hand: the hand spares it on its first round and takes it on the second, unless
 /// it is hit again; then it is still there to be found.
 #[test]
-fn second_round_against_a_hit() {
+fn second_round_against_a_hit_takes_or_keeps_the_block() {
     model_within(2, || {
         let rig = Rig::new(2, Policy::Sieve);
         let other = rig.clone();
@@ -238,7 +238,7 @@ fn second_round_against_a_hit() {
 /// The block at the head is moved during a sweep: it is taken once, or still there. Smallest ring,
 /// one slide, two forced switches.
 #[test]
-fn sweep_against_compaction() {
+fn sweep_against_compaction_takes_a_block_once() {
     model_within(2, || {
         let rig = Rig::new(2, Policy::Sieve);
         let other = rig.clone();
@@ -256,7 +256,7 @@ fn sweep_against_compaction() {
 /// The block at the head is moved while it is in use, and its new place is looked at and dropped; its
 /// release finds that place (I3).
 #[test]
-fn compaction_and_sweep_against_release() {
+fn release_during_compaction_and_sweep_finds_its_place() {
     model_within(3, || {
         let rig = Rig::new(2, Policy::Sieve);
         let other = rig.clone();
@@ -277,7 +277,7 @@ fn compaction_and_sweep_against_release() {
 /// LFU gives a parent whose worth the age has passed a new place, while a hit holds it or another
 /// evictor looks for it: it can be evicted afterwards.
 #[test]
-fn a_parent_comes_back() {
+fn requeued_parent_against_hit_or_evictor_stays_evictable() {
     for hits in [true, false] {
         model_within(2, move || {
             let rig = Rig::new(3, Policy::Lfu);

@@ -22,7 +22,7 @@ fn scoped(rig: &Rig) -> (bool, RegistrationHandle<'_>) {
 
 /// The last scope ends while another thread registers the same content: a holder of a handle finds the block.
 #[test]
-fn the_last_scope_against_a_new_one() {
+fn last_scope_against_a_new_one_keeps_the_content() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -42,7 +42,7 @@ fn the_last_scope_against_a_new_one() {
 
 /// Two scopes of one block end at once: one of them is the last.
 #[test]
-fn two_scopes_end() {
+fn scopes_ended_at_once_have_one_last() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -64,7 +64,7 @@ fn two_scopes_end() {
 
 /// A registration without a scope while the last scope ends: the block stays.
 #[test]
-fn the_last_scope_against_a_registration_without() {
+fn last_scope_against_an_unscoped_registration_keeps_it() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -79,7 +79,7 @@ fn the_last_scope_against_a_registration_without() {
 
 /// A scope ends while its block is evicted and its slot registered anew: the new registration is not touched.
 #[test]
-fn a_scope_against_eviction() {
+fn scope_end_against_eviction_spares_the_new_block() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();

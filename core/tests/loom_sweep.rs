@@ -62,7 +62,7 @@ impl Tagged {
 
 /// A block is registered while a sweep begins.
 #[test]
-fn a_sweep_finds_a_block_or_is_told_of_it() {
+fn sweep_finds_a_new_block_or_is_told() {
     model_within(2, || {
         let tagged = Tagged::new();
         let other = tagged.clone();
@@ -87,7 +87,7 @@ fn a_sweep_finds_a_block_or_is_told_of_it() {
 
 /// A block is evicted, and registered for another tenant.
 #[test]
-fn who_ends_a_registration_reads_its_tag() {
+fn registration_end_reads_its_own_tag() {
     model_within(2, || {
         let tagged = Tagged::new();
         let other = tagged.clone();

@@ -25,7 +25,7 @@ fn evict(rig: &Rig) -> usize {
 
 /// A lookup, an eviction and a registration of the same hash: a thread that finds the block finds it whole.
 #[test]
-fn lookup_eviction_and_registration() {
+fn lookup_eviction_and_registration_find_whole_blocks() {
     model_within(1, || {
         let rig = Rig::new(2, Policy::Lru);
         drop(rig.store(1));
@@ -41,7 +41,7 @@ fn lookup_eviction_and_registration() {
 
 /// Two evictors and two blocks: no block has two new owners, and none is missed.
 #[test]
-fn two_evictors() {
+fn evictors_of_two_blocks_take_each_once() {
     for policy in [Policy::Lru, Policy::Sieve] {
         model_within(1, move || {
             let rig = Rig::new(2, policy);
@@ -59,7 +59,7 @@ fn two_evictors() {
 
 /// A release, a lookup and an eviction of one block: it is held by one, inactive, or the evictor's.
 #[test]
-fn release_lookup_and_eviction() {
+fn release_lookup_and_eviction_have_one_outcome() {
     for policy in [Policy::Lru, Policy::Sieve] {
         model_within(2, move || {
             let rig = Rig::new(1, policy);
@@ -78,7 +78,7 @@ fn release_lookup_and_eviction() {
 /// A block is registered behind a parent that another holder releases, while an evictor looks for it:
 /// the parent stays while the child does.
 #[test]
-fn child_parent_and_eviction() {
+fn parent_released_during_eviction_stays_while_its_child_does() {
     model_within(2, || {
         let rig = Rig::new(2, Policy::Lru);
         let (second, third) = (rig.clone(), rig.clone());
@@ -103,7 +103,7 @@ fn child_parent_and_eviction() {
 /// Two evictors move the cursor over the word into which a block is being released: whichever thread
 /// pulls it back, it is not moved on for good.
 #[test]
-fn two_evictors_and_a_release() {
+fn release_between_two_evictors_is_found() {
     model_within(1, || {
         let rig = Rig::new(2, Policy::Lru);
         let (second, third) = (rig.clone(), rig.clone());
@@ -124,7 +124,7 @@ fn two_evictors_and_a_release() {
 /// use drops it from its place. The releaser may know the old place only, but then the evictor knows
 /// of the release (`src/timeline`, I3).
 #[test]
-fn compaction_sweep_and_release() {
+fn release_during_compaction_and_sweep_is_found() {
     model_within(1, || {
         let rig = Rig::new(2, Policy::Sieve);
         let (second, third) = (rig.clone(), rig.clone());
@@ -149,7 +149,7 @@ fn compaction_sweep_and_release() {
 /// Two threads open the same request at once: one release gives back both reservations (I3 of
 /// `src/request.rs`).
 #[test]
-fn one_request_opened_twice() {
+fn request_opened_twice_returns_both_reservations() {
     model_within(2, || {
         let config = PoolConfig::new(2).lanes(1).lane_of(|| 0);
         // The models' threads are 'static, and the table borrows its pool.

@@ -49,7 +49,7 @@ impl Room {
 
 /// An owned block is given back.
 #[test]
-fn a_block_given_back_is_not_missed() {
+fn waiter_sees_a_block_given_back() {
     model_within(2, || {
         let room = Room::new(Policy::Lru, 1);
         let mut ids = Vec::with_capacity(1);
@@ -67,7 +67,7 @@ fn a_block_given_back_is_not_missed() {
 
 /// A reference is released: the waiter evicts the block.
 #[test]
-fn a_released_reference_is_not_missed() {
+fn waiter_sees_a_released_reference() {
     for policy in [Policy::Lru, Policy::Sieve] {
         model_within(2, move || {
             let room = Room::new(policy, 1);
@@ -86,7 +86,7 @@ fn a_released_reference_is_not_missed() {
 
 /// A lease ends: the same.
 #[test]
-fn the_end_of_a_lease_is_not_missed() {
+fn waiter_sees_the_end_of_a_lease() {
     model_within(2, || {
         let room = Room::new(Policy::Lru, 1);
         let held = room.held();
@@ -105,7 +105,7 @@ fn the_end_of_a_lease_is_not_missed() {
 
 /// Two threads wait for one block: the first passes it on to the second.
 #[test]
-fn two_waiters_are_not_missed() {
+fn waiters_for_one_block_are_both_served() {
     model_within(1, || {
         let room = Room::new(Policy::Lru, 2);
         let held = room.held();

@@ -9,7 +9,7 @@ use loom::{Rig, model, spawn};
 
 /// One thread reads a held block, and clones it, while another withdraws, takes and overwrites it.
 #[test]
-fn a_block_is_taken_when_nobody_reads_it() {
+fn withdrawn_block_is_taken_after_its_last_reader() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
@@ -38,7 +38,7 @@ fn a_block_is_taken_when_nobody_reads_it() {
 /// A thread asks for a withdrawn block by its number during its last holder's release: it gets the
 /// block, or the block was free before.
 #[test]
-fn a_withdrawn_block_is_held_before_its_last_release_or_not_at_all() {
+fn withdrawn_block_is_held_before_its_last_release_or_never() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();

@@ -11,7 +11,7 @@ fn hash(number: u64) -> SequenceHash {
 }
 
 #[test]
-fn nothing_is_allocated_after_construction() {
+fn pool_calls_after_construction_allocate_nothing() {
     for policy in Policy::ALL {
         let pool = BlockPool::new(PoolConfig::new(300).policy(policy)).expect("a valid setup");
         let requests = RequestTable::new(&pool, 8);

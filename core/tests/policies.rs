@@ -70,7 +70,7 @@ fn assert_same<O: FnMut(u64) -> Option<u64>>(policy: Policy, oracle: impl Fn(usi
 }
 
 #[test]
-fn lru_is_exact() {
+fn lru_victims_match_the_oracle() {
     assert_same(Policy::Lru, |capacity| {
         let mut order: VecDeque<u64> = VecDeque::new();
         move |number| {
@@ -85,7 +85,7 @@ fn lru_is_exact() {
 }
 
 #[test]
-fn lfu_is_exact() {
+fn lfu_victims_match_the_oracle() {
     assert_same(Policy::Lfu, |capacity| {
         // Worth: age at the last use plus uses, the first included, at most 15; ties by recency.
         let (mut known, mut age, mut clock) = (HashMap::<u64, (u64, u64, u64)>::new(), 0, 0u64);
@@ -111,7 +111,7 @@ fn lfu_is_exact() {
 
 /// A block that was popular and is used no more leaves, though all new ones are used once.
 #[test]
-fn lfu_ages_by_what_is_used_once() {
+fn lfu_ages_by_blocks_used_once() {
     let family = Family::new();
     for popular in 0..4 {
         drop(family.store(popular, None));
@@ -132,7 +132,7 @@ fn lfu_ages_by_what_is_used_once() {
 }
 
 #[test]
-fn sieve_is_exact() {
+fn sieve_victims_match_the_oracle() {
     assert_same(Policy::Sieve, |capacity| {
         // Oldest first; `hand` is the index to look at next.
         let (mut queue, mut hand) = (Vec::<(u64, bool)>::new(), 0);
@@ -161,7 +161,7 @@ fn sieve_is_exact() {
 }
 
 #[test]
-fn s3fifo_is_exact() {
+fn s3fifo_victims_match_the_oracle() {
     assert_same(Policy::S3Fifo, |capacity| {
         let [mut small, mut main, mut ghosts] = std::array::from_fn(|_| VecDeque::<u64>::new());
         let mut heat = HashMap::<u64, u8>::new();
@@ -210,7 +210,7 @@ fn s3fifo_is_exact() {
 /// To hold a block by its number, for example to copy it, is no use of it: it may become the youngest,
 /// but gains no worth. Under LRU and 2Q no block ever gains worth, and reuse has a test of its own.
 #[test]
-fn to_hold_a_block_by_its_number_is_no_use() {
+fn hold_by_number_is_not_counted_as_use() {
     for policy in [Policy::Lfu, Policy::Sieve, Policy::S3Fifo, Policy::Arc] {
         let pool = BlockPool::new(PoolConfig::new(4).policy(policy)).expect("a valid setup");
         let mut blocks = vec![];
@@ -237,7 +237,7 @@ fn to_hold_a_block_by_its_number_is_no_use() {
 
 /// Lower classes go first, pinned blocks never, children before parents; under every policy.
 #[test]
-fn priorities_pins_and_leaves() {
+fn victims_of_any_policy_respect_class_pin_and_children() {
     for policy in Policy::ALL {
         let pool = BlockPool::new(PoolConfig::new(8).policy(policy)).expect("a valid setup");
         let store = |number: u64, priority: Priority, parent: Option<&ImmutableBlock<'_>>| {
@@ -275,7 +275,7 @@ fn priorities_pins_and_leaves() {
 /// A parent that has waited for its child is worth the age, at most: it gains no worth
 /// when the wheel has turned.
 #[test]
-fn lfu_remembers_who_waited() {
+fn lfu_parent_after_waiting_is_worth_the_age() {
     let pool = BlockPool::new(PoolConfig::new(8).policy(Policy::Lfu)).expect("a valid setup");
     fn store<'p>(
         pool: &'p BlockPool,
@@ -342,7 +342,7 @@ impl Family {
 
 /// A parent worth less than its child goes right after it, also if the child is worth more than the age.
 #[test]
-fn lfu_parents_follow_their_children() {
+fn lfu_parent_follows_its_child() {
     for [of_parent, of_child] in [[1, 3], [3, 3]] {
         let family = Family::new();
         let parent = family.store(1, None);
@@ -368,7 +368,7 @@ fn lfu_parents_follow_their_children() {
 
 /// A parent that was used since it was deferred is worth its uses.
 #[test]
-fn lfu_forgets_an_old_wait() {
+fn lfu_parent_used_since_its_wait_is_worth_its_uses() {
     let family = Family::new();
     let parent = family.store(1, None);
     let child = family.store(2, Some(&parent));
@@ -385,7 +385,7 @@ fn lfu_forgets_an_old_wait() {
 
 /// A hold that is no use does not delay a block's eviction, and a use keeps the block.
 #[test]
-fn reuse_tells_uses_from_holds() {
+fn reuse_hold_does_not_delay_eviction_and_use_does() {
     let pool = BlockPool::new(PoolConfig::new(8).policy(Policy::Reuse)).expect("a valid setup");
     for number in 0..4 {
         let mut blocks = vec![];
@@ -417,7 +417,7 @@ fn reuse_tells_uses_from_holds() {
 /// Conversations that come back once in four, among others that never do: reuse has
 /// more hits on them than LRU.
 #[test]
-fn reuse_learns_who_comes_back() {
+fn reuse_with_returning_conversations_beats_lru() {
     let hits = |policy| {
         let pool = BlockPool::new(PoolConfig::new(200).policy(policy).lanes(1).lane_of(|| 0))
             .expect("a valid setup");

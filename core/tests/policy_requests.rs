@@ -317,7 +317,7 @@ fn compare_all<P: Paper + Default>(policy: Policy) -> P {
 }
 
 #[test]
-fn arc_s_victims_are_the_paper_s() {
+fn arc_victims_match_the_paper() {
     let paper = compare_all::<Arc<400>>(Policy::Arc);
     assert!(paper.leaps.iter().all(|leaps| *leaps > 100), "p moves by parts of blocks: {:?}", paper.leaps);
     // No tenth, no quarter and no word of a bitmap divides these.
@@ -325,14 +325,14 @@ fn arc_s_victims_are_the_paper_s() {
 }
 
 #[test]
-fn two_q_s_victims_are_the_paper_s() {
+fn two_q_victims_match_the_paper() {
     let paper = compare_all::<TwoQ<400>>(Policy::TwoQ);
     assert!(paper.back > 1000, "{} came back", paper.back);
     let _ = (compare_all::<TwoQ<37>>(Policy::TwoQ), compare_all::<TwoQ<643>>(Policy::TwoQ));
 }
 
 #[test]
-fn s3fifo_s_victims_are_the_paper_s() {
+fn s3fifo_victims_match_the_paper() {
     let paper = compare_all::<S3Fifo<400>>(Policy::S3Fifo);
     assert!(paper.promoted > 500, "{} went to main", paper.promoted);
     assert!(paper.back > 1000, "{} came back", paper.back);
@@ -341,7 +341,7 @@ fn s3fifo_s_victims_are_the_paper_s() {
 
 /// B1 grows by more than a batch, T1 does not, all lists are full: B2 gives room; B1's oldest are met later.
 #[test]
-fn ghosts_of_a_long_request_take_the_room_that_the_paper_gives_them() {
+fn arc_ghosts_of_a_long_request_take_the_room_of_the_paper() {
     let one = |numbers: std::ops::Range<u64>| numbers.map(|number| vec![number]);
     let new = |numbers: std::ops::Range<u64>| [numbers.collect()];
     // All are proven; 299 ghosts in B1; 250 of them come back: p is 250. Then T1 is filled up to that.
@@ -361,7 +361,7 @@ fn ghosts_of_a_long_request_take_the_room_that_the_paper_gives_them() {
 
 /// Kout grows by the blocks still to come: a request's last ones meet the same ghosts as if each came alone.
 #[test]
-fn the_last_of_a_request_meet_their_ghosts() {
+fn two_q_last_blocks_of_a_request_meet_their_ghosts() {
     let pool = BlockPool::new(PoolConfig::new(8).policy(Policy::TwoQ)).expect("a valid setup");
     let bring = |numbers: &[u64]| {
         let mut blocks = vec![];
@@ -417,7 +417,7 @@ fn filled(policy: Policy, classes: &[(Priority, u64, u64)]) -> BlockPool {
 
 /// A pinned block that comes back loses its ghost: if it leaves without one, it is new the next time.
 #[test]
-fn who_comes_back_and_is_pinned_leaves_its_ghost() {
+fn two_q_block_pinned_on_return_loses_its_ghost() {
     let pool = BlockPool::new(PoolConfig::new(8).policy(Policy::TwoQ)).expect("a valid setup");
     let bring = |number: u64, class: Priority| {
         let mut blocks = vec![];
@@ -441,7 +441,7 @@ fn who_comes_back_and_is_pinned_leaves_its_ghost() {
 /// The free blocks of an allocation count as given, and come to the trial too. So with its victims, or
 /// in consecutive calls by number, as many proven blocks leave as are in excess.
 #[test]
-fn free_blocks_count_as_given() {
+fn two_q_free_blocks_count_as_given() {
     let left = |take: &dyn Fn(&BlockPool)| {
         // 10 of 25 are on trial, so that the first 16 to go are proven.
         let pool = filled(Policy::TwoQ, &[(Priority::Normal, 10, 90)]);
@@ -467,7 +467,7 @@ fn free_blocks_count_as_given() {
 
 /// Each class gives its turn's blocks, and no more than the earlier classes have left of the excess.
 #[test]
-fn a_look_by_classes_is_the_order_of_eviction() {
+fn look_by_classes_matches_the_order_of_eviction() {
     for policy in [Policy::TwoQ, Policy::Arc, Policy::S3Fifo] {
         for classes in [
             [(Priority::Low, 5, 20), (Priority::Normal, 5, 70)],
@@ -489,7 +489,7 @@ fn a_look_by_classes_is_the_order_of_eviction() {
 
 /// Pinned blocks take no part in the trial: Kin counts the others.
 #[test]
-fn pinned_blocks_are_not_on_trial() {
+fn two_q_pinned_blocks_are_not_on_trial() {
     let pool = filled(Policy::TwoQ, &[(Priority::Pinned, 0, 40), (Priority::Normal, 20, 40)]);
     let mut next = vec![];
     pool.next_victims(60, &mut next);

@@ -30,7 +30,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_pool_does_what_the_oracle_does(setup in setup(), operations in operations()) {
+    fn pool_under_random_operations_matches_the_oracle(setup in setup(), operations in operations()) {
         model::run(setup, &operations);
     }
 }

@@ -430,11 +430,11 @@ fn run_all(capacity: u32, steps: u64) {
 }
 
 #[test]
-fn four_threads_and_a_small_pool() {
+fn small_pool_under_four_threads_stays_consistent() {
     run_all(48, 40_000);
 }
 
 #[test]
-fn four_threads_and_a_larger_pool() {
+fn larger_pool_under_four_threads_stays_consistent() {
     run_all(1000, 40_000);
 }

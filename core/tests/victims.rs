@@ -19,7 +19,7 @@ fn in_parts(pool: &BlockPool, part: usize) -> Vec<(BlockRef, SequenceHash)> {
 }
 
 #[test]
-fn in_parts_or_at_once_it_is_the_same_order() {
+fn victims_in_parts_come_in_the_order_of_one_call() {
     for policy in Policy::ALL {
         let pool = BlockPool::new(PoolConfig::new(300).policy(policy)).expect("a pool");
         let mut ids = Vec::new();
@@ -57,7 +57,7 @@ fn in_parts_or_at_once_it_is_the_same_order() {
 
 /// LFU's age rises during a look in parts: each remaining block is seen all the same.
 #[test]
-fn a_look_goes_on_though_the_age_does() {
+fn look_in_parts_while_the_lfu_age_rises_sees_each_block() {
     let pool = BlockPool::new(PoolConfig::new(10).policy(Policy::Lfu)).expect("a pool");
     let mut ids = Vec::new();
     pool.allocate_free_ids(10, &mut ids).expect("free");

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chooses_a_whole_run_before_scattered_bits() {
+    fn leaf_choice_prefers_a_whole_run_to_scattered_bits() {
         assert_eq!(choose(0b1011_0111, 1), 0b1);
         assert_eq!(choose(0b1111_0101, 3), 0b0111_0000);
         assert_eq!(choose(0b1111_0101, 4), 0b1111_0000);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_is_its_runs() {
+    fn leaf_runs_cover_the_mask_exactly() {
         for mask in [0, 1, u64::MAX, 1 << 63, 0xf0f0_0000_0000_000f] {
             let mut seen = 0u64;
             runs(mask, |first, length| seen |= low_bits(length) << first);

@@ -66,7 +66,7 @@ impl Rig {
 /// I3: the last bit of a leaf is set again while a claimer finds the leaf empty and clears its
 /// summary bit: the bit is found later.
 #[test]
-fn a_refilled_leaf_is_announced() {
+fn leaf_refilled_during_a_clear_is_announced() {
     model(|| {
         let rig = Rig::new(4, 1);
         let taken = rig.allocate(0, 2);
@@ -82,7 +82,7 @@ fn a_refilled_leaf_is_announced() {
 /// I3: the same, with two threads that clear, so that one may set the bit that the other
 /// clears; only the steps that matter.
 #[test]
-fn two_clear_and_one_frees() {
+fn leaf_freed_while_two_threads_clear_is_announced() {
     model(|| {
         let rig = Rig::new(4, 1);
         let taken = rig.allocate(0, 2);
@@ -99,7 +99,7 @@ fn two_clear_and_one_frees() {
 /// I1, I2: a thread that runs short takes the rest from another's stripe while its owner takes from it:
 /// there is enough for both, and both are served.
 #[test]
-fn stealing_against_the_owner() {
+fn steal_against_the_owner_serves_both() {
     model(|| {
         let rig = Rig::new(4, 2);
         let other = rig.clone();
@@ -113,7 +113,7 @@ fn stealing_against_the_owner() {
 /// I1, I2: two threads steal from each other: at most one is served, and a refused one returns its
 /// credits to the stripes that they came from.
 #[test]
-fn two_steal_from_each_other() {
+fn mutual_steal_serves_at_most_one_and_returns_credits() {
     model(|| {
         let rig = Rig::new(4, 2);
         let other = rig.clone();
@@ -130,7 +130,7 @@ fn two_steal_from_each_other() {
 /// I1: a thief and the owner of the last credits meet a free: no thread waits for ever for a bit that
 /// its credit promised.
 #[test]
-fn stealing_against_a_free() {
+fn steal_against_a_free_finds_each_credited_bit() {
     model(|| {
         let rig = Rig::new(8, 2);
         let taken = rig.allocate(0, 3);
@@ -148,7 +148,7 @@ fn stealing_against_a_free() {
 
 /// I1, I2: two threads claim over the leaves of one stripe, and the summary words between.
 #[test]
-fn two_claim_over_many_leaves() {
+fn claims_over_many_leaves_are_disjoint() {
     model(|| {
         let rig = Rig::new(6, 1);
         let other = rig.clone();

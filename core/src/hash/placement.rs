@@ -15,7 +15,7 @@
 //! equal products with a probability above 2^-64 (Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC",
 //! 1999, theorem 4.2). That the fold spreads them over few places is not proved but measured: families
 //! of chosen keys make as many pairs of one place as random keys do
-//! (`chosen_keys_spread_like_random_ones`); one process in a hundred has a chain of some tens. It costs
+//! (`placement_of_chosen_keys_spreads_like_random_keys`); one process in a hundred has a chain of some tens. It costs
 //! 2 cycles more than a fixed multiplication. Strongly universal functions were measured too, and made
 //! lookups of a resident block 30 % slower (`docs/decisions/019-placement.md`).
 
@@ -108,7 +108,7 @@ mod tests {
     /// Families of 32,768 keys: equal `low ^ high`; multiples of powers of two; differences in the top
     /// bits of both halves, or in the middle; small numbers; both halves at once.
     #[test]
-    fn chosen_keys_spread_like_random_ones() {
+    fn placement_of_chosen_keys_spreads_like_random_keys() {
         let families: [(&str, Family); 9] = [
             ("equal xor", |n| (n * 0x9e37_79b9) << 64 | (n * 0x9e37_79b9)),
             ("high bits of the high half", |n| n << 113),
@@ -128,7 +128,7 @@ mod tests {
 
     /// The reason for the fold: a fixed function of the key has keys that all share a place.
     #[test]
-    fn a_fixed_function_has_keys_of_one_place() {
+    fn fixed_function_has_keys_that_share_one_place() {
         let fixed = |n: u128| {
             let key = n << 64 | n;
             ((key as u64 ^ (key >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn another_function_is_another_one() {
+    fn placement_made_again_is_another_function() {
         let placement = Placement::new(1);
         let key = SequenceHash::from_u128(7);
         assert_ne!(placement.of(key), placement.again().of(key));

@@ -33,6 +33,8 @@ pub struct ByteRange {
 impl Layout {
     /// A block.
     ///
+    /// See the [example](Layout#example).
+    ///
     /// # Errors
     ///
     /// The layout has no such block.
@@ -42,6 +44,8 @@ impl Layout {
     }
 
     /// A layer of a block.
+    ///
+    /// See the [example](Layout#example).
     ///
     /// # Errors
     ///

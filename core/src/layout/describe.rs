@@ -64,6 +64,8 @@ const FINGERPRINT: usize = 16;
 
 impl Layout {
     /// Returns the layout's description, version [`VERSION`].
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let config = &self.config;
@@ -107,6 +109,8 @@ impl Layout {
     }
 
     /// Returns the layout of a description.
+    ///
+    /// See the [example](Layout#example).
     ///
     /// # Errors
     ///
@@ -153,6 +157,8 @@ impl Layout {
 
     /// The same layout with its regions at other addresses: where another process has mapped them,
     /// or for another set of buffers.
+    ///
+    /// See the [example](Layout#example).
     ///
     /// # Errors
     ///

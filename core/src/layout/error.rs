@@ -249,25 +249,30 @@ impl fmt::Display for LayoutError {
                 write!(f, "head_size = {value}: must be a multiple of {group} for {dtype}")
             }
             LayoutError::Overflow { field, value } => {
-                write!(f, "{field} = {value}: with it the layout does not fit into 64 bits")
+                write!(
+                    f,
+                    "{field} = {value}: with it the layout does not fit into 64 bits; use a smaller one"
+                )
             }
             LayoutError::ScalesApart { arrangement } => {
                 write!(
                     f,
-                    "scales = page: a page is not in one piece where the arrangement is {arrangement}; use row"
+                    "scales = page: a page is not in one piece under arrangement = {arrangement}; \
+                     use scales = row"
                 )
             }
             LayoutError::Padded { bytes, alignment } => {
                 write!(
                     f,
-                    "alignment = {alignment}: a block's {bytes} bytes would be padded, which this arrangement cannot be"
+                    "alignment = {alignment}: a block's {bytes} bytes would be padded, which this \
+                     arrangement does not allow; use a divisor of {bytes}"
                 )
             }
             LayoutError::Count { field, value, needed } => {
-                write!(f, "{field}: there are {value}, and this layout has {needed}")
+                write!(f, "{field}: {value} given, this layout needs {needed}")
             }
             LayoutError::RegionTooSmall { region, size_bytes, needed } => {
-                write!(f, "regions[{region}].size_bytes = {size_bytes}: the layout takes {needed} bytes")
+                write!(f, "regions[{region}].size_bytes = {size_bytes}: must be at least {needed}")
             }
             LayoutError::Misaligned { region, address, alignment } => {
                 write!(
@@ -285,15 +290,19 @@ impl fmt::Display for LayoutError {
             LayoutError::LayersOverlap { a, b, span } => {
                 write!(
                     f,
-                    "address: layer {}, outer {} and layer {}, outer {} overlap, each spanning {span} bytes",
+                    "address: layer {}, outer {} and layer {}, outer {} overlap, each spanning {span} bytes; \
+                     place them apart",
                     a[0], a[1], b[0], b[1]
                 )
             }
-            LayoutError::ScalesOverlap => f.write_str("address: elements and scales overlap"),
+            LayoutError::ScalesOverlap => {
+                f.write_str("address: elements and scales overlap; place them apart")
+            }
             LayoutError::Spaces { region, kind, first } => {
                 write!(
                     f,
-                    "regions[{region}].kind = {kind}: a layout lies in one address space, and regions[0].kind = {first}; make a layout for each"
+                    "regions[{region}].kind = {kind}: a layout lies in one address space, \
+                     and regions[0].kind = {first}; make a layout for each"
                 )
             }
             LayoutError::LayersTogether { arrangement } => {
@@ -308,7 +317,8 @@ impl fmt::Display for LayoutError {
                 let width = dtype.alignment();
                 write!(
                     f,
-                    "regions[{region}].address = {address:#x}: must be a multiple of the {width} bytes of a {dtype} element"
+                    "regions[{region}].address = {address:#x}: must be a multiple of the {width} bytes \
+                     of a {dtype} element"
                 )
             }
             LayoutError::Shape { list, tensor, position, value, needed } => {
@@ -317,7 +327,8 @@ impl fmt::Display for LayoutError {
             LayoutError::Dims { list, tensor } => {
                 write!(
                     f,
-                    "{list}[{tensor}].dims: needs block (or slot), token (unless slot), head (unless 1) and element, each once"
+                    "{list}[{tensor}].dims: needs block (or slot), token (unless slot), head (unless 1) \
+                     and element, each once"
                 )
             }
             LayoutError::StridesDiffer { list, tensor, other } => {

@@ -76,6 +76,8 @@ impl fmt::Display for Fingerprint {
 impl Layout {
     /// The meaning of the layout's bytes: equal for two layouts exactly if every element and scale has
     /// the same type and lies in the region of the same number at the same offset.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let (data, scales) = self.rows_apart();
@@ -85,6 +87,8 @@ impl Layout {
     /// The meaning of one block's bytes, put into one piece in the order of
     /// [`BlockView::ranges`](super::BlockView::ranges): equal for two layouts exactly if such pieces can
     /// be exchanged, independent of the number of blocks, the padding and the regions.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn block_fingerprint(&self) -> Fingerprint {
         let (data, scales) = self.rows_apart();

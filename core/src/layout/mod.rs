@@ -71,6 +71,46 @@ pub(crate) use place::Place;
 pub(crate) use plane::{Bases, Plane};
 
 /// The place of every byte of a set of blocks. Cheap to clone.
+///
+/// # Example
+///
+/// ```
+/// use kvstrata_core::layout::tensors::{Axis, Tensor};
+/// use kvstrata_core::layout::{Dim, Region};
+/// use kvstrata_core::{Arrangement, DType, Layout, LayoutConfig};
+/// let config = LayoutConfig::new().num_blocks(4).num_layers(2).outer_dim(2).page_size(16).heads(8, 128);
+/// let config = config.dtype(DType::BF16).alignment(4096);
+///
+/// // A host tier: each block in one piece.
+/// let need = Arrangement::FullyContiguous.needs(&config)?;
+/// let host = Layout::fully_contiguous(config, Region::system(0x10_0000, need.bytes))?;
+/// assert_eq!((host.block_bytes(), host.row_bytes()), (131_072, 256));
+/// assert_eq!(host.stride(Dim::Block), Some(131_072));
+/// assert_eq!((host.arrangement(), host.config().num_blocks), (Some(Arrangement::FullyContiguous), 4));
+/// assert_eq!(host.address([1, 0, 0, 0, 0])?, 0x10_0000 + 131_072); // block, layer, outer, token, head
+/// assert_eq!(host.scales_address([1, 0, 0, 0, 0])?, None); // BF16 has no scales
+/// assert_eq!(host.block(1)?.ranges().count(), 1);
+///
+/// // An engine: one region per layer, `[2][blocks][page][heads][size]`.
+/// let need = Arrangement::OuterFirst.needs(&config)?;
+/// let layers = [1u64, 2].map(|layer| Region::system(layer << 32, need.bytes));
+/// let engine = Layout::layer_separated(config, Arrangement::OuterFirst, &layers)?;
+/// assert_eq!(engine.regions(), layers);
+/// assert_eq!(engine.layer(3, 1)?.tensor(0)?.shape(), [16, 8, 128]);
+/// assert_eq!(engine.block_fingerprint(), host.block_fingerprint()); // blocks can be exchanged
+/// assert_ne!(engine.fingerprint(), host.fingerprint());
+///
+/// // The same memory as another process has mapped it; the description travels as bytes.
+/// let theirs = Layout::from_bytes(&host.to_bytes())?.relocated(&[0x7000_0000])?;
+/// assert_eq!(theirs.address([0; 5])?, 0x7000_0000);
+///
+/// // A tensor of another allocator, with its own strides.
+/// let one = LayoutConfig::new().num_blocks(4).inner_dim(8).alignment(1);
+/// let dims = &[Axis::Block, Axis::Token, Axis::Element];
+/// let tensor = Tensor { region: Region::system(64, 64), dims, shape: &[4, 1, 8], strides: &[16, 8, 1] };
+/// assert_eq!(Layout::from_tensors(one, &[tensor], &[])?.address([3, 0, 0, 0, 0])?, 64 + 3 * 16);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Layout {
     config: LayoutConfig,
@@ -197,6 +237,8 @@ impl Layout {
     /// Regions go layer by layer and, if keys and values are apart, keys first.
     /// [`Arrangement::needs`] returns their number.
     ///
+    /// See the [example](Layout#example).
+    ///
     /// # Errors
     ///
     /// The geometry is refused or exceeds 64 bits; there are too few regions or too many; one is too
@@ -255,6 +297,8 @@ impl Layout {
     /// layer_stride, alignment)` apart. Tiers outside the engine use it, since a block is one
     /// piece, one DMA descriptor, one disk request.
     ///
+    /// See the [example](Layout#example).
+    ///
     /// # Errors
     ///
     /// As [`Layout::new`].
@@ -265,6 +309,8 @@ impl Layout {
     /// One region per layer: [`Layout::new`] for arrangements with this property,
     /// [`Arrangement::OuterFirst`], [`Arrangement::BlockFirst`], [`Arrangement::Packed`], or, with keys
     /// and values apart, [`Arrangement::TokenMajor`].
+    ///
+    /// See the [example](Layout#example).
     ///
     /// # Errors
     ///
@@ -281,24 +327,32 @@ impl Layout {
     }
 
     /// The geometry.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn config(&self) -> &LayoutConfig {
         &self.config
     }
 
     /// The order of its dimensions; none for a list of tensors.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn arrangement(&self) -> Option<Arrangement> {
         self.arrangement
     }
 
     /// The regions of its bytes.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn regions(&self) -> &[Region] {
         &self.regions
     }
 
     /// Bytes of a block that carry data.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         let [_, layers, outers, tokens, heads] = self.config.shape().map(u64::from);
@@ -308,18 +362,24 @@ impl Layout {
 
     /// Bytes from one index of a dimension to the next, of elements; none if layers (or outer indices)
     /// are not evenly spaced. 0 if there is only one.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn stride(&self, dim: Dim) -> Option<u64> {
         (!self.data.bases.hold(dim)).then_some(self.data.strides[dim as usize])
     }
 
     /// Bytes of a row of elements, including scales if they follow each row.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn row_bytes(&self) -> u64 {
         self.data.row_bytes
     }
 
     /// Address of a row's elements.
+    ///
+    /// See the [example](Layout#example).
     ///
     /// # Errors
     ///
@@ -331,6 +391,8 @@ impl Layout {
     }
 
     /// Address of a row's scales, if they lie apart from the elements.
+    ///
+    /// See the [example](Layout#example).
     ///
     /// # Errors
     ///

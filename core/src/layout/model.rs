@@ -237,7 +237,7 @@ mod tests {
 
     /// Bytes per token, by common knowledge: a preset with a wrong number is a cache of a wrong size.
     #[test]
-    fn a_token_takes_what_it_does() {
+    fn model_bytes_per_token_match_published_figures() {
         let kib = [
             ("llama-2-7b", 512.0),
             ("llama-2-70b", 320.0),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_have_the_model_between_them() {
+    fn model_shards_together_have_all_heads() {
         for model in Model::ALL {
             let whole = model.config(16);
             whole.validate().unwrap();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found() {
+    fn model_names_are_found_in_any_case() {
         for model in Model::ALL {
             assert_eq!(Model::find(&model.name.to_uppercase()), Ok(model));
             assert!(model.source.starts_with("huggingface.co/"), "{}", model.name);
@@ -318,7 +318,7 @@ mod tests {
 
     /// Layers that attend to all tokens: every other one from 1 on, every sixth from 5 on, or all.
     #[test]
-    fn windows_are_where_the_models_have_them() {
+    fn model_windows_match_the_published_layers() {
         let full = |name: &str| -> alloc::vec::Vec<u32> {
             let model = Model::find(name).unwrap();
             (0..model.layers).filter(|layer| !model.is_windowed(*layer)).collect()

@@ -86,7 +86,7 @@ mod tests {
 
     /// Every row of a pageless layout is at its old address, under its new numbers.
     #[test]
-    fn repaged_rows_are_where_they_were() {
+    fn repaged_rows_keep_their_addresses() {
         let mut pageless = 0;
         for arrangement in Arrangement::ALL {
             for order in [HeadOrder::Nhd, HeadOrder::Hnd] {

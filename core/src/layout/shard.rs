@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_share_the_heads() {
+    fn shards_of_a_degree_divide_the_heads() {
         let of =
             |heads, degree| (0..degree).map(|rank| shard(heads, degree, rank).heads()).collect::<Vec<_>>();
         assert_eq!(of(8, 4), [0..2, 2..4, 4..6, 6..8]);
@@ -133,7 +133,7 @@ mod tests {
 
     /// Each head of each rank comes from one rank that has it, for all degrees.
     #[test]
-    fn sources_cover_each_head_once() {
+    fn shard_sources_cover_each_head_once() {
         for (heads, from, to) in
             (1..13).flat_map(|h| (1..13).flat_map(move |f| (1..13).map(move |t| (h, f, t))))
         {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_are_all_asked() {
+    fn shard_sources_use_all_replicas() {
         let asked: Vec<u32> =
             (0..4).flat_map(|rank| shard(1, 4, rank).sources(2)).map(|(rank, _)| rank).collect();
         assert_eq!(asked, [0, 1, 0, 1]);

@@ -77,6 +77,8 @@ impl Layout {
     /// A tensor starts at a multiple of its elements' bytes. `config.alignment` does not apply to
     /// tensors: their strides determine where blocks start.
     ///
+    /// See the [example](Layout#example).
+    ///
     /// # Errors
     ///
     /// The geometry is refused; or tensors do not have its shape, leave their regions, overlap, lie in

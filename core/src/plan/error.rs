@@ -112,45 +112,57 @@ impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PlanError::Lengths { src, dst } => {
-                write!(f, "src_blocks has {src} blocks and dst_blocks {dst}: each needs its counterpart")
+                write!(f, "src_blocks has {src} blocks and dst_blocks {dst}: list as many on each side")
             }
-            PlanError::TooMany { blocks } => write!(f, "{blocks} blocks: at most 4,294,967,295 in one plan"),
+            PlanError::TooMany { blocks } => {
+                write!(f, "{blocks} blocks: a plan has at most 4,294,967,295; split the lists")
+            }
             PlanError::Block { side, position, block, of } => {
-                write!(f, "{side} block [{position}] = {block}: the layout has {of} blocks")
+                write!(f, "{side} block [{position}] = {block}: the layout has {of} blocks, numbered from 0")
             }
             PlanError::Twice { block } => {
-                write!(f, "destination block {block} is in the list twice: one of the two would be lost")
+                write!(f, "destination block {block} is in the list twice: list each destination once")
             }
             PlanError::DType { src, dst } => {
-                write!(f, "dtype: {src} cannot become {dst}; a plan moves bytes")
+                write!(
+                    f,
+                    "dtype: {src} cannot become {dst}; a plan only moves bytes, so use layouts of one dtype"
+                )
             }
             PlanError::Shape { dim, src, dst } => {
-                let (what, remedy) = match dim {
-                    Dim::Layer => ("layers", "say which slice becomes which"),
-                    Dim::Head => ("heads", "say which slice becomes which"),
-                    Dim::Token => ("page_size", "a PagePlan moves tokens between such blocks"),
-                    Dim::Outer => ("outer_dim", "a plan cannot bridge that"),
-                    Dim::Block => ("blocks", "list those that are meant"),
+                let (field, remedy) = match dim {
+                    Dim::Layer => ("layers", "select layers of each side with a Slice"),
+                    Dim::Head => ("heads", "select heads of each side with a Slice"),
+                    Dim::Token => ("page_size", "use a PagePlan, which moves tokens between such blocks"),
+                    Dim::Outer => ("outer_dim", "use layouts of one outer_dim"),
+                    Dim::Block => ("blocks", "list the blocks to copy"),
                 };
-                write!(f, "{what}: the source has {src}, the destination {dst}; {remedy}")
+                write!(f, "{field}: the source has {src}, the destination {dst}; {remedy}")
             }
             PlanError::HeadSize { src, dst } => {
-                write!(f, "head_size: the source has {src}, the destination {dst}; a plan cannot bridge that")
+                write!(
+                    f,
+                    "head_size: the source has {src}, the destination {dst}; use layouts of one head_size"
+                )
             }
             PlanError::Slice { side, dim, first, count, of } => {
-                write!(f, "{dim} slice {first} + {count}: must not be empty, and the {side} has {of}")
+                write!(
+                    f,
+                    "{dim} slice {first} + {count}: must not be empty, and must end within the {of} of the {side}"
+                )
             }
             PlanError::Tokens { src, dst } => {
                 write!(
                     f,
-                    "src_blocks have {src} tokens and dst_blocks {dst}: list blocks of as many, or say which slice becomes which"
+                    "src_blocks have {src} tokens and dst_blocks {dst}: list blocks with as many, \
+                     or select tokens of each side with a Slice"
                 )
             }
             PlanError::TooManyTokens { tokens } => {
-                write!(f, "{tokens} tokens: at most 4,294,967,295 in one plan")
+                write!(f, "{tokens} tokens: a plan has at most 4,294,967,295; split the lists")
             }
             PlanError::Overlap { address } => {
-                write!(f, "address {address:#x} would be read and written by one plan")
+                write!(f, "address {address:#x}: one plan would read and write it; use a separate buffer")
             }
         }
     }

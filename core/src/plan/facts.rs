@@ -70,18 +70,24 @@ fn differ(a: [u64; 2], b: [u64; 2]) -> u64 {
 
 impl CopyPlan {
     /// The number of bytes.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.facts.bytes
     }
 
     /// The number of pieces: the fewest possible by loops.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn pieces_count(&self) -> u64 {
         self.facts.pieces
     }
 
     /// The number of [families](CopyPlan::families). Computed on each call from all runs.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn families_count(&self) -> u64 {
         let of_plane = |plane: &super::PlaneCopy| {
@@ -95,24 +101,32 @@ impl CopyPlan {
     }
 
     /// Bytes of the smallest piece; 0 if there is none.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn smallest_piece(&self) -> u64 {
         self.facts.smallest
     }
 
     /// Bytes of the largest piece; 0 if there is none.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn largest_piece(&self) -> u64 {
         self.facts.largest
     }
 
     /// The common alignment of all addresses and sizes of all pieces: 16, 8, 4, 2 or 1 bytes.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn alignment(&self) -> u64 {
         WIDEST.min(1 << (self.facts.bits | WIDEST).trailing_zeros())
     }
 
     /// Bytes of one block of the selection.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         self.planes().map(|plane| plane.block_bytes()).sum()

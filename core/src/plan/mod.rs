@@ -16,7 +16,8 @@
 //! use kvstrata_core::layout::{Arrangement, DType, Layout, LayoutConfig, Region};
 //! use kvstrata_core::plan::CopyPlan;
 //! // Two layers of an engine, [2][blocks][page][heads][size], to a host tier whose blocks are in one piece.
-//! let config = LayoutConfig::new().num_layers(2).outer_dim(2).page_size(16).heads(8, 128).dtype(DType::BF16).alignment(2);
+//! let config = LayoutConfig::new().num_layers(2).outer_dim(2).page_size(16).heads(8, 128);
+//! let config = config.dtype(DType::BF16).alignment(2);
 //! let engine = config.num_blocks(100);
 //! let layer = |n: u64| Region::system(n << 32, 100 * 65_536);
 //! let engine = Layout::layer_separated(engine, Arrangement::OuterFirst, &[layer(1), layer(2)])?;
@@ -68,6 +69,43 @@ use facts::Facts;
 
 /// The bytes to be copied, and their targets. Cheap to clone except for its list of blocks. It has no
 /// lifetime, so that its owner can keep it while hardware copies.
+///
+/// # Example
+///
+/// ```
+/// use core::num::{NonZeroU32, NonZeroU64};
+/// use kvstrata_core::layout::Region;
+/// use kvstrata_core::plan::CopyPlan;
+/// use kvstrata_core::{Arrangement, BlockId, Layout, LayoutConfig};
+/// let config = LayoutConfig::new().num_blocks(8).num_layers(2).outer_dim(2).page_size(4).heads(2, 16);
+/// let layout = |arrangement: Arrangement, base: u64| {
+///     let need = arrangement.needs(&config)?;
+///     let regions = (0..u64::from(need.count)).map(|n| Region::system(base + (n << 32), need.bytes));
+///     Layout::new(config, arrangement, &regions.collect::<Vec<_>>())
+/// };
+/// let engine = layout(Arrangement::OuterFirst, 1 << 32)?;
+/// let host = layout(Arrangement::FullyContiguous, 1 << 40)?;
+/// let (from, to) = ([BlockId(2), BlockId(5)], [BlockId(0), BlockId(1)]);
+/// let mut plan = CopyPlan::new(&engine, &from, &host, &to, .., ..)?;
+/// assert_eq!((plan.blocks(), plan.bytes()), (2, 2 * engine.block_bytes()));
+/// assert_eq!((plan.src().regions().len(), plan.dst().regions().len()), (2, 1));
+///
+/// // An executor copies pieces, or families of equal pieces, or turns the loops of `planes` over `runs`.
+/// let bytes: u64 = plan.pieces().map(|piece| piece.bytes).sum();
+/// assert_eq!((bytes, plan.pieces().count() as u64), (plan.bytes(), plan.pieces_count()));
+/// assert_eq!(plan.families().count() as u64, plan.families_count());
+/// assert!(plan.smallest_piece() <= plan.largest_piece() && plan.alignment() <= 16);
+/// assert_eq!((plan.runs().len(), plan.planes().count()), (2, 1));
+///
+/// // Parts: by blocks, by layers, or by bytes. Then the same plan for other blocks, in its own memory.
+/// let one = NonZeroU32::MIN;
+/// assert_eq!((plan.split_blocks(one).count(), plan.split_layers(one).count()), (2, 2));
+/// let block = NonZeroU64::new(plan.block_bytes()).expect("not empty");
+/// assert!(plan.split_bytes(block).all(|part| part.bytes() <= block.get()));
+/// plan.replan(&[BlockId(1)], &[BlockId(7)])?;
+/// assert_eq!(plan.blocks(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct CopyPlan {
     src: Layout,
@@ -126,6 +164,8 @@ impl CopyPlan {
     /// [`Shard`] makes slices of heads for a change of the tensor-parallel degree. Blocks may be in any
     /// order; a source block may be copied to several places.
     ///
+    /// See the [example](CopyPlan#example).
+    ///
     /// # Errors
     ///
     /// The lists differ in length; blocks, layers or heads are outside their layout; a destination
@@ -148,6 +188,8 @@ impl CopyPlan {
 
     /// Replans for other blocks, in the memory that the plan has: the cost of a plan
     /// that is made over and over.
+    ///
+    /// See the [example](CopyPlan#example).
     ///
     /// # Errors
     ///
@@ -201,24 +243,32 @@ impl CopyPlan {
     }
 
     /// The layout that the bytes come from.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn src(&self) -> &Layout {
         &self.src
     }
 
     /// The layout that they go to.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn dst(&self) -> &Layout {
         &self.dst
     }
 
     /// The pairs of blocks, sorted by destination.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
     /// The number of blocks.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.runs.iter().map(|run| u64::from(run.len)).sum()
@@ -240,6 +290,8 @@ impl CopyPlan {
     }
 
     /// The copies of the plan's planes: one, or two if elements and scales lie apart on one side.
+    ///
+    /// See the [example](CopyPlan#example).
     pub fn planes(&self) -> impl Iterator<Item = &PlaneCopy> {
         self.planes.iter().flatten()
     }

@@ -271,6 +271,8 @@ impl FusedIterator for Families<'_> {}
 
 impl CopyPlan {
     /// All pieces: run by run, each upwards at the destination as far as the layouts allow.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn pieces(&self) -> Pieces<'_> {
         Pieces {
@@ -290,6 +292,8 @@ impl CopyPlan {
 
     /// All pieces, as the longest families that a loop of the plan makes: for 2-D
     /// copies and vectored requests.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn families(&self) -> Families<'_> {
         Families { walk: Walk::new(self, 1, true) }

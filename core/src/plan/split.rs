@@ -9,6 +9,8 @@ use core::num::{NonZeroU32, NonZeroU64};
 
 impl CopyPlan {
     /// Plans of up to `blocks` blocks each, in the order of the destination.
+    ///
+    /// See the [example](CopyPlan#example).
     pub fn split_blocks(&self, blocks: NonZeroU32) -> impl Iterator<Item = CopyPlan> + '_ {
         runs::parts(&self.runs, blocks.get()).map(|runs| {
             let mut part = CopyPlan { runs, spare: Vec::new(), ..self.unpaired() };
@@ -31,12 +33,16 @@ impl CopyPlan {
 
     /// Plans of up to `layers` layers each, the first layers first: so a model may start with its first
     /// layer while the others are on their way.
+    ///
+    /// See the [example](CopyPlan#example).
     pub fn split_layers(&self, layers: NonZeroU32) -> impl Iterator<Item = CopyPlan> {
         self.clone().into_parts(Dim::Layer, layers.get())
     }
 
     /// Plans of up to `bytes` bytes each: of whole blocks if these fit, else of layers, outer indices,
     /// tokens, and at last of rows, which are never split, even if they have more bytes.
+    ///
+    /// See the [example](CopyPlan#example).
     pub fn split_bytes(&self, bytes: NonZeroU64) -> impl Iterator<Item = CopyPlan> + '_ {
         let most = bytes.get();
         let per_block = self.block_bytes();

@@ -103,7 +103,7 @@ mod tests {
 
     /// Parts of blocks add up: three times 4 / 3 is 4.
     #[test]
-    fn thirds_are_not_lost() {
+    fn arc_target_sums_fractions_exactly() {
         let rules = ArcRules { capacity: 100, target: CachePadded(AtomicU64::new(0)) };
         let ghosts = Ghosts::new(2, 100, Placement::new(1));
         // One of B1 is taken out when it is met.

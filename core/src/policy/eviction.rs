@@ -180,7 +180,7 @@ mod tests {
     /// Each list is of one priority, and the lists of a priority are as many as those
     /// of another, `reuse` aside.
     #[test]
-    fn lists_are_of_one_priority() {
+    fn policy_lists_belong_to_one_priority_each() {
         for policy in Policy::ALL {
             let any = AnyPolicy::new(policy, 64, Placement::new(1), 1, || 0);
             let shape = any.shape();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_without_a_list_keep_no_place_under_2q() {
+    fn block_without_a_list_keeps_no_place() {
         let shape = Shape::new(6).keeping(0b111);
         let keeping: Vec<u8> = (0..6).chain([NO_LIST]).filter(|list| shape.keeps_place(*list)).collect();
         assert_eq!(keeping, [0, 1, 2]);

@@ -102,7 +102,7 @@ pub struct UnknownPolicy;
 
 impl fmt::Display for UnknownPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("unknown policy: lru, lfu, sieve, s3fifo, arc, 2q and reuse are known")
+        f.write_str("unknown policy: known are lru, lfu, sieve, s3fifo, arc, 2q, reuse")
     }
 }
 

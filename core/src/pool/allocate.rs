@@ -34,6 +34,8 @@ impl BlockPool {
     /// Appends `n` blocks to `out`, evicting if too few are free. The content of victims is lost: to
     /// keep it, [`evict`](BlockPool::evict) first.
     ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
+    ///
     /// # Errors
     /// Fewer than `n` blocks are free or evictable, or other threads hold some of them at this moment.
     /// Nothing was allocated. But if others release and allocate meanwhile, or parents wait for children
@@ -44,6 +46,8 @@ impl BlockPool {
     }
 
     /// Appends `n` free blocks to `out`, and never evicts.
+    ///
+    /// Example: [eviction](BlockPool#eviction).
     ///
     /// # Errors
     /// Fewer than `n` blocks are free, or two concurrent calls each want more than half of them. Nothing

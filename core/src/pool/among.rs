@@ -33,6 +33,8 @@ impl BlockPool {
     /// as with [`next_victims`](BlockPool::next_victims). Blocks that `passed` has passed are not asked
     /// about again unless too few are found, so many looks cost about as much as one from the oldest to
     /// the youngest. A block that was found, and is still there, is found again.
+    ///
+    /// Example: [eviction](BlockPool#eviction).
     pub fn next_victims_among(
         &self,
         passed: &mut Passed,
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_passed_once() {
+    fn blocks_of_others_are_passed_once() {
         for policy in Policy::ALL {
             let pool = pool(policy, 1000);
             (0..900).for_each(|number| _ = store(&pool, number));
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_one_is_not_asked_about_the_others_behind_it() {
+    fn search_with_an_own_block_first_asks_about_few_others() {
         for policy in Policy::ALL {
             let pool = pool(policy, 1000);
             let own = [store(&pool, 0)];
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_passed_is_found_if_it_becomes_one() {
+    fn passed_block_that_becomes_own_is_found() {
         for policy in Policy::ALL {
             let pool = pool(policy, 100);
             let others: Vec<BlockRef> = (0..50).map(|number| store(&pool, number)).collect();
@@ -157,7 +159,7 @@ mod tests {
 
     /// SIEVE's hand has spared these blocks, and stands behind them.
     #[test]
-    fn what_a_hand_has_passed_is_found() {
+    fn block_behind_the_sieve_hand_is_found() {
         for policy in Policy::ALL {
             let pool = pool(policy, 400);
             let all: Vec<BlockRef> = (0..300).map(|number| store(&pool, number)).collect();
@@ -177,7 +179,7 @@ mod tests {
     /// A block that keeps its place while it is in use is found in the end, though there is always
     /// another ahead.
     #[test]
-    fn what_was_in_use_when_it_was_passed_is_not_left_for_ever() {
+    fn block_in_use_when_passed_is_found_later() {
         // LFU has it behind blocks with fewer uses, ARC behind unused ones, and reuse where it has learned.
         for policy in [Policy::Lru, Policy::Sieve, Policy::S3Fifo, Policy::TwoQ] {
             let pool = pool(policy, 100);
@@ -200,7 +202,7 @@ mod tests {
 
     /// A leased block cannot be evicted, so it is not found; it is found again when its lease has ended.
     #[test]
-    fn what_is_leased_is_not_found() {
+    fn leased_block_is_not_found() {
         for policy in Policy::ALL {
             let pool = pool(policy, 100);
             let own: Vec<BlockRef> = (0..3).map(|number| store(&pool, number)).collect();
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_is_found_again_in_order() {
+    fn found_blocks_are_found_again_in_order() {
         let pool = pool(Policy::Lru, 100);
         let all: Vec<BlockRef> = (0..60).map(|number| store(&pool, number)).collect();
         let own = [all[20], all[30], all[40]];

@@ -37,6 +37,8 @@ use alloc::vec::Vec;
 impl BlockPool {
     /// As [`match_prefix`](BlockPool::match_prefix), each handle turned into a reference as by
     /// [`ImmutableBlock::into_ref`].
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn match_refs(&self, hashes: &[SequenceHash], out: &mut Vec<BlockRef>) -> usize {
         self.match_while(hashes, out, As::PREFIX, ImmutableBlock::into_ref)
     }
@@ -44,18 +46,24 @@ impl BlockPool {
     /// As [`match_refs`](BlockPool::match_refs), for blocks that will be used later. Once released they
     /// have new places in the order of eviction, but for no policy is this a use. Under SIEVE and
     /// S3-FIFO, and on trial under 2Q, a block keeps its place.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn touch_refs(&self, hashes: &[SequenceHash], out: &mut Vec<BlockRef>) -> usize {
         self.match_while(hashes, out, As::TOUCHED, ImmutableBlock::into_ref)
     }
 
     /// As [`lookup`](BlockPool::lookup), the handle turned into a reference as by
     /// [`ImmutableBlock::into_ref`].
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn lookup_ref(&self, hash: SequenceHash) -> Option<BlockRef> {
         self.lookup(hash).map(ImmutableBlock::into_ref)
     }
 
     /// Releases references that were given up, in the order given, as [`release`](BlockPool::release)
     /// does. A reference is left alone if no holder has its registration now; returns how many were.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn release_refs(&self, blocks: impl IntoIterator<Item = BlockRef>) -> usize {
         let (mut last, mut wrong) = (Last::new(), 0);
         blocks.into_iter().for_each(|block| {
@@ -76,6 +84,8 @@ impl BlockPool {
     /// Takes one more reference to a block that the caller holds, as `clone` of its handle does; to be
     /// released as often. None: the block is not held, or it was recycled, or its count is full. If
     /// others may hold the block, but not the caller, use [`upgrade`](BlockPool::upgrade).
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn hold_again(&self, block: BlockRef) -> Option<BlockRef> {
         let held = |word: Word| {
             let held = word.generation() == block.generation && word.references() > 0;
@@ -87,6 +97,8 @@ impl BlockPool {
     /// Appends the numbers of `n` free blocks, and never evicts, as
     /// [`allocate_free`](BlockPool::allocate_free).
     ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
+    ///
     /// # Errors
     /// Fewer than `n` blocks are free, or two concurrent calls each want more than half of them. Nothing
     /// was allocated.
@@ -96,6 +108,8 @@ impl BlockPool {
 
     /// Appends the numbers of up to `n` victims, as [`evict`](BlockPool::evict): each with the hash of
     /// its bytes, which are intact. The victims are the caller's. Returns how many.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn evict_ids(&self, n: usize, out: &mut Vec<(BlockId, SequenceHash)>) -> usize {
         self.evict_ids_behind(n, 0, out)
     }
@@ -103,6 +117,8 @@ impl BlockPool {
     /// As [`evict_ids`](BlockPool::evict_ids), for a caller that already has `given` blocks for this
     /// purpose, free ones or victims, and has registered none of them yet. ARC, 2Q and S3-FIFO choose as
     /// if all had been requested in one call.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn evict_ids_behind(&self, n: usize, given: usize, out: &mut Vec<(BlockId, SequenceHash)>) -> usize {
         self.evict_slots(n, given, |slot| out.push((BlockId(slot), self.slot(BlockId(slot)).key())))
     }
@@ -110,6 +126,8 @@ impl BlockPool {
     /// Frees owned blocks as one batch, as [`give_back`](BlockPool::give_back) does; a `Partial` one is
     /// reset. A number is left alone if its block is not `Reset` or `Partial` and in use, or if a
     /// request has reserved it; returns how many were.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn give_back_ids(&self, blocks: impl IntoIterator<Item = BlockId>) -> usize {
         let (mut wrong, mut gathered) = (0, Gathered::default());
         self.give_back(blocks.into_iter().filter_map(|id| {
@@ -124,6 +142,8 @@ impl BlockPool {
     /// next, behind `parent`, which the caller holds. Appends a reference for each to `out`, as by
     /// [`ImmutableBlock::into_ref`]: the block itself, or an existing block of its hash; in that case
     /// the copy was reset and freed. Returns how many existed.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     ///
     /// # Errors
     /// The lists differ in length, the parent is not held, or a block is not the caller's, cannot be
@@ -140,6 +160,8 @@ impl BlockPool {
 
     /// As [`register_ids`](BlockPool::register_ids), but no block is another's parent: for a pool that
     /// is to evict them in its order alone.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     ///
     /// # Errors
     /// As of [`register_ids`](BlockPool::register_ids).

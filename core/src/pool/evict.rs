@@ -139,6 +139,8 @@ impl BlockPool {
     /// Takes up to `n` victims out of the registry, in the policy's order, and appends them to `out`.
     /// Their bytes are intact and the caller's, to be saved before the block is used anew. Returns how
     /// many; fewer than `n` if no more are evictable.
+    ///
+    /// Example: [eviction](BlockPool#eviction).
     pub fn evict<'p>(&'p self, n: usize, out: &mut Vec<EvictedBlock<'p>>) -> usize {
         self.evict_slots(n, 0, |slot| out.push(EvictedBlock::new(self, BlockId(slot))))
     }
@@ -288,7 +290,7 @@ mod tests {
     /// A block is promoted while a stalled thread keeps the timeline full: it loses its
     /// place, and is counted once.
     #[test]
-    fn promotion_without_room() {
+    fn promotion_without_timeline_room_counts_the_block_once() {
         let config = PoolConfig::new(4).policy(Policy::S3Fifo).lanes(1).lane_of(|| 0);
         let pool = BlockPool::new(config).expect("a valid setup");
         // The thread stalls before them, or the first block would leave its own place for itself.

@@ -310,6 +310,8 @@ impl Drop for EvictedBlock<'_> {
 
 impl BlockPool {
     /// Frees blocks as one batch, cheaper than dropping them one by one.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     #[inline]
     pub fn give_back<'p>(&'p self, blocks: impl IntoIterator<Item = MutableBlock<'p>>) {
         self.free.free(blocks.into_iter().map(|block| {
@@ -323,6 +325,8 @@ impl BlockPool {
     }
 
     /// Takes back a block whose number came from [`MutableBlock::into_id`], once.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     ///
     /// # Errors
     /// The number is not of a block that is `Reset` or `Partial` and in use, or a request owns the block: see
@@ -338,6 +342,8 @@ impl BlockPool {
     }
 
     /// Takes back a reference that [`ImmutableBlock::into_ref`] gave up, once.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     ///
     /// # Errors
     /// The block was recycled, or is not referenced.

@@ -37,6 +37,8 @@ impl BlockPool {
     /// Keeps a registered block, active or inactive, from eviction until
     /// [`end_lease`](BlockPool::end_lease), without using it. False: it is no longer registered, or has
     /// 15 leases. Until its lease ends the block counts as available, though it is not.
+    ///
+    /// Example: [leases and withdrawal](BlockPool#leases-and-withdrawal).
     pub fn lease(&self, block: BlockRef) -> bool {
         let Some(slot) = self.slots.get(block.id.index()) else { return false };
         let may = |word: Word| {
@@ -61,6 +63,8 @@ impl BlockPool {
 
     /// Ends a lease that [`lease`](BlockPool::lease) has given, once. The block is then where it would
     /// be without the lease. A block that was withdrawn meanwhile, and is not held, is freed.
+    ///
+    /// Example: [leases and withdrawal](BlockPool#leases-and-withdrawal).
     pub fn end_lease(&self, block: BlockRef) {
         let Some(slot) = self.slots.get(block.id.index()) else { return };
         let ours = |word: &Word| word.generation() == block.generation && word.leases() > 0;
@@ -76,6 +80,8 @@ impl BlockPool {
     }
 
     /// Returns whether a registered block is leased: true for this moment only.
+    ///
+    /// Example: [leases and withdrawal](BlockPool#leases-and-withdrawal).
     #[must_use]
     pub fn is_leased(&self, block: BlockRef) -> bool {
         let word = self.slots.get(block.id.index()).map(|slot| slot.word());
@@ -84,6 +90,8 @@ impl BlockPool {
 
     /// Returns whether a registered block has leases, or resident children, which are useless without
     /// it: true for this moment only.
+    ///
+    /// Example: [leases and withdrawal](BlockPool#leases-and-withdrawal).
     #[must_use]
     pub fn has_children(&self, block: BlockRef) -> bool {
         let same = |slot: &&Slot| slot.word().generation() == block.generation;
@@ -92,6 +100,8 @@ impl BlockPool {
 
     /// Takes a particular inactive block, as if it had been evicted: its bytes are intact and the
     /// caller's. It counts as removed, not as evicted.
+    ///
+    /// Example: [eviction](BlockPool#eviction).
     ///
     /// # Errors
     /// As of [`unregister`](BlockPool::unregister).
@@ -103,6 +113,8 @@ impl BlockPool {
 
     /// As [`take_out`](BlockPool::take_out), and it counts as evicted: for a caller that needs room and
     /// chooses the victim.
+    ///
+    /// Example: [eviction](BlockPool#eviction).
     ///
     /// # Errors
     /// As of [`unregister`](BlockPool::unregister).

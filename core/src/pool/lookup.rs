@@ -32,12 +32,16 @@ impl As {
 impl BlockPool {
     /// Finds the longest leading run of `hashes` that is registered. Appends a reference for each to
     /// `out`, and returns its length.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn match_prefix<'p>(&'p self, hashes: &[SequenceHash], out: &mut Vec<ImmutableBlock<'p>>) -> usize {
         self.match_while(hashes, out, As::PREFIX, |block| block)
     }
 
     /// Finds all of `hashes` that are registered, in any position. Appends a reference for each
     /// to `out`, and returns how many.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn match_any<'p>(&'p self, hashes: &[SequenceHash], out: &mut Vec<ImmutableBlock<'p>>) -> usize {
         self.match_while(hashes, out, As::ANY, |block| block)
     }
@@ -82,6 +86,8 @@ impl BlockPool {
     }
 
     /// Finds one block.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
         let found = self.registry.acquire(&self.slots, hash)?;
         Some(self.activate(found))
@@ -89,18 +95,24 @@ impl BlockPool {
 
     /// Finds one block without using it, for example to register another behind it: for no policy is
     /// this a use. Under [`Policy::Reuse`](crate::Policy::Reuse) the block keeps its place, too.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn find(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
         let found = self.registry.acquire(&self.slots, hash)?;
         Some(self.hold(found))
     }
 
     /// Returns whether a block of this hash is registered, without a reference: true for this moment only.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn contains(&self, hash: SequenceHash) -> bool {
         self.registry.contains(&self.slots, hash)
     }
 
     /// Turns a weak reference into one that holds the block, without using it. None: the block was
     /// recycled, or is no longer registered.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn upgrade(&self, block: BlockRef) -> Option<ImmutableBlock<'_>> {
         let slot = self.slots.get(block.id.index())?;
         let mut word = slot.word();

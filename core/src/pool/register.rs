@@ -74,6 +74,8 @@ impl Chain {
 impl BlockPool {
     /// `Complete → Registered`. `parent` is the block before it in its sequence, which is not evicted
     /// before it.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn register<'p>(
         &'p self,
         block: CompleteBlock<'p>,
@@ -85,6 +87,8 @@ impl BlockPool {
     /// As [`register`](BlockPool::register), but the block stays even if one of its hash is registered
     /// already: both stay, as under [`Duplicates::Keep`](crate::Duplicates::Keep). For a block whose
     /// bytes are being read, which must not be recycled.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn register_beside<'p>(
         &'p self,
         block: CompleteBlock<'p>,
@@ -113,6 +117,8 @@ impl BlockPool {
     /// Registers the blocks of one sequence, each the parent of the next, behind `parent`. Drains `blocks`,
     /// and appends a reference for each to `out`: the block itself, or an existing block of its hash.
     /// Returns how many existed. As one batch, the cache misses overlap, and the blocks are counted once.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn register_sequence<'p>(
         &'p self,
         blocks: &mut Vec<CompleteBlock<'p>>,
@@ -241,6 +247,8 @@ impl BlockPool {
     /// As [`register`](BlockPool::register), for content that must not outlive one or several scopes:
     /// see [`RegistrationHandle`]. The block stays as long as the handle does, unless it is evicted,
     /// whether this call stored it or found it.
+    ///
+    /// Example: [leases and withdrawal](BlockPool#leases-and-withdrawal).
     pub fn register_scoped<'p>(
         &'p self,
         block: CompleteBlock<'p>,
@@ -253,6 +261,8 @@ impl BlockPool {
     }
 
     /// `Registered → Reset` of a block that is not held.
+    ///
+    /// Example: [leases and withdrawal](BlockPool#leases-and-withdrawal).
     ///
     /// # Errors
     /// The block is referenced (by a sequence, by a transfer, or for a moment by an evictor that gives

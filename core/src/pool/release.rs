@@ -33,6 +33,8 @@ impl Last {
 impl BlockPool {
     /// Releases references in the order given: the first one is evicted first. Engines
     /// give a sequence tail first.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn release<'p>(&'p self, blocks: impl IntoIterator<Item = ImmutableBlock<'p>>) {
         self.release_slots(blocks.into_iter().map(|block| {
             let (pool, id) = block.into_parts();

@@ -85,11 +85,15 @@ impl BlockPool {
     }
 
     /// The number of free blocks.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn free(&self) -> usize {
         self.free.available()
     }
 
     /// Registered blocks without references: lookups find them, and, unless pinned, they are evictable.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn inactive(&self) -> usize {
         self.clamped(|lane| &lane.inactive)
     }
@@ -97,6 +101,8 @@ impl BlockPool {
     /// Blocks that an allocation can get: free, or inactive and not pinned. A parent waits for its
     /// children, so some blocks that were not released tail first may have to wait for others; and
     /// leased blocks wait for the end of their leases.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn available(&self) -> usize {
         self.free() + self.inactive().saturating_sub(self.clamped(|lane| &lane.pinned))
     }
@@ -107,11 +113,15 @@ impl BlockPool {
     }
 
     /// The number of blocks that are held.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn active(&self) -> usize {
         self.capacity().saturating_sub(self.free() + self.inactive())
     }
 
     /// The counters.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn stats(&self) -> Stats {
         Stats {
             stored: self.sum(|lane| &lane.stored),
@@ -123,11 +133,15 @@ impl BlockPool {
     }
 
     /// How the policy `reuse` does against an LRU of the same room; none under another policy.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn reuse_stats(&self) -> Option<ReuseStats> {
         self.policy.beside_lru()
     }
 
     /// Counts every slot. O(capacity); for tests and diagnosis, with no other thread at work.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn census(&self) -> Census {
         let mut census = Census::default();
         for (number, slot) in self.slots.iter().enumerate() {
@@ -143,6 +157,8 @@ impl BlockPool {
     }
 
     /// Bytes of all structures of the pool.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + size_of_val(&*self.slots)

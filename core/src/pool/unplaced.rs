@@ -85,7 +85,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn what_is_noted_is_offered_until_it_is_taken() {
+    fn unplaced_slot_is_offered_until_taken() {
         let unplaced = Unplaced::new(200);
         for slot in [3, 64, 199] {
             unplaced.note(slot);
@@ -115,7 +115,7 @@ mod tests {
 
     /// A block is noted while an evictor looks: it is taken once, now or later.
     #[test]
-    fn unplaced_is_taken_once() {
+    fn unplaced_slot_noted_during_a_drain_is_taken_once() {
         model(|| {
             let unplaced = Arc::new(Unplaced::new(2));
             unplaced.note(0);
@@ -141,7 +141,7 @@ mod tests {
     /// The thread that takes a bit sees that its block was inactive when it was noted (I1), though
     /// the mark may be another block's.
     #[test]
-    fn unplaced_is_seen_inactive() {
+    fn unplaced_slot_when_taken_is_seen_inactive() {
         model(|| {
             let shared = Arc::new((Unplaced::new(2), AtomicU64::new(0)));
             shared.0.note(1);

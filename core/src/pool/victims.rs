@@ -17,12 +17,16 @@ impl BlockPool {
     /// (SIEVE, S3-FIFO), parents are requeued, or few blocks are taken at a time by `Reuse`, which uses
     /// cached heads. Nothing is taken or held: check each block with [`upgrade`](BlockPool::upgrade),
     /// [`lease`](BlockPool::lease) or [`take_out`](BlockPool::take_out).
+    ///
+    /// Example: [eviction](BlockPool#eviction).
     pub fn next_victims(&self, n: usize, out: &mut Vec<(BlockRef, SequenceHash)>) {
         self.victims_behind(&mut VictimsSeen::default(), n, out);
     }
 
     /// The same, behind the blocks that `seen` has seen, which then has seen these, too. Fewer than `n`:
     /// there are no more.
+    ///
+    /// Example: [eviction](BlockPool#eviction).
     pub fn victims_behind(&self, seen: &mut VictimsSeen, n: usize, out: &mut Vec<(BlockRef, SequenceHash)>) {
         self.policy.look(&self.timeline, &self.slots, &mut seen.0, n, |number, slot, word| {
             // If the block is recycled meanwhile, the hash is another's: then the generation differs, too.
@@ -32,6 +36,8 @@ impl BlockPool {
 
     /// Returns the hash of a registered block that is not held and may be evicted: true for this moment
     /// only. This is no use of the block.
+    ///
+    /// Example: [eviction](BlockPool#eviction).
     #[must_use]
     pub fn evictable(&self, block: BlockRef) -> Option<SequenceHash> {
         let slot = self.slots.get(block.id.index())?;

@@ -30,6 +30,8 @@ use crate::sync::skipped;
 
 impl BlockPool {
     /// Returns the registration that a block has now, if lookups can find it: true for this moment only.
+    ///
+    /// Example: [leases and withdrawal](BlockPool#leases-and-withdrawal).
     #[must_use]
     pub fn registered(&self, block: BlockId) -> Option<(BlockRef, SequenceHash)> {
         let slot = self.slots.get(block.index())?;
@@ -44,6 +46,8 @@ impl BlockPool {
     /// Withdraws a block that the caller holds: no lookup finds it from now on. Its last reference
     /// or lease frees it, unless [`take_withdrawn`](BlockPool::take_withdrawn) comes first. False:
     /// it is not held, or was recycled.
+    ///
+    /// Example: [leases and withdrawal](BlockPool#leases-and-withdrawal).
     pub fn withdraw_held(&self, block: BlockRef) -> bool {
         if self.held_word(block).is_err() {
             return false;
@@ -55,6 +59,8 @@ impl BlockPool {
     /// Takes a reference to a withdrawn block that others hold or lease, for
     /// [`take_withdrawn`](BlockPool::take_withdrawn); also returns its hash. Each call takes one more.
     /// None: the block is not withdrawn, or no longer kept by a holder or lease, or its count is full.
+    ///
+    /// Example: [leases and withdrawal](BlockPool#leases-and-withdrawal).
     #[must_use]
     pub fn hold_withdrawn(&self, block: BlockId) -> Option<(BlockRef, SequenceHash)> {
         let slot = self.slots.get(block.index())?;
@@ -71,6 +77,8 @@ impl BlockPool {
 
     /// Takes a withdrawn block as if it had been evicted, if the caller's reference is the only one and there
     /// is no lease. The reference is then gone. None: others still have the block, or it is not withdrawn.
+    ///
+    /// Example: [leases and withdrawal](BlockPool#leases-and-withdrawal).
     #[must_use]
     pub fn take_withdrawn(&self, block: BlockRef) -> Option<EvictedBlock<'_>> {
         let slot = self.slots.get(block.id.index())?;

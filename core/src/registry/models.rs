@@ -46,7 +46,7 @@ impl Rig {
     }
 
     /// Three registered slots, 2 → 1 → 0. The last one stays registered.
-    fn with_two_who_leave(slots: usize) -> Arc<Rig> {
+    fn with_two_to_remove(slots: usize) -> Arc<Rig> {
         let rig = Rig::new(slots);
         (0..3).for_each(|slot| rig.register(slot, key(u128::from(slot), 0)));
         (1..3).for_each(|slot| rig.end(slot));
@@ -63,9 +63,9 @@ impl Rig {
 /// second, and takes it to another chain. The lookup finds the third: when it reads the second's new
 /// link, it knows that the first has left.
 #[test]
-fn a_lookup_over_two_who_leave() {
+fn lookup_over_two_removed_entries_finds_the_last() {
     model_within(2, || {
-        let rig = Rig::with_two_who_leave(3);
+        let rig = Rig::with_two_to_remove(3);
         let (one, two) = (rig.clone(), rig.clone());
         let removing = spawn(move || one.remove(2));
         let moving = spawn(move || {
@@ -81,9 +81,9 @@ fn a_lookup_over_two_who_leave() {
 /// I3: two neighbours are removed at once, while a third thread inserts before them: the remaining slots
 /// are found, and nothing else is in the chain.
 #[test]
-fn two_leave_and_one_comes() {
+fn removal_of_two_during_an_insert_keeps_the_rest() {
     model_within(2, || {
-        let rig = Rig::with_two_who_leave(4);
+        let rig = Rig::with_two_to_remove(4);
         let (one, two) = (rig.clone(), rig.clone());
         let first = spawn(move || one.remove(2));
         let second = spawn(move || two.remove(1));

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_saturate_into_unscoped() {
+    fn scopes_beyond_the_limit_become_unscoped() {
         let slot = Slot::new();
         slot.begin_registration(7, 0, true);
         assert!((1..2046).all(|_| slot.scope_joined(7, true)));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn children_do_not_overflow() {
+    fn children_at_the_limit_are_refused() {
         let slot = Slot::new();
         slot.begin_registration(7, 0, true);
         slot.children.fetch_add(u64::from(CHILDREN) - 1, Relaxed);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn another_generation_changes_nothing() {
+    fn counts_ignore_another_generation() {
         let slot = Slot::new();
         slot.begin_registration(7, 0, true);
         assert!(!slot.child_added(6) && !slot.child_removed(6) && !slot.defer_if_parent(6));

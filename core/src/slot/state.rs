@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_do_not_overlap() {
+    fn word_fields_do_not_overlap() {
         let word =
             Word(u64::MAX << GENERATION_SHIFT).with_state(State::Registered).with_priority(Priority::High);
         let word = word.acquired().acquired().leased().leased().with_withdrawal();

@@ -129,7 +129,7 @@ impl fmt::Display for ByoError {
             }
             ByoError::ZeroSize => f.write_str("size_bytes = 0: must be at least 1"),
             ByoError::Overflow { address, size_bytes } => {
-                write!(f, "size_bytes = {size_bytes}: from address {address:#x} it ends beyond 64 bits")
+                write!(f, "size_bytes = {size_bytes}: from address {address:#x} on, must end within 64 bits")
             }
             ByoError::AlignmentNotPowerOfTwo { alignment } => {
                 write!(f, "alignment = {alignment}: must be a power of two (1 for any address)")

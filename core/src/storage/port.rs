@@ -98,7 +98,8 @@ impl fmt::Display for DeviceError {
             DeviceError::OutOfRange { block, offset, len, blocks, block_bytes } => {
                 write!(
                     f,
-                    "{len} bytes at offset {offset} of block {block} are outside the device: it has {blocks} blocks "
+                    "{len} bytes at offset {offset} of block {block} are outside the device: \
+                     it has {blocks} blocks "
                 )?;
                 write!(f, "of {block_bytes} bytes")
             }
@@ -109,12 +110,14 @@ impl fmt::Display for DeviceError {
                 )?;
                 f.write_str("copy whole layers")
             }
-            DeviceError::Busy { block } => write!(f, "block {block} is in use by another copy"),
+            DeviceError::Busy { block } => {
+                write!(f, "block {block} is in use by another copy; try again when that copy has ended")
+            }
             DeviceError::Failed { code, retryable: true } => {
                 write!(f, "the device failed with code {code}; a retry may succeed")
             }
             DeviceError::Failed { code, retryable: false } => {
-                write!(f, "the device failed for good with code {code}")
+                write!(f, "the device failed with code {code}; a retry cannot succeed")
             }
         }
     }

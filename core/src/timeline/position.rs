@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_go_round() {
+    fn positions_after_wrapping_keep_their_order() {
         let size = 192;
         let mut position = Position::FIRST;
         for step in 1..1000u32 {

@@ -6,7 +6,7 @@ use crate::sync::Relaxed;
 
 /// From any word to any other, over the seam too: the first word with a bit set.
 #[test]
-fn the_first_word_with_a_bit_is_found_in_groups() {
+fn scan_by_groups_finds_the_first_word_with_a_bit() {
     // The words are no whole number of groups.
     let timeline = Timeline::new(640, 1, false);
     let (list, size) = (&timeline.lists[0], timeline.size);

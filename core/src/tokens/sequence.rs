@@ -11,6 +11,8 @@ const PIECE: usize = 4096;
 
 /// Tokens in, blocks and chained hashes out, incrementally.
 ///
+/// # Example
+///
 /// ```
 /// use kvstrata_core::hash::{Hasher, Keyed, Salt};
 /// use kvstrata_core::tokens::TokenBlockSequence;
@@ -26,6 +28,24 @@ const PIECE: usize = 4096;
 /// assert_eq!(other.extend(&[7, 9]), 1..2);
 /// assert_eq!(other.hashes()[0], sequence.hashes()[0]);
 /// assert_ne!(other.hashes()[1], sequence.hashes()[1]);
+/// # Ok::<(), kvstrata_core::tokens::ZeroBlockSize>(())
+/// ```
+///
+/// # Views
+///
+/// ```
+/// use kvstrata_core::{Hasher, Keyed, Salt, TokenBlockSequence};
+/// let mut sequence = TokenBlockSequence::new(2, Salt::default(), Hasher::from(Keyed::new(&[7; 32])))?;
+/// sequence.reserve(1000); // until then, no allocation
+/// assert!(sequence.is_empty() && sequence.salt() == Salt::default());
+/// sequence.extend(&[1, 2, 3, 4, 5]);
+/// assert_eq!((sequence.len(), sequence.block_size(), sequence.tokens()), (5, 2, &[1, 2, 3, 4, 5][..]));
+/// let second = sequence.block(1).expect("whole");
+/// assert_eq!((second.tokens, second.parent), (&[3, 4][..], sequence.hashes()[0]));
+/// assert_eq!(sequence.blocks().map(|block| block.hash).collect::<Vec<_>>(), sequence.hashes());
+/// assert!(sequence.block_hash(1).is_some() && sequence.block_hash(2).is_none());
+/// sequence.clear(); // for the next request with the same salt
+/// assert!(sequence.is_empty());
 /// # Ok::<(), kvstrata_core::tokens::ZeroBlockSize>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -50,6 +70,8 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
     /// An empty sequence of blocks of `block_size` tokens. The salt should come from the same hasher
     /// ([`SaltParts::salt`](crate::hash::SaltParts::salt)).
     ///
+    /// See the [example](TokenBlockSequence#example).
+    ///
     /// # Errors
     ///
     /// [`ZeroBlockSize`].
@@ -63,6 +85,8 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
 
     /// Makes room for `tokens` more tokens and their blocks: until then nothing is allocated. `tokens` is
     /// the caller's guess, and there may be fewer: if there is no memory for that many, this makes no room.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn reserve(&mut self, tokens: usize) {
         if self.tokens.try_reserve(tokens).is_ok() {
             let blocks = self.tokens.len().saturating_add(tokens) / self.block_size;
@@ -71,6 +95,8 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
     }
 
     /// Appends a token. Returns the index of the block that it completes, if any.
+    ///
+    /// See the [example](TokenBlockSequence#example).
     #[inline]
     pub fn push(&mut self, token: Token) -> Option<usize> {
         self.tokens.push(token);
@@ -90,6 +116,8 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
     /// Appends tokens. Returns the indices of the blocks that they complete.
     ///
     /// Blocks with a mark cost an allocation each, other blocks none.
+    ///
+    /// See the [example](TokenBlockSequence#example).
     pub fn extend(&mut self, tokens: &[Token]) -> Range<usize> {
         let first = self.hashes.len();
         self.reserve(tokens.len());
@@ -142,6 +170,8 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
     /// Forgets all tokens behind the first `tokens`, which may lie inside a block; no effect if there
     /// are no more. Marks of forgotten tokens, or of tokens that have not come yet, go with them; a
     /// mark that is cut keeps the rest.
+    ///
+    /// See the [example](TokenBlockSequence#example).
     pub fn truncate(&mut self, tokens: usize) {
         if tokens >= self.tokens.len() {
             return;
@@ -155,12 +185,16 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
     }
 
     /// Forgets all tokens and keeps the memory, for the next request with the same salt.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn clear(&mut self) {
         self.truncate(0);
         self.marks.clear();
     }
 
     /// A sequence that starts with the same tokens and shares no state that changes.
+    ///
+    /// See the [example](TokenBlockSequence#example).
     #[must_use]
     pub fn fork(&self) -> TokenBlockSequence<H>
     where
@@ -170,41 +204,57 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
     }
 
     /// The number of tokens.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn len(&self) -> usize {
         self.tokens.len()
     }
 
     /// Returns whether there are no tokens.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
 
     /// Tokens per block.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn block_size(&self) -> usize {
         self.block_size
     }
 
     /// h(-1).
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn salt(&self) -> Salt {
         self.salt
     }
 
     /// All tokens.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn tokens(&self) -> &[Token] {
         &self.tokens
     }
 
     /// Tokens behind the last whole block, fewer than a block.
+    ///
+    /// See the [example](TokenBlockSequence#example).
     pub fn partial(&self) -> &[Token] {
         &self.tokens[self.hashes.len() * self.block_size..]
     }
 
     /// The sequence hash of each whole block, in order.
+    ///
+    /// See the [example](TokenBlockSequence#example).
     pub fn hashes(&self) -> &[SequenceHash] {
         &self.hashes
     }
 
     /// The whole block with this index.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn block(&self, index: usize) -> Option<TokenBlock<'_>> {
         let hash = *self.hashes.get(index)?;
         let start = index * self.block_size;
@@ -216,12 +266,16 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
     }
 
     /// All whole blocks, in order.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn blocks(&self) -> impl DoubleEndedIterator<Item = TokenBlock<'_>> + ExactSizeIterator {
         let blocks = self.tokens.chunks_exact(self.block_size).zip(&self.hashes).enumerate();
         blocks.map(|(index, (tokens, &hash))| TokenBlock { tokens, hash, parent: self.parent(index) })
     }
 
     /// The hash of a block's tokens alone, made anew.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn block_hash(&self, index: usize) -> Option<BlockHash> {
         self.block(index).map(|block| self.hasher.block_hash(block.tokens))
     }
@@ -297,7 +351,7 @@ pub struct ZeroBlockSize;
 
 impl fmt::Display for ZeroBlockSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("block_size = 0: a block has at least 1 token")
+        f.write_str("block_size = 0: must be at least 1 token")
     }
 }
 

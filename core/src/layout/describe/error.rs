@@ -71,7 +71,7 @@ impl fmt::Display for DescriptionError {
                 write!(f, "version = {found}: this library reads version {known}")
             }
             DescriptionError::Length { field, found, needed } => {
-                write!(f, "{field}: {found} bytes are left, it takes {needed}")
+                write!(f, "{field}: {found} bytes are left, {needed} are needed; pass the whole description")
             }
             DescriptionError::Value { part, field, value, rule } => {
                 if let Some((list, number)) = part {
@@ -84,7 +84,7 @@ impl fmt::Display for DescriptionError {
             }
             DescriptionError::Layout(error) => error.fmt(f),
             DescriptionError::Fingerprint { found, made } => {
-                write!(f, "fingerprint = {found}: the fields make {made}")
+                write!(f, "fingerprint = {found}: the fields give {made}; ask for the description again")
             }
         }
     }

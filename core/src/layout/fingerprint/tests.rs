@@ -181,7 +181,7 @@ proptest! {
 
     /// Fingerprints are equal exactly if bytes mean the same.
     #[test]
-    fn changes_exactly_when_bytes_would(geometry in geometries(), changes in [(0u32..12, any::<u32>()), (0u32..13, any::<u32>())]) {
+    fn fingerprint_changes_exactly_when_bytes_would(geometry in geometries(), changes in [(0u32..12, any::<u32>()), (0u32..13, any::<u32>())]) {
         let other = changes.into_iter().fold(geometry, |geometry, (change, other)| near(geometry, change, other));
         let (Some(a), Some(b)) = (laid_out(geometry.0, geometry.1), laid_out(other.0, other.1)) else { return Ok(()) };
         prop_assert_eq!(a.fingerprint() == b.fingerprint(), meaning(&a) == meaning(&b));
@@ -190,7 +190,7 @@ proptest! {
 
     /// The same between arrangements and tensors, and between tensors.
     #[test]
-    fn changes_exactly_when_tensors_do(
+    fn fingerprint_changes_exactly_when_tensors_do(
         geometry in geometries(),
         first in (choices(), prop::option::of(choices())),
         second in prop::option::of((choices(), prop::option::of(choices()))),
@@ -218,7 +218,7 @@ proptest! {
 
     /// The ranges of a block are all of its bytes, in order, and no two of them could be one.
     #[test]
-    fn ranges_are_the_block(layout in layouts()) {
+    fn ranges_of_a_block_cover_its_bytes_in_order(layout in layouts()) {
         let config = layout.config();
         for block in 0..config.num_blocks {
             let mut bytes = Vec::new();
@@ -260,7 +260,7 @@ const LLAMA: LayoutConfig = LayoutConfig::new()
     .alignment(4096);
 
 #[test]
-fn does_not_change_with_what_does_not_matter() {
+fn fingerprint_ignores_settings_that_move_no_byte() {
     let layout = laid_out(LLAMA, Arrangement::FullyContiguous).unwrap();
     let same = [
         laid_out(LLAMA.alignment(2), Arrangement::FullyContiguous),
@@ -292,7 +292,7 @@ fn does_not_change_with_what_does_not_matter() {
 
 /// Made by the reference implementation of XXH3 from the byte strings of the module's header.
 #[test]
-fn vectors() {
+fn fingerprint_matches_the_fixed_vectors() {
     let nvfp4 = LLAMA.dtype(DType::NvFp4).scales(ScalePlace::Page).alignment(16);
     let mla =
         LayoutConfig::new().num_blocks(3).num_layers(61).page_size(64).inner_dim(576).dtype(DType::BF16);
@@ -340,7 +340,7 @@ fn vectors() {
 
 /// Regions that touch are two regions.
 #[test]
-fn ranges_end_with_their_regions() {
+fn ranges_of_touching_regions_stay_apart() {
     let config = LayoutConfig::new().num_layers(3).page_size(4);
     let layout =
         Layout::new(config, Arrangement::BlockFirst, &[64, 68, 72].map(|at| Region::system(at, 4))).unwrap();

@@ -90,7 +90,8 @@ impl<const D: usize> fmt::Display for ViewError<D> {
             }
             ViewError::Outside { shape, strides, end_bytes, size_bytes } => write!(
                 f,
-                "shape {shape:?} with strides {strides:?} ends after {end_bytes} bytes, the storage after {size_bytes}"
+                "shape {shape:?} with strides {strides:?} ends after {end_bytes} bytes, \
+                 the storage after {size_bytes}"
             ),
         }
     }
@@ -124,12 +125,12 @@ impl<const D: usize, const E: usize> fmt::Display for ReshapeError<D, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReshapeError::Elements { shape, wanted } => {
-                write!(f, "shape {wanted:?} has not as many elements as {shape:?}")
+                write!(f, "shape {wanted:?} must have as many elements as {shape:?}")
             }
             ReshapeError::Copy { shape, strides, wanted } => {
                 write!(
                     f,
-                    "shape {shape:?} with strides {strides:?} is no view of shape {wanted:?} without a copy"
+                    "shape {shape:?} with strides {strides:?} has no view of shape {wanted:?}; copy it first"
                 )
             }
         }

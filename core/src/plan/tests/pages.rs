@@ -175,7 +175,7 @@ proptest! {
     /// The bytes of the plan and of its oracle are those of the layouts; the plan's facts are true; its
     /// parts can be split.
     #[test]
-    fn tokens_move_between_any_pages(case in cases(), bytes in 1u64..700, few in 1u32..3) {
+    fn page_plan_between_any_pages_matches_the_oracle(case in cases(), bytes in 1u64..700, few in 1u32..3) {
         let (plan, wanted) = (case.plan().unwrap(), case.wanted());
         prop_assert_eq!(&of_plan(plan.parts()), &wanted);
         let (mut naively, last) = (Moves::new(), Cell::new(0));
@@ -212,7 +212,7 @@ proptest! {
     /// A stretch of tokens that neither side interrupts is one block of one part, and its
     /// pieces are merged as any plan's.
     #[test]
-    fn stretches_of_tokens_are_not_cut(case in cases()) {
+    fn page_plan_keeps_each_stretch_of_tokens_whole(case in cases()) {
         let plan = case.plan().unwrap();
         let (pageless, stretches) = (case.src.is_pageless() && case.dst.is_pageless(), case.stretches());
         if pageless {
@@ -236,7 +236,7 @@ proptest! {
 
     /// A part that is replanned stays within its layouts, for any blocks, and writes nothing twice.
     #[test]
-    fn parts_planned_anew_stay_inside(case in cases(), pairs in proptest::collection::vec((0u32..8, 0u32..8), 1..4)) {
+    fn page_plan_parts_made_anew_stay_inside(case in cases(), pairs in proptest::collection::vec((0u32..8, 0u32..8), 1..4)) {
         let inside = |layout: &Layout, at: u64, bytes: u64| {
             layout.regions().iter().any(|region| {
                 at >= region.address && at + bytes <= region.address + region.size_bytes
@@ -257,7 +257,7 @@ proptest! {
 
     /// Within one memory a plan is refused exactly if a byte would be read and written.
     #[test]
-    fn overlapping_pages_are_found(case in cases(), by in 0u64..2000) {
+    fn page_plan_with_overlap_is_refused_exactly(case in cases(), by in 0u64..2000) {
         let aligned = case.src.config().alignment.max(case.dst.config().alignment);
         let distance = case.src.regions()[0].address.wrapping_sub(case.dst.regions()[0].address);
         let by = distance.wrapping_add(by / aligned * aligned) / aligned * aligned;
@@ -290,7 +290,7 @@ fn plan_of(
 
 /// Pieces counted by hand: 3 layers of keys and values, rows of 4 × 8 bytes a token, pages of 4 and 16.
 #[test]
-fn pages_are_merged_as_counted_by_hand() {
+fn page_plan_merging_matches_counts_by_hand() {
     use Arrangement::{FullyContiguous, OuterFirst, TokenMajor};
     let (fine, coarse) = (CONFIG, CONFIG.page_size(16));
     let facts = |plan: PagePlan| {
@@ -324,7 +324,7 @@ fn pages_are_merged_as_counted_by_hand() {
 /// TP 2 in pages of 4 → TP 4 in pages of 16: each rank gets its heads of each token,
 /// from a rank that has them.
 #[test]
-fn ranks_exchange_heads_across_pages() {
+fn page_plan_between_ranks_moves_each_head() {
     let rank_of = |degree, rank| Shard::new(8, degree, rank).unwrap();
     let layout = |shard: &Shard, page: u32, base: u64| {
         let config = CONFIG.num_heads(shard.heads().len() as u32).page_size(page);
@@ -355,7 +355,7 @@ fn ranks_exchange_heads_across_pages() {
 }
 
 #[test]
-fn page_plans_refuse_by_name() {
+fn page_plan_refused_names_the_field() {
     use Arrangement::FullyContiguous;
     let (fine, coarse) = (CONFIG, CONFIG.page_size(16));
     let refused = |src_blocks: &[u32], dst_blocks: &[u32]| {
@@ -365,12 +365,15 @@ fn page_plans_refuse_by_name() {
     };
     assert_eq!(
         refused(&[0, 1, 2], &[0]),
-        "src_blocks have 12 tokens and dst_blocks 16: list blocks of as many, or say which slice becomes which"
+        "src_blocks have 12 tokens and dst_blocks 16: list blocks with as many, or select tokens of each side with a Slice"
     );
-    assert_eq!(refused(&[0, 1, 2, 8], &[0]), "source block [3] = 8: the layout has 8 blocks");
+    assert_eq!(
+        refused(&[0, 1, 2, 8], &[0]),
+        "source block [3] = 8: the layout has 8 blocks, numbered from 0"
+    );
     assert_eq!(
         refused(&[0; 8], &[1, 1]),
-        "destination block 1 is in the list twice: one of the two would be lost"
+        "destination block 1 is in the list twice: list each destination once"
     );
     let (src, dst) = (
         laid_out(fine, FullyContiguous, 1 << 20, true),
@@ -378,18 +381,24 @@ fn page_plans_refuse_by_name() {
     );
     let four = [0, 1, 2, 3].map(BlockId);
     let error = PagePlan::new(&src, &four, &dst, &[BlockId(0)], .., .., ..).unwrap_err();
-    assert_eq!(error.to_string(), "dtype: uint8 cannot become int8; a plan moves bytes");
+    assert_eq!(
+        error.to_string(),
+        "dtype: uint8 cannot become int8; a plan only moves bytes, so use layouts of one dtype"
+    );
     let dst = laid_out(coarse, FullyContiguous, 1 << 40, true);
     let slice = Slice::Moved { src: 1, dst: 2, count: 15 };
     let error = PagePlan::new(&src, &four, &dst, &[BlockId(0)], slice, .., ..).unwrap_err();
-    assert_eq!(error.to_string(), "token slice 2 + 15: must not be empty, and the destination has 16");
+    assert_eq!(
+        error.to_string(),
+        "token slice 2 + 15: must not be empty, and must end within the 16 of the destination"
+    );
     let none = PagePlan::new(&src, &[], &dst, &[], .., .., ..).unwrap();
     assert_eq!((none.bytes(), none.pieces().count(), none.smallest_piece(), none.alignment()), (0, 0, 0, 16));
 }
 
 /// Blocks of one size are one plan, the one that a `CopyPlan` is.
 #[test]
-fn equal_pages_are_one_part() {
+fn page_plan_of_equal_pages_is_one_part() {
     let (src, dst) = (
         laid_out(CONFIG, Arrangement::BlockFirst, 1 << 20, true),
         laid_out(CONFIG, Arrangement::FullyContiguous, 1 << 40, true),

@@ -215,7 +215,7 @@ proptest! {
 
     /// Between any two layouts, and in parts of parts.
     #[test]
-    fn plans_between_anything(
+    fn plan_between_any_layouts_matches_the_oracle(
         (config, _) in geometries(),
         recipes in [recipes(), recipes()],
         blocks in proptest::collection::vec(any::<(u32, u32)>(), 0..6),
@@ -256,7 +256,7 @@ proptest! {
 
     /// Two layouts over one memory: refused exactly if a byte would be read and written.
     #[test]
-    fn overlaps_between_anything(
+    fn plan_over_one_memory_refuses_exactly_the_overlaps(
         (config, _) in geometries(),
         recipes in [recipes(), recipes()],
         blocks in proptest::collection::vec(any::<(u32, u32)>(), 1..4),

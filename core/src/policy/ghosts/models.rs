@@ -18,7 +18,7 @@ fn at_rest(ghosts: &Ghosts) {
 
 /// A block is back while its ghost is dropped as the oldest: it is counted out once (I1).
 #[test]
-fn a_ghost_is_had_once() {
+fn ghost_taken_while_trimmed_is_counted_once() {
     model(|| {
         let ghosts = Arc::new(Ghosts::new(1, 2, Placement::new(1)));
         ghosts.insert(0, key(1), || 0);
@@ -33,7 +33,7 @@ fn a_ghost_is_had_once() {
 
 /// Two blocks of one hash come back: one gets the ghost.
 #[test]
-fn a_ghost_is_had_by_one() {
+fn ghost_taken_by_two_goes_to_one() {
     model(|| {
         let ghosts = Arc::new(Ghosts::new(1, 2, Placement::new(1)));
         ghosts.insert(0, key(1), || 0);
@@ -48,7 +48,7 @@ fn a_ghost_is_had_by_one() {
 /// The tail passes a number whose bit is not set yet: its ghost is given up, or stays, but it
 /// is never counted and lost (I3).
 #[test]
-fn the_tail_passes_a_new_ghost() {
+fn ghost_inserted_while_the_tail_passes_stays_counted() {
     model(|| {
         let ghosts = Arc::new(Ghosts::new(1, 2, Placement::new(1)));
         let other = ghosts.clone();
@@ -61,7 +61,7 @@ fn the_tail_passes_a_new_ghost() {
 
 /// Two evictors insert ghosts with room for two in all, where one is there already.
 #[test]
-fn two_leave_ghosts() {
+fn ghosts_of_two_evictors_stay_within_their_room() {
     model(|| {
         let ghosts = Arc::new(Ghosts::new(1, 2, Placement::new(1)));
         ghosts.insert(0, key(1), || 0);

@@ -8,7 +8,7 @@ fn key(number: u64) -> SequenceHash {
 
 /// Against plain queues: the same lengths and the same answers, over many rounds of the numbers.
 #[test]
-fn queues_are_exact() {
+fn ghost_queues_match_plain_queues() {
     let ghosts = Ghosts::new(2, 200, Placement::new(1));
     let mut queues = [VecDeque::new(), VecDeque::new()];
     let mut state = 0x1234_5678_9abc_def1u64;
@@ -48,7 +48,7 @@ fn queues_are_exact() {
 
 /// With no room left the oldest goes, and the youngest is there.
 #[test]
-fn room_is_bounded() {
+fn ghost_queue_when_full_drops_the_oldest() {
     let ghosts = Ghosts::new(1, 50, Placement::new(1));
     for number in 0..10_000 {
         ghosts.insert(0, key(number), || 0);
@@ -63,7 +63,7 @@ fn room_is_bounded() {
 /// A ghost that is never requested neither keeps the numbers from wrapping, nor is taken for its
 /// number's next ghost.
 #[test]
-fn an_old_one_makes_way_for_its_number() {
+fn old_ghost_gives_up_its_number_when_numbers_wrap() {
     let ghosts = Ghosts::new(1, 32, Placement::new(1));
     ghosts.insert(0, key(0), || 0);
     for number in 1..256 {

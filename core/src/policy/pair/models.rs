@@ -53,7 +53,7 @@ fn at_rest(pool: &BlockPool) {
 
 /// A block is used during its first release.
 #[test]
-fn a_use_against_the_first_release() {
+fn use_during_first_release_is_counted_once() {
     for policy in [Policy::Arc, Policy::TwoQ] {
         model_within(2, move || {
             let pool = pool(policy);
@@ -72,7 +72,7 @@ fn a_use_against_the_first_release() {
 
 /// A block's scope ends during its first release: the block is counted out if it was counted in.
 #[test]
-fn a_withdrawal_against_the_first_release() {
+fn withdrawal_during_first_release_is_counted_once() {
     for policy in [Policy::Arc, Policy::TwoQ] {
         model_within(2, move || {
             let pool = pool(policy);
@@ -90,7 +90,7 @@ fn a_withdrawal_against_the_first_release() {
 
 /// A block is pinned and released while another uses it.
 #[test]
-fn a_pin_against_a_use() {
+fn pin_against_a_use_is_counted_once() {
     for policy in [Policy::Arc, Policy::TwoQ] {
         model_within(2, move || {
             let pool = pool(policy);
@@ -111,7 +111,7 @@ fn a_pin_against_a_use() {
 
 /// A block is evicted while another uses it.
 #[test]
-fn an_eviction_against_a_use() {
+fn eviction_against_a_use_is_counted_once() {
     for policy in [Policy::Arc, Policy::TwoQ] {
         model_within(2, move || {
             let pool = pool(policy);

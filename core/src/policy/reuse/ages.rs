@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_age_is_in_one_bucket() {
+    fn age_of_any_length_is_in_one_bucket() {
         for capacity in [1, 2, 63, 64, 1000, 30_000, 1 << 28] {
             let ages = Ages::new(capacity);
             for b in 0..BUCKETS {
@@ -93,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_released_since_now_is_new() {
+    fn age_of_a_later_stamp_is_zero() {
         assert_eq!([age(7, 5), age(7, 7), age(7, 8), age(7, 1000)], [2, 0, 0, 0]);
         assert_eq!(age(5, u32::MAX), 6);
         assert_eq!(age(0, 1 << 31), 1 << 31, "old");
     }
 
     #[test]
-    fn stamps_go_round() {
+    fn stamps_after_wrapping_keep_their_order() {
         assert!(not_before(5, u32::MAX - 5) && !not_before(u32::MAX - 5, 5) && not_before(7, 7));
     }
 }

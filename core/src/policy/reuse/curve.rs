@@ -181,7 +181,7 @@ mod tests {
 
     /// With no evidence, the older block goes first, whatever its class.
     #[test]
-    fn it_begins_in_the_order_of_lru() {
+    fn curve_without_evidence_orders_like_lru() {
         let curve = curve();
         let row = curve.row(0, 20.0);
         assert!(row.windows(2).all(|pair| pair[0] > pair[1]), "{row:?}");
@@ -190,7 +190,7 @@ mod tests {
 
     /// Two classes wait as long, and one of them is used.
     #[test]
-    fn what_comes_back_is_worth_more() {
+    fn curve_of_a_used_class_is_worth_more() {
         let mut curve = curve();
         for _ in 0..1000 {
             (0..2).for_each(|class| curve.expose(class, 0, CAPACITY));
@@ -208,7 +208,7 @@ mod tests {
 
     /// All requests use a system prompt: its hits tell nothing of other blocks.
     #[test]
-    fn trunks_are_not_shared() {
+    fn curve_hits_of_trunks_stay_with_trunks() {
         let mut curve = curve();
         (0..2000).for_each(|_| curve.expose(0, 0, CAPACITY));
         let alone = (0..2).map(|_| {
@@ -223,7 +223,7 @@ mod tests {
 
     /// Time at risk is spread over the ages that it has passed.
     #[test]
-    fn time_is_that_of_its_ages() {
+    fn curve_time_at_risk_is_spread_over_the_ages_passed() {
         let mut curve = curve();
         curve.expose(2, 100, 5000);
         for b in 0..BUCKETS {
@@ -235,7 +235,7 @@ mod tests {
 
     /// Beyond 2²⁴ an `f32` cannot count by ones.
     #[test]
-    fn much_is_counted_too() {
+    fn curve_counts_beyond_the_precision_of_f32() {
         let mut curve = curve();
         (0..1 << 26).for_each(|_| curve.hit(3, 500));
         let (hits, _) = curve.evidence(3);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_fades_by_half() {
+    fn curve_evidence_halves_in_a_half_life() {
         let mut curve = curve();
         curve.expose(0, 0, 1000);
         curve.hit(0, 10);

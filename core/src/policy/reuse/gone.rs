@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_conversation_is_remembered_once() {
+    fn gone_key_is_taken_once() {
         let gone = Gone::new(3000);
         gone.note(Key::some(1), 7, 3);
         assert_eq!(gone.take(Key::some(2)), None, "another");
@@ -60,7 +60,7 @@ mod tests {
 
     /// Entries are overwritten, and confused only where tags collide.
     #[test]
-    fn a_later_one_overwrites() {
+    fn gone_table_when_full_overwrites_older_entries() {
         let gone = Gone::new(1);
         (0..1000).for_each(|number| gone.note(Key::some(number), 0, 1));
         let left = (0..1000).filter(|number| gone.take(Key::some(*number)).is_some()).count();

@@ -128,7 +128,7 @@ mod tests {
 
     /// I1: 2 hits at first, and 8 ghosts for each; existing ghosts count.
     #[test]
-    fn a_bank_allows_ghosts() {
+    fn guard_bank_allows_eight_ghosts_for_each_hit() {
         let (mut guard, mut shadow) = (later(), Shadow::new(1000, 0));
         assert_eq!(guard.room(&shadow, NOW, 1000, 1.0), 16);
         shadow.released(0, 100);
@@ -143,7 +143,7 @@ mod tests {
     /// Where few blocks were requested, little may be lost: at first one hit, whatever the
     /// length of a mean request.
     #[test]
-    fn the_first_stake_grows_with_what_was_released() {
+    fn guard_first_stake_grows_with_the_blocks_released() {
         let stakes = [0, 2000, 5000, 10_000_000].map(|now| {
             let shadow = Shadow::new(3000, 0);
             Guard { began: now, asked: now, ..Guard::default() }.room(&shadow, now, 3000, 28.0) / 8
@@ -154,7 +154,7 @@ mod tests {
     /// A try may lose a quarter of its gains, and its stake of two. Hits that ghosts cost
     /// after its end do not count.
     #[test]
-    fn most_of_what_was_won_is_kept() {
+    fn guard_try_risks_a_quarter_of_the_gains() {
         let (mut guard, mut shadow) = (later(), Shadow::new(1000, 0));
         shadow.won(100);
         assert_eq!(guard.room(&shadow, NOW, 1000, 1.0), 516, "of a stake of two, and a lead of a hundred");
@@ -169,7 +169,7 @@ mod tests {
 
     /// I3: halved try after try, the bank in the end allows none.
     #[test]
-    fn a_bank_of_less_than_a_ghost_allows_none() {
+    fn guard_bank_below_one_ghost_allows_none() {
         let (mut guard, mut shadow) = (later(), Shadow::new(1000, 0));
         let rooms: Vec<i32> = (0..5).map(|_| lose(&mut guard, &mut shadow, NOW, 2)).collect();
         assert_eq!(rooms, [16, 8, 4, 2, 1]);
@@ -178,7 +178,7 @@ mod tests {
 
     /// I2: hits won long ago are no bank of a new try, except the little that has not faded.
     #[test]
-    fn the_lead_fades() {
+    fn guard_lead_fades_with_time() {
         let half_life = 262_144;
         let rooms = [1, 10 * half_life].map(|now| {
             let (mut guard, mut shadow) = (Guard::default(), Shadow::new(1000, 0));
@@ -200,7 +200,7 @@ mod tests {
 
     /// A lead is no more than the hits won in all, though the first losses have faded.
     #[test]
-    fn a_loss_is_not_forgotten() {
+    fn guard_lead_never_exceeds_the_net_hits() {
         let (mut guard, mut shadow) = (Guard::default(), Shadow::new(1000, 0));
         shadow.lost_hits(300);
         guard.room(&shadow, 0, 1000, 1.0);

@@ -321,7 +321,7 @@ mod tests {
     /// The ring is full, except for the records that are read meanwhile: each is read once, or
     /// counted as lost.
     #[test]
-    fn reuse_records_are_read_once() {
+    fn reuse_records_of_a_full_ring_are_read_or_counted_once() {
         model(|| {
             let journal = Arc::new(Journal::new(1, || 0, 4, Vec::new()));
             let out = |first| Record::Out { first, blocks: 1 };

@@ -177,7 +177,7 @@ mod tests {
     /// A pool that is counted during allocations and releases may seem to have no room: LRU loses no
     /// more blocks than have come since the last time.
     #[test]
-    fn a_room_that_is_told_wrong_costs_little() {
+    fn learner_with_a_wrong_room_loses_two_chunks() {
         let (journal, orders) = learner();
         assert!(orders.lru_has(0) && !orders.lru_has(u32::MAX));
         (25..27).for_each(|nth| release(&journal, &orders, 40 * nth, 1));
@@ -189,7 +189,7 @@ mod tests {
 
     /// Room is counted now and then, and where LRU seems to be full.
     #[test]
-    fn what_is_asked_for_is_asked_seldom() {
+    fn learner_asks_for_the_room_seldom() {
         let (journal, orders) = learner();
         let asked = core::cell::Cell::new(0);
         for nth in 0..32 {
@@ -207,7 +207,7 @@ mod tests {
 
     /// A ghost that an evictor makes uses the allowance once, whether its record is read or lost.
     #[test]
-    fn a_ghost_is_allowed_once() {
+    fn learner_charges_each_ghost_once() {
         let (journal, orders) = learner();
         let left = || (0..=100).find(|more| orders.leave(*more).tight).expect("a bank of two hits");
         let evict = |number: u64| {
@@ -231,7 +231,7 @@ mod tests {
     /// A part of the lost records counts as LRU's hits: an eighth at first, a 64th where no ghost was
     /// made for long, and twice the part of the ghosts that were hit.
     #[test]
-    fn what_was_lost_is_the_guard_s() {
+    fn learner_charges_lost_records_to_the_guard() {
         let (journal, orders) = learner();
         let deficit = || journal.learn(|learner, _| learner.shadow().deficit()).expect("nobody else learns");
         let tell = |record| _ = journal.write_one(record);

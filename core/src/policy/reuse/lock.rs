@@ -46,7 +46,7 @@ mod tests {
 
     /// Two threads add to the value one after the other, or one of them is refused.
     #[test]
-    fn reuse_lock_is_had_by_one() {
+    fn reuse_lock_has_one_holder() {
         model(|| {
             let lock = Arc::new(TryLock::new(0));
             let other = lock.clone();

@@ -42,7 +42,7 @@ fn at_rest(pool: &BlockPool) {
 
 /// A use during the last holder's release: the block leaves the shadow as often as it enters.
 #[test]
-fn reuse_use_against_release() {
+fn reuse_use_against_release_keeps_the_shadow_exact() {
     model_within(2, || {
         let pool = pool();
         let other = pool.clone();
@@ -57,7 +57,7 @@ fn reuse_use_against_release() {
 /// A touch beside a use: whichever comes first, the block leaves the shadow once, and is there
 /// again when both have released it.
 #[test]
-fn reuse_touch_against_use() {
+fn reuse_touch_against_use_keeps_the_shadow_exact() {
     model_within(1, || {
         let pool = pool();
         let other = pool.clone();
@@ -75,7 +75,7 @@ fn reuse_touch_against_use() {
 
 /// A use against an eviction.
 #[test]
-fn reuse_use_against_eviction() {
+fn reuse_use_against_eviction_keeps_the_shadow_exact() {
     model_within(1, || {
         let pool = pool();
         let other = pool.clone();
@@ -89,7 +89,7 @@ fn reuse_use_against_eviction() {
 
 /// A hold that is no use keeps the block's place, unless another uses it meanwhile: then it gets a new one.
 #[test]
-fn reuse_hold_against_use() {
+fn reuse_hold_against_use_keeps_the_shadow_exact() {
     model_within(2, || {
         let pool = pool();
         let other = pool.clone();
@@ -103,7 +103,7 @@ fn reuse_hold_against_use() {
 
 /// An evictor passes a block that is held and not used; its release requeues it.
 #[test]
-fn reuse_hold_against_eviction() {
+fn reuse_hold_against_eviction_requeues_the_block() {
     model_within(2, || {
         let pool = pool();
         let other = pool.clone();
@@ -117,7 +117,7 @@ fn reuse_hold_against_eviction() {
 
 /// A block is withdrawn by its number while another uses it.
 #[test]
-fn reuse_end_against_use() {
+fn reuse_withdrawal_against_use_keeps_the_shadow_exact() {
     model_within(2, || {
         let pool = pool();
         let other = pool.clone();
@@ -132,7 +132,7 @@ fn reuse_end_against_use() {
 /// A block is used while it gets its first place, and another thread's hold and lease come in
 /// between: it has a place in the end.
 #[test]
-fn reuse_hold_against_use_and_lease() {
+fn reuse_hold_against_use_and_lease_keeps_a_place() {
     model_within(3, || {
         let pool = pool();
         let other = pool.clone();
@@ -153,7 +153,7 @@ fn reuse_hold_against_use_and_lease() {
 
 /// A block is used beside its release: the use sees its new stamp, not one that LRU has lost.
 #[test]
-fn reuse_use_sees_the_stamp() {
+fn reuse_use_during_release_sees_the_new_stamp() {
     model_within(2, || {
         let pool = pool();
         let other = pool.clone();

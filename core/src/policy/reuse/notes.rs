@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_saturate_and_do_not_touch() {
+    fn notes_fields_saturate_and_stay_apart() {
         let mut notes = Notes(u32::MAX);
         notes.set(GAP, 0);
         assert_eq!((notes.get(LENGTH), notes.get(GAP), notes.get(FORKS)), (3, 0, 7));

@@ -263,7 +263,7 @@ mod tests {
 
     /// A ghost whose record is not read yet is not allowed once more.
     #[test]
-    fn what_was_not_heard_of_counts() {
+    fn ghosts_not_yet_read_count_against_the_allowance() {
         let orders = orders(0, 1.0, 3);
         (0..2).for_each(|_| orders.risk_one());
         assert!(!orders.leave(0).tight && orders.leave(1).tight);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_is_preferred_by_the_margin() {
+    fn oldest_block_is_preferred_by_the_margin() {
         let of = heads(&[(20, 0.5), (10, 1.0), (30, 0.45)]);
         for (margin, list) in [(0.4, 1), (0.46, 2), (1.0, 2)] {
             assert_eq!(
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_ghost_more_goes_the_oldest_or_what_lru_has_lost() {
+    fn choice_without_ghosts_left_is_the_oldest_or_lost_by_lru() {
         let of = heads(&[(20, 0.5), (10, 1.0), (30, 0.1)]);
         assert_eq!(choice(&orders(5, 1.0, 0), &of, &NO_YOUNGS), Some(Choice::Oldest(1)), "LRU has all");
         assert_eq!(choice(&orders(15, 1.0, 0), &of, &NO_YOUNGS), Some(Choice::Oldest(1)), "and two of three");
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_youngest_segment_goes_with_a_lead_and_a_ghost_to_spare() {
+    fn youngest_segment_goes_with_a_lead_and_a_spare_ghost() {
         let of = heads(&[(20, 0.5), (10, 1.0)]);
         for (margin, room, index, young) in
             [(1.0, 9, 0.5, true), (1.0, 9, 0.56, false), (0.9, 9, 0.1, false), (1.0, 0, 0.1, false)]
@@ -335,7 +335,7 @@ mod tests {
 
     /// A run of a list ends where a comparison of all heads would end it.
     #[test]
-    fn a_run_goes_on_as_long_as_it_is_the_choice() {
+    fn run_continues_while_it_remains_the_choice() {
         let mut seed = 1u64;
         let mut random = |below: u64| {
             seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);

@@ -108,7 +108,7 @@ mod tests {
 
     /// I1: from its release to its use, in the class of its release.
     #[test]
-    fn a_wait_is_time_at_risk_and_a_use_a_hit() {
+    fn panel_wait_counts_as_time_and_use_as_hit() {
         let (mut panel, mut curve) = panel();
         panel.waits(Key::some(1), 3, 100, &mut curve);
         panel.used(Key::some(2), 150, &mut curve);
@@ -124,7 +124,7 @@ mod tests {
     /// I2: each release is at risk once, however often it is scanned; a key that is
     /// released again begins anew.
     #[test]
-    fn time_is_counted_once() {
+    fn panel_time_at_risk_is_counted_once() {
         let (mut panel, mut curve) = panel();
         let entries = panel.tags.len() as u32;
         panel.waits(Key::some(1), 3, 0, &mut curve);
@@ -141,7 +141,7 @@ mod tests {
 
     /// A full set forgets the entry that has waited longest, after counting its time.
     #[test]
-    fn the_oldest_gives_way() {
+    fn panel_when_full_forgets_the_oldest() {
         let (mut panel, mut curve) = (Panel::new(1), Curve::new(1, Ages::new(1)));
         let entries = panel.tags.len() as u32;
         (0..2 * entries).for_each(|number| panel.waits(Key::some(number.into()), 0, number, &mut curve));

@@ -243,7 +243,7 @@ mod tests {
 
     /// Not even the first block of slot 0 does, which a word of zeros would name.
     #[test]
-    fn no_block_goes_on_with_no_path() {
+    fn default_path_is_continued_by_no_block() {
         let mut path = Path::of(Path::default().words());
         assert!(path.goes_on(0, u64::from(NIL), Notes::default()));
         assert!(path.goes_on(0, 1, Notes::default()), "it was the root of its path");
@@ -254,7 +254,7 @@ mod tests {
     /// Blocks released tail first and matched from the root down are one run; so are blocks that are
     /// released in the order of their old places.
     #[test]
-    fn runs_grow_at_both_ends() {
+    fn run_of_uses_grows_at_both_ends() {
         let mut uses = Uses::default();
         [9, 8, 7, 10].iter().for_each(|stamp| uses.add(*stamp, true));
         assert!(uses.page.is_empty());
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_kept_between_releases() {
+    fn path_is_kept_between_releases() {
         let mut notes = Notes::default();
         notes.set(NEW, 1);
         notes.set(GROWTH, GROWTH_ZERO + 20);

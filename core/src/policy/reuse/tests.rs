@@ -44,7 +44,7 @@ fn go_round(pool: &BlockPool, number: u64) {
 /// A block in use takes room from LRU, and its old place takes none. So LRU has the inactive blocks, as
 /// we have, until a new one comes.
 #[test]
-fn what_is_in_use_is_counted_once() {
+fn block_in_use_takes_room_from_lru_once() {
     type Take = for<'p> fn(&'p BlockPool, u64) -> Option<ImmutableBlock<'p>>;
     let ways: [(&str, Take); 2] = [
         ("used", |pool, number| pool.lookup(hash(number))),
@@ -67,7 +67,7 @@ fn what_is_in_use_is_counted_once() {
 
 /// A new block takes a place of LRU's, too: LRU loses its oldest, though we have evicted another.
 #[test]
-fn what_is_new_takes_lru_s_room() {
+fn new_block_takes_room_from_lru() {
     let pool = pool();
     let all: Vec<BlockRef> = (0..100).map(|number| store(&pool, number)).collect();
     (10..40).for_each(|number| drop(pool.evict_this(all[number]).expect("nobody holds it")));
@@ -79,7 +79,7 @@ fn what_is_new_takes_lru_s_room() {
 
 /// The shadow tracks no blocks of other priorities, in use or not; they take room.
 #[test]
-fn other_priorities_take_room() {
+fn block_of_another_priority_takes_room() {
     let pool = pool();
     let all: Vec<BlockRef> = (0..100).map(|number| store(&pool, number)).collect();
     for number in 60..100 {
@@ -95,7 +95,7 @@ fn other_priorities_take_room() {
 
 /// A block that another evictor chooses is a ghost like one that we choose: LRU may have hit it.
 #[test]
-fn what_another_evicts_is_a_ghost() {
+fn block_evicted_by_another_caller_becomes_a_ghost() {
     let pool = pool();
     let all: Vec<BlockRef> = (0..100).map(|number| store(&pool, number)).collect();
     drop(pool.evict_this(all[50]).expect("nobody holds it"));
@@ -108,7 +108,7 @@ fn what_another_evicts_is_a_ghost() {
 
 /// A touch is no use: the block becomes the youngest of its class, and its wait counts from its last use.
 #[test]
-fn a_touch_is_no_use() {
+fn touch_is_not_counted_as_use() {
     let pool = pool();
     let blocks: Vec<BlockRef> = (0..100).map(|number| store(&pool, number)).collect();
     let sampled = blocks.iter().position(|block| policy(&pool).notes(block.id.0).is_sampled());
@@ -144,7 +144,7 @@ fn a_touch_is_no_use() {
 
 /// The statistics match the shadow's figures: one block that LRU has and we have not, and a request for it.
 #[test]
-fn how_it_stands_beside_lru_can_be_seen() {
+fn reuse_stats_match_the_figures_of_the_shadow() {
     let pool = pool();
     let stats = |pool: &BlockPool| {
         policy(pool).books();
@@ -174,7 +174,7 @@ fn how_it_stands_beside_lru_can_be_seen() {
 /// A block that is being copied, again and again while its only child comes, is no trunk;
 /// one with five children is.
 #[test]
-fn a_lease_is_no_sibling() {
+fn lease_is_not_counted_as_sibling() {
     let pool = pool();
     let above = store(&pool, 0);
     let add = |number: u64| {

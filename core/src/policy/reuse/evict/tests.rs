@@ -75,7 +75,7 @@ fn two_paths() -> BlockPool {
 }
 
 #[test]
-fn the_youngest_segment_goes_the_deepest_first_and_then_the_oldest() {
+fn youngest_segment_goes_deepest_first_then_the_oldest() {
     let pool = two_paths();
     publish(&pool, young_first, 100);
     let young = policy(&pool).young[RUN].load(Relaxed);
@@ -97,7 +97,7 @@ fn the_youngest_segment_goes_the_deepest_first_and_then_the_oldest() {
 
 /// Compaction moves old entries to the place where the segment began, before its own.
 #[test]
-fn what_is_older_than_a_youngest_segment_is_none_of_it() {
+fn youngest_segment_ends_at_an_older_block() {
     let pool = two_paths();
     publish(&pool, young_first, 100);
     assert_eq!(evict(&pool, 2), [9, 109]);
@@ -111,7 +111,7 @@ fn what_is_older_than_a_youngest_segment_is_none_of_it() {
 
 /// The search itself counts down the ghosts that the guard allows, until the learner publishes again.
 #[test]
-fn ghosts_are_counted_down_in_a_search() {
+fn search_counts_down_the_allowed_ghosts() {
     let pool = two_paths();
     // Old blocks of the run are useful, leaves are not: two ghosts, then LRU's order.
     publish(&pool, |class, _| if class == LEAF { 0.1 } else { 1.0 }, 2);
@@ -123,7 +123,7 @@ fn ghosts_are_counted_down_in_a_search() {
 /// Runs are less useful than leaves: a search reaches parents first, and takes each behind its child. A
 /// look shows the same order, by parts of any size.
 #[test]
-fn a_look_lets_parents_wait_for_their_children() {
+fn look_shows_children_before_their_parents() {
     let worst_run = |class: usize, _| if class == LEAF { 0.5 } else { 0.1 };
     let worst_old_leaf = |class: usize, age: usize| match class {
         LEAF => 0.6 - age as f32 / BUCKETS as f32,
@@ -150,7 +150,7 @@ fn a_look_lets_parents_wait_for_their_children() {
 
 /// A leaf that is in use keeps its path.
 #[test]
-fn a_look_passes_those_whose_children_are_in_use() {
+fn look_passes_parents_of_children_in_use() {
     let pool = two_paths();
     publish(&pool, |class, _| if class == LEAF { 0.5 } else { 0.1 }, 100);
     let held = pool.find(hash(9));
@@ -169,7 +169,7 @@ fn in_parts(pool: &BlockPool, part: usize) -> Vec<u64> {
 
 /// A look in parts continues from its last place, also in a youngest segment, and shows each block once.
 #[test]
-fn a_look_in_parts_shows_each_once() {
+fn look_in_parts_shows_each_block_once() {
     let pool = two_paths();
     publish(&pool, young_first, 15);
     let all = next(&pool, 100);
@@ -186,7 +186,7 @@ fn a_look_in_parts_shows_each_once() {
 
 /// A parent that a search deferred and a holder has held since is in its list again: it is shown once.
 #[test]
-fn a_look_shows_once_what_was_held_while_it_waited() {
+fn look_shows_a_parent_held_while_deferred_once() {
     let pool = two_paths();
     publish(&pool, |class, _| if class == LEAF { 0.1 } else { 0.5 }, 100);
     assert_eq!(evict(&pool, 1), [9]);
@@ -200,7 +200,7 @@ fn a_look_shows_once_what_was_held_while_it_waited() {
 
 /// A path with some blocks deferred, one held and in its list again, and one used with a new place.
 #[test]
-fn a_look_leaves_out_nothing_that_was_held() {
+fn look_after_holds_and_uses_omits_no_block() {
     for (held, used) in [(4, 6), (3, 5)] {
         let pool = two_paths();
         let index = |class: usize, _| if class == LEAF { 0.1 } else { 0.5 };
@@ -218,7 +218,7 @@ fn a_look_leaves_out_nothing_that_was_held() {
 
 /// The block that ends a youngest segment is at each place of the ring once, at its last too.
 #[test]
-fn a_segment_may_end_at_the_seam_of_the_ring() {
+fn youngest_segment_ending_at_the_ring_seam_is_found() {
     let pool = pool();
     for first in (0..3000).map(|round| 1000 * round) {
         // 23 places a round, so that it reaches each of them.
@@ -249,14 +249,14 @@ fn many_paths() -> BlockPool {
 
 /// Victims that are requested one by one come in a batch's order.
 #[test]
-fn by_ones_is_the_order_of_a_batch() {
+fn victims_one_by_one_come_in_batch_order() {
     let by_ones: Vec<u64> = (0..500).scan(many_paths(), |pool, _| evict(pool, 1).pop()).collect();
     assert_eq!(by_ones, evict(&many_paths(), 500));
 }
 
 /// I6: one-by-one evictions continue a segment for as long as the guard allows, and no further.
 #[test]
-fn a_run_by_ones_ends_where_the_guard_has_enough() {
+fn young_run_by_ones_ends_with_the_allowance() {
     let pool = many_paths();
     publish(&pool, |class, age| if class == LEAF { 0.0 } else { 0.01 + age as f32 / BUCKETS as f32 }, 2000);
     assert_eq!(evict(&pool, 16).len(), 16, "the leaves");
@@ -269,7 +269,7 @@ fn a_run_by_ones_ends_where_the_guard_has_enough() {
 
 /// The same for a run of a list's old end that is not the oldest of all.
 #[test]
-fn an_old_run_by_ones_ends_where_the_guard_has_enough() {
+fn old_run_by_ones_ends_with_the_allowance() {
     let pool = many_paths();
     assert_eq!((0..3).flat_map(|_| evict(&pool, 1)).collect::<Vec<u64>>(), [63, 163, 263]);
     policy(&pool).orders.set(0, 1.0, 0, 0);
@@ -278,7 +278,7 @@ fn an_old_run_by_ones_ends_where_the_guard_has_enough() {
 
 /// Another search has taken the rest of a segment.
 #[test]
-fn a_run_of_what_is_gone_ends() {
+fn run_whose_blocks_were_taken_ends() {
     let pool = many_paths();
     publish(&pool, |class, age| if class == LEAF { 0.0 } else { 0.01 + age as f32 / BUCKETS as f32 }, 2000);
     assert_eq!(evict(&pool, 16).len(), 16, "the leaves");
@@ -289,7 +289,7 @@ fn a_run_of_what_is_gone_ends() {
 
 /// A requeued parent is older than its list's first block, or it is not.
 #[test]
-fn a_parent_that_came_back_goes_in_its_order() {
+fn requeued_parent_goes_in_its_order() {
     for reverse in [false, true] {
         let pool = many_paths();
         // Of two paths, the leaf of one goes first, and then the oldest block: with its parent
@@ -309,7 +309,7 @@ fn a_parent_that_came_back_goes_in_its_order() {
 
 /// The rivals of a run are computed anew once another list has a new head.
 #[test]
-fn a_run_is_compared_with_a_parent_that_came_back() {
+fn run_is_compared_with_a_requeued_parent() {
     let pool = many_paths();
     evict(&pool, 1024);
     (0..3).for_each(|single| store(&pool, 5000 + single, 1));
@@ -321,7 +321,7 @@ fn a_run_is_compared_with_a_parent_that_came_back() {
 
 /// The same in a youngest segment, whose last block has a trunk as its parent.
 #[test]
-fn a_segment_is_left_for_a_trunk_that_came_back() {
+fn youngest_segment_is_left_for_a_requeued_trunk() {
     let pool = many_paths();
     evict(&pool, 1024);
     let child = |root: u64, first: u64| {
@@ -351,7 +351,7 @@ fn a_segment_is_left_for_a_trunk_that_came_back() {
 
 /// A block back in its old place is passed until the cached heads have stood for their number of victims.
 #[test]
-fn what_is_back_is_found_some_victims_later() {
+fn released_block_is_found_within_64_victims() {
     let pool = many_paths();
     let held = pool.find(hash(63)).expect("it is there");
     assert_eq!(evict(&pool, 15), (1..16).map(|path| 100 * path + 63).collect::<Vec<u64>>());
@@ -364,7 +364,7 @@ fn what_is_back_is_found_some_victims_later() {
 
 /// Cached heads whose blocks were all taken by others do not hide the rest.
 #[test]
-fn heads_that_are_gone_hide_nothing() {
+fn cached_heads_taken_by_others_hide_no_block() {
     let pool = many_paths();
     assert_eq!(evict(&pool, 1), [63]);
     assert_eq!(evict(&pool, 900).len(), 900);
@@ -377,7 +377,7 @@ fn heads_that_are_gone_hide_nothing() {
 
 /// A search that finds the cached heads in use scans for itself.
 #[test]
-fn heads_in_use_keep_nobody_waiting() {
+fn search_with_cached_heads_in_use_scans_itself() {
     let pool = many_paths();
     let taken = policy(&pool).sight.with(|_| evict(&pool, 1));
     assert_eq!(taken, Some(alloc::vec![63]));
@@ -385,7 +385,7 @@ fn heads_in_use_keep_nobody_waiting() {
 
 /// I5: one eviction does not pass all blocks released since the last one, and none of them is missed.
 #[test]
-fn one_eviction_passes_few_parents() {
+fn eviction_of_one_block_passes_few_parents() {
     let many = 4096;
     let pool = BlockPool::new(PoolConfig::new(many).policy(Policy::Reuse).lanes(1).lane_of(|| 0));
     let pool = pool.expect("a valid setup");
@@ -402,7 +402,7 @@ fn one_eviction_passes_few_parents() {
 /// I5: a list of more parents than are passed at a time, with all other lists empty: the blocks behind
 /// them are found.
 #[test]
-fn behind_many_parents_is_a_victim() {
+fn victim_behind_many_parents_is_found() {
     let pool = BlockPool::new(PoolConfig::new(4096).policy(Policy::Reuse).lanes(1).lane_of(|| 0));
     let pool = pool.expect("a valid setup");
     (0..40).for_each(|path| store(&pool, 100 * path, 16));

@@ -19,7 +19,7 @@ fn check(shadow: &Shadow) {
 }
 
 #[test]
-fn it_loses_the_oldest_that_there_is_no_room_for() {
+fn shadow_beyond_its_room_loses_the_oldest() {
     let mut shadow = full();
     assert_eq!((shadow.total, shadow.horizon()), (256, 0));
     shadow.released(256, 10);
@@ -38,7 +38,7 @@ fn it_loses_the_oldest_that_there_is_no_room_for() {
 
 /// I2: a block leaves before its release is read, and that comes late.
 #[test]
-fn records_come_in_any_order() {
+fn shadow_records_in_any_order_give_the_same_total() {
     let mut shadow = full();
     shadow.out(300, 4);
     assert_eq!(shadow.total, 252);
@@ -50,7 +50,7 @@ fn records_come_in_any_order() {
 }
 
 #[test]
-fn a_ghost_is_hit_or_lost() {
+fn shadow_ghost_is_hit_or_lost_once() {
     let mut shadow = full();
     (0..4).for_each(|number| shadow.evicted(Key::some(number), number as u32));
     shadow.missed(Key::some(9));
@@ -67,7 +67,7 @@ fn a_ghost_is_hit_or_lost() {
 
 /// I3: a forgotten ghost counts as LRU's hit.
 #[test]
-fn what_finds_no_place_is_counted() {
+fn shadow_ghosts_without_a_place_count_as_hits() {
     let mut shadow = Shadow::new(8, 0);
     shadow.released(0, 40);
     assert_eq!(shadow.table.len(), 16);
@@ -80,7 +80,7 @@ fn what_finds_no_place_is_counted() {
 
 /// I5.
 #[test]
-fn a_count_that_is_too_low_costs_little() {
+fn shadow_with_a_count_too_low_loses_little() {
     let mut shadow = full();
     let mut clock = 255;
     for _ in 0..10 {
@@ -98,7 +98,7 @@ fn a_count_that_is_too_low_costs_little() {
 
 /// Blocks held for long are in one chunk with late records: LRU loses it all the same.
 #[test]
-fn a_chunk_that_has_grown_is_lost() {
+fn shadow_chunk_grown_by_late_records_is_lost() {
     let mut shadow = full();
     (0..100).for_each(|_| shadow.released(1, 1));
     for clock in 0..300 {
@@ -111,7 +111,7 @@ fn a_chunk_that_has_grown_is_lost() {
 
 /// With too many chunks, neighbours are merged.
 #[test]
-fn chunks_are_packed() {
+fn shadow_with_too_many_chunks_merges_neighbours() {
     let mut shadow = Shadow::new(256, 0);
     for nth in 0..2000 {
         shadow.released(2 * nth, 2);
@@ -135,7 +135,7 @@ fn sweep(shadow: &mut Shadow, clock: &mut u32) {
 
 /// I4: ghosts that LRU lost do not reappear when the stamps have wrapped.
 #[test]
-fn ghosts_that_lru_has_lost_stay_lost() {
+fn shadow_ghosts_lost_by_lru_stay_lost_after_wrapping() {
     let mut shadow = full();
     (0..256).for_each(|number| shadow.evicted(Key::some(number), number as u32));
     let mut clock = 255;
@@ -155,7 +155,7 @@ fn ghosts_that_lru_has_lost_stay_lost() {
 
 /// I4: LRU has room for the blocks that it lost for their age, and would have hit them, too.
 #[test]
-fn what_is_lost_for_its_age_is_no_win_while_there_is_room() {
+fn shadow_blocks_lost_for_age_with_room_left_are_no_win() {
     let age_out = |shadow: &mut Shadow| {
         // One of the 256 is used again and again, until the others are too old.
         let mut stamp = 255;
