@@ -1,4 +1,4 @@
-//! Spans of requests, and what is said of copies and of who waits.
+//! Spans of requests, and lines about copies and about waiting callers.
 
 use crate::directory;
 use crate::ears::{Ears, Heard, check_complaints, listen};
@@ -15,7 +15,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tracing::Level;
 
-/// Blocks as spans have them.
+/// Block numbers as spans format them.
 fn numbers(ids: impl Iterator<Item = BlockId>) -> String {
     format!("{:?}", ids.map(|id| id.0).collect::<Vec<_>>())
 }
@@ -29,7 +29,7 @@ async fn copies_that_fail_are_said_once_a_path() {
     rest(&ground.manager).await;
     let mut came = Vec::new();
     for _ in 0..2 {
-        // What fails is tried again, and comes.
+        // A failed copy is tried again, and arrives.
         ground.mover.close();
         let found = ground.manager.default_group().match_prefix(&hashes(1, 4));
         let up = ground.manager.default_group().onboard(found, OnboardOptions::default().request(7));
@@ -49,7 +49,7 @@ async fn copies_that_fail_are_said_once_a_path() {
     let group = ground.manager.metrics().tiers[0].group.clone();
     assert_eq!((complaints[0].field("group"), complaints[0].field("tenant")), (group.as_str(), ""));
     check_complaints(&ears);
-    // Each request, with its number and its counts.
+    // One span for each request, with its number and its counts.
     let spans = ears.spans("onboard");
     assert_eq!(spans.iter().map(|span| span.field("block_ids")).collect::<Vec<_>>(), came);
     for span in spans {
@@ -71,7 +71,7 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
     ground.mover.close();
     let asked = OffloadOptions::default().request(9);
     let under_way = group.offload(&first, asked);
-    // One is under way and one waits: there is no room for more.
+    // One copy moves and one waits: the queue has no room for more.
     for _ in 0..2 {
         assert_eq!(group.offload(&second, asked).await.refused, 2);
     }
@@ -98,7 +98,7 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
         spans.iter().map(|span| span.field("block_ids")).collect::<Vec<_>>(),
         [&ids[1], &ids[1], &ids[0]]
     );
-    // Who waits, and is served.
+    // A caller that waits and is then served.
     let mut more = Box::pin(group.allocate(1).request(12).into_future());
     assert!(poll_fn(|context| Poll::Ready(more.as_mut().poll(context).is_pending())).await, "all are held");
     drop(first);
@@ -132,7 +132,7 @@ async fn what_is_had_at_once_has_a_span_too() {
     assert_eq!(span(&ears, "onboard", &fields), format!("4 3 0 0 3 {}", numbers(there.ids())));
 }
 
-/// A tenant whose quota of the host is one block, and one that is to have none there.
+/// A tenant with a host quota of zero, and one with a quota of one block.
 #[tokio::test]
 async fn what_is_lost_for_want_of_room_below_is_said_once_a_tier_unless_it_is_meant_to_be() {
     let (ears, _turn) = listen().await;
@@ -158,7 +158,7 @@ async fn what_is_lost_for_want_of_room_below_is_said_once_a_tier_unless_it_is_me
     check_complaints(&ears);
 }
 
-/// A host that is full of what somebody holds: each victim is lost at once, and nothing else ever changes.
+/// A caller holds the only host block, so each victim is lost at once, and nothing else changes.
 #[tokio::test]
 async fn what_is_lost_at_once_is_said() {
     let (ears, _turn) = listen().await;
@@ -179,7 +179,7 @@ async fn what_is_lost_at_once_is_said() {
     drop(found);
 }
 
-/// A purge has the only block of the host: a larger host is no remedy, and the line is left for who needs it.
+/// A purge has the only host block. A larger host is no remedy, so no line is spent on it.
 #[tokio::test]
 async fn what_a_purge_has_of_the_host_is_no_reason_to_make_it_larger() {
     let (ears, _turn) = listen().await;
@@ -204,7 +204,7 @@ async fn what_a_purge_has_of_the_host_is_no_reason_to_make_it_larger() {
     assert_eq!(ears.said("blocks are lost").len(), 0);
 }
 
-/// The fields of the only span of a name.
+/// The given fields of the only span with this name.
 fn span(ears: &Ears, name: &str, fields: &[&str]) -> String {
     let spans = ears.spans(name);
     assert_eq!(spans.len(), 1, "{name}: {spans:?}");

@@ -1,4 +1,4 @@
-//! All blocks of a sequence in one call: what is there, and blocks for what is not.
+//! `acquire`: all blocks of a sequence in one call, those that exist and fresh ones for the rest.
 
 use crate::gated::Ground;
 use crate::ground::{build, check, compute, hashes, rest, settings};
@@ -7,7 +7,7 @@ use kvstrata::tier::Tier;
 use kvstrata::transfer::Cause;
 use std::time::Duration;
 
-/// Blocks that were there, and fresh ones.
+/// Counts held and fresh blocks.
 fn counts(blocks: &Acquired) -> (usize, usize) {
     (blocks.held.len(), blocks.fresh.len())
 }
@@ -98,7 +98,7 @@ async fn acquire_that_is_late_or_dropped_keeps_nothing() {
     assert_eq!(counts(&blocks), (6, 2));
 }
 
-/// Each wants most of the device: they are served one after the other, and neither waits for the other's part.
+/// Each caller wants most of the device. They are served in turn, and none waits for another's part.
 #[tokio::test]
 async fn acquires_of_most_of_the_device_are_served_in_turn() {
     let manager = build(settings(8, 64));

@@ -1,4 +1,5 @@
-//! Copies ahead of need reach every block that is due, in each tier, and what a queue has refused is made later.
+//! Copies ahead of need reach each block that is due, in each tier. A copy that a full queue refuses is
+//! made later.
 
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, bytes_of, check, compute, hashes, rest, settings, still};
@@ -10,7 +11,7 @@ use kvstrata::transfer::Cause;
 use kvstrata_core::SequenceHash;
 use std::time::Duration;
 
-/// Iterations, and all that follows from each.
+/// Runs iterations, and lets the copies of each finish.
 async fn iterate(manager: &Tiers, times: usize) {
     for _ in 0..times {
         manager.step().expect("no iteration runs");
@@ -18,7 +19,7 @@ async fn iterate(manager: &Tiers, times: usize) {
     }
 }
 
-/// With a disk, and no room kept free for evictions.
+/// Settings with a disk, and with no room kept free for evictions.
 fn with_disk(settings: ManagerConfigBuilder) -> (tempfile::TempDir, ManagerConfigBuilder) {
     let directory = tempfile::tempdir().expect("a directory");
     let volume = directory.path().join("volume");
@@ -26,7 +27,7 @@ fn with_disk(settings: ManagerConfigBuilder) -> (tempfile::TempDir, ManagerConfi
     (directory, settings)
 }
 
-/// Registers blocks whose bytes are of no interest.
+/// Registers blocks whose bytes do not matter.
 async fn register(manager: &Tiers, hashes: &[SequenceHash]) -> Blocks {
     let blocks = manager.default_group().allocate(hashes.len()).await.expect("blocks");
     blocks.register(hashes, None).expect("registered")
@@ -47,9 +48,9 @@ async fn what_is_in_use_and_what_blocks_were_before_keep_nothing_from_being_copi
     drop(manager.default_group().allocate(900).await.expect("blocks"));
     rest(&manager).await;
     assert_eq!(manager.stats().offloaded[0], 900);
-    // These had another one's block before, which was not copied ahead.
+    // The slots of these had other blocks before, which were not copied ahead.
     let held = register(&manager, &hashes(2, 300)).await;
-    // These have been released, and are in use again.
+    // These were released, and are in use again.
     drop(register(&manager, &hashes(3, 300)).await);
     let used = manager.default_group().match_prefix(&hashes(3, 300));
     iterate(&manager, 1).await;
@@ -99,7 +100,7 @@ async fn what_is_idle_goes_on_to_the_disk_counted_from_the_same_use() {
         [4, 4],
         "5 iterations after the use, whenever they have come to the host"
     );
-    // A victim of the device brings its last use with it, too.
+    // A victim of the device brings its last use along, too.
     drop(compute(&manager, &hashes(2, 4), None).await);
     iterate(&manager, 2).await;
     drop(manager.default_group().allocate(20).await.expect("blocks"));
@@ -170,7 +171,7 @@ async fn what_a_full_queue_refuses_is_written_through_though_nobody_iterates() {
 
 #[tokio::test]
 async fn what_is_owed_is_made_up_for_in_parts() {
-    // At a time, under the lock.
+    // Copies at a time, under the lock.
     const PART: usize = 64;
     const QUEUE: u32 = 2 * PART as u32;
     const BLOCKS: u32 = 4 * QUEUE;
@@ -181,7 +182,7 @@ async fn what_is_owed_is_made_up_for_in_parts() {
     ground.mover.close();
     let held = register(manager, &hashes(1, u64::from(BLOCKS))).await;
     let census = manager.census();
-    // The queue was full, and all of it went, for which the iteration had bytes.
+    // The queue was full, and all of it began: the iteration had bytes for it.
     assert_eq!((census.moving, census.queued), (QUEUE as usize, PART));
     ground.mover.open();
     still(manager).await;

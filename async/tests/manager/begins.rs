@@ -1,5 +1,5 @@
-//! The rule of calls: each begins when it is made, before its future is polled; dropped, polled or not, it
-//! leaves nothing behind.
+//! The rule of calls: each begins when it is made, before its future is polled. A dropped call leaves
+//! nothing behind, whether it was polled or not.
 
 use super::flying::look;
 use super::gated::Ground;
@@ -12,10 +12,10 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// What is dropped: a future that has been polled so many times.
+/// How often a future is polled before it is dropped.
 const POLLS: [u32; 2] = [0, 1];
 
-/// Polls a call that has begun so many times, and drops it.
+/// Polls a call that has begun `polls` times, and drops it.
 fn drop_after<T>(polls: u32, call: impl Future<Output = T>) {
     let mut call = pin!(call);
     for _ in 0..polls {
@@ -23,14 +23,14 @@ fn drop_after<T>(polls: u32, call: impl Future<Output = T>) {
     }
 }
 
-/// A manager whose copies wait.
+/// A ground whose mover keeps its copies waiting.
 fn closed(device: u32, host: u32) -> Ground {
     let ground = Ground::new(device, host);
     ground.mover.close();
     ground
 }
 
-/// The same, whose host tier has a sequence of four that its device lacks.
+/// The same, with a sequence of four blocks that the host tier has and the device lacks.
 async fn below() -> (Ground, Vec<SequenceHash>) {
     let (ground, all) = (Ground::new(4, 16), hashes(1, 4));
     drop(compute(&ground.manager, &all, None).await);
@@ -40,7 +40,7 @@ async fn below() -> (Ground, Vec<SequenceHash>) {
     (ground, all)
 }
 
-/// Nothing is under way or held, and all of the device can be had.
+/// Checks that no block is in flight or held, and that the whole device can be allocated.
 async fn is_whole(ground: &Ground) {
     ground.mover.open();
     rest(&ground.manager).await;
@@ -65,7 +65,7 @@ async fn allocate_takes_its_place_when_it_is_made() {
     let mut second = Box::pin(second);
     assert!(look(second.as_mut()).is_pending());
     drop(held);
-    // Served in the order of the calls, whichever is polled first.
+    // Calls are served in the order in which they were made, not polled.
     assert_eq!(second.await.expect("in time").len(), 1);
     assert_eq!(first.await.expect("in time").len(), 3);
 }
@@ -95,7 +95,7 @@ async fn allocate_dropped_leaves_the_queue_and_what_it_was_granted() {
             behind
         };
         assert_eq!(behind.await.expect("what the first had gathered").len(), 1);
-        // Granted, and not taken.
+        // A grant that the future has not taken.
         let granted = group.allocate(2).into_future();
         drop(held);
         assert_eq!(ground.manager.census().waiting, 0);
@@ -150,7 +150,7 @@ async fn acquire_of_what_the_device_has_is_answered_at_once() {
     assert_eq!(group.available(Tier::Device), 1, "two are held, and one is to be filled");
     drop(acquiring);
     assert_eq!(group.available(Tier::Device), 4);
-    // The rest waits, and what was found is held meanwhile.
+    // The rest waits, and the call holds the blocks that it found.
     let held = group.allocate(2).await.expect("two are free");
     let acquiring = group.acquire(&all).more(1).into_future();
     assert_eq!((ground.manager.census().waiting, group.available(Tier::Device)), (1, 0));
@@ -266,14 +266,14 @@ async fn a_shutdown_refuses_from_the_call_on() {
         assert!(ground.manager.is_refusing());
         assert!(group.try_allocate(1).is_none());
         drop_after(polls, shutdown);
-        // It ends nothing that is under way.
+        // The shutdown ends no transfer in flight.
         ground.mover.open();
         assert_eq!(down.await.copied, 2);
         assert!(ground.manager.shutdown().await);
     }
 }
 
-/// A request that waits outlives the handle by which it was made, and is answered when the last one goes.
+/// A waiting request outlives the handle that made it, and is answered when the last handle goes.
 #[tokio::test]
 async fn who_waits_when_the_last_handle_goes_is_told() {
     let manager = build(settings(2, 0));

@@ -1,4 +1,4 @@
-//! Calls that tell, or are told, one thing: uses, watermarks, descriptions, hashes of tokens.
+//! Small calls: uses, watermarks, descriptions, hashes of tokens.
 
 use super::ground::{build, check, compute, hashes, rest, settings};
 use kvstrata::OriginalNames;

@@ -8,7 +8,7 @@ use kvstrata::manager::{OnboardOptions, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata_core::Priority;
 
-/// Computes a sequence, of a class, and lets it go down.
+/// Computes a sequence of a class, and pushes it out of the device.
 async fn below(manager: &Tiers, sequence: u64, blocks: u64, class: Priority) {
     let computed = compute(manager, &hashes(sequence, blocks), None).await;
     computed.set_priority(class);
@@ -18,7 +18,7 @@ async fn below(manager: &Tiers, sequence: u64, blocks: u64, class: Priority) {
     rest(manager).await;
 }
 
-/// What is dear outlives what came later, in the tier below and, brought up, in the device again.
+/// Blocks of high priority outlive later ones in the tier below and, brought up, in the device again.
 async fn class_goes_along(settings: ManagerConfigBuilder, tier: Tier) {
     let manager = build(settings);
     let group = manager.default_group();
@@ -66,7 +66,7 @@ async fn what_is_pinned_in_the_device_is_only_dear_below() {
     let pinned = compute(&manager, &hashes(1, 2), None).await;
     pinned.set_priority(Priority::Pinned);
     assert_eq!(manager.default_group().offload(&pinned, Default::default()).await.copied, 2);
-    // Nobody could give the copies another class while they are below: they must not stay for ever.
+    // No caller could give the copies another class while they are below: they must not stay for ever.
     let other = compute(&manager, &hashes(2, 2), None).await;
     assert_eq!(manager.default_group().offload(&other, Default::default()).await.copied, 2);
 }

@@ -1,5 +1,5 @@
-//! The manager and what a disk takes: no more at once than it has room for, nothing under the lock that may be a call to the system, and a task
-//! that gives others their turn.
+//! The manager and a disk's limits: no more requests at once than the disk takes, no call under the lock
+//! that may be a system call, and a task that gives others their turn.
 
 use crate::gated::Ground;
 use crate::ground::{BYTES, check, compute, hashes, rest, settings};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::task::yield_now;
 
 const BLOCKS: u32 = 8;
-/// Far more than it takes.
+/// Far more than the test takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn disk(at_once: u32) -> Arc<SimDisk> {
@@ -47,7 +47,7 @@ async fn what_slots_held_is_forgotten_when_nobody_waits_for_that() {
         if asked == Asked::Forget {
             let (looked, looks) = mpsc::channel();
             let manager = asks.clone();
-            // Another caller, who needs the lock.
+            // Another caller that needs the lock.
             std::thread::spawn(move || looked.send(manager.census().is_idle()));
             let _ = heard.send(looks.recv_timeout(PATIENCE).is_ok());
         }
@@ -56,7 +56,7 @@ async fn what_slots_held_is_forgotten_when_nobody_waits_for_that() {
     let partial = manager.default_group().allocate(1).await.expect("a block");
     let mut preempted = manager.default_group().preempt(blocks, partial, 1).expect("one manager");
     assert_eq!(preempted.settled().await.copied, 4);
-    // Its name is nobody's now, and its slot free.
+    // No caller knows its name now, and its slot is free.
     drop(preempted);
     assert_eq!(hears.try_recv(), Ok(true), "asked to forget, and nobody waited for it");
     rest(&manager).await;
@@ -84,6 +84,6 @@ async fn who_compares_bytes_lets_others_have_their_turn_after_each_block() {
     assert_eq!(manager.default_group().persist(&all).await.copied, all.len());
     other.abort();
     let at = at.lock().expect("no panic");
-    // Two turns of one task may follow one another, where both have yielded.
+    // Two turns of one task may follow each other when both tasks have yielded.
     assert!(at.len() == all.len() && at.windows(3).all(|some| some[0] < some[2]), "{at:?}");
 }

@@ -1,4 +1,4 @@
-//! What is asked of blocks that are on their way: their layers, their places, their end, whoever asks.
+//! Calls about blocks in flight: their layers, their device blocks and their end.
 
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
@@ -15,12 +15,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// The outcome of a look at a future.
+/// Polls a future once.
 pub fn look<F: IntoFuture>(future: F) -> Poll<F::Output> {
     pin!(future.into_future()).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// A manager whose host tier has a sequence of four that its device lacks, and whose copies wait.
+/// A manager with a sequence of four that its host tier has and its device lacks. Copies wait.
 async fn below() -> (Ground, Vec<SequenceHash>) {
     let ground = Ground::new(4, 16);
     let all = below_of(&ground).await;
@@ -55,7 +55,7 @@ async fn no_layer_is_ready_before_its_bytes_are_there_however_the_run_is_brought
 
 #[tokio::test]
 async fn whoever_asks_for_layers_of_what_others_bring_up_whole_has_them_unless_a_copy_waits_already() {
-    // Transfers of four blocks of two layers, of which the queue has so many when layers are asked for.
+    // Transfers of four blocks of two layers. So many are in the queue when layers are asked for.
     for (queued, transfers) in [(0, 8), (3, 4)] {
         let ground = Ground::of(settings(4, 16).transfer_in_flight(BYTES as u64), 4, 16);
         let (manager, all) = (&ground.manager, below_of(&ground).await);
@@ -78,7 +78,7 @@ async fn whoever_asks_for_layers_of_what_others_bring_up_whole_has_them_unless_a
     }
 }
 
-/// What the device has is there at once: its layers, its places, and the run.
+/// Blocks of the device are ready at once: their layers, their ids, and the run.
 #[tokio::test]
 async fn a_run_that_is_there_waits_for_nothing() {
     let manager = build(settings(4, 16));
@@ -160,7 +160,7 @@ async fn a_place_that_was_told_is_kept_whoever_began_to_bring_it_up() {
     let options = OnboardOptions::default().layers(1);
     let layered = group.onboard(found(), options).expect("fits");
     let told = layered.ids().expect("they have places");
-    // An engine that was late has computed them itself.
+    // A late engine has computed the blocks itself.
     let twin = compute(&ground.manager, &all[..2], None).await;
     ground.mover.open();
     let whole = whole.await;
@@ -174,7 +174,7 @@ async fn a_place_that_was_told_is_kept_whoever_began_to_bring_it_up() {
     assert_eq!(up.blocks.ids().collect::<Vec<_>>(), told, "its kernels still read these");
 }
 
-/// A place that nobody was told of gives way to a copy that was computed meanwhile.
+/// A device block that no caller was told of gives way to a block computed meanwhile.
 #[tokio::test]
 async fn what_comes_up_whole_and_is_computed_meanwhile_is_there_once() {
     let (ground, all) = below().await;
@@ -190,7 +190,7 @@ async fn what_comes_up_whole_and_is_computed_meanwhile_is_there_once() {
     check(&ground.manager, &up.blocks, &all[..2]);
 }
 
-/// Does something with the manager when the last one forgets it.
+/// Uses the manager when the last reference to it is dropped.
 struct Forgotten(Tiers);
 
 impl Wake for Forgotten {
@@ -256,7 +256,7 @@ impl Wake for Called {
     }
 }
 
-/// Fails if that has not ended in a while.
+/// Fails if `work` has not ended after a while.
 fn in_time(what: &str, work: impl FnOnce() + Send + 'static) {
     let (ended, when) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -264,7 +264,7 @@ fn in_time(what: &str, work: impl FnOnce() + Send + 'static) {
         ended.send(()).expect("the test waits");
     });
     if when.recv_timeout(Duration::from_secs(20)).is_err() {
-        // Whoever unwinds waits for the lock, too.
+        // Unwinding would wait for the lock, too.
         eprintln!("not in time: {what}");
         std::process::abort();
     }
@@ -337,7 +337,7 @@ async fn who_waits_for_blocks_does_not_wait_for_the_budget_of_an_iteration() {
     let group = manager.default_group();
     let blocks = compute(&manager, &hashes(1, 4), None).await;
     let partial = group.try_allocate(0).expect("none");
-    // Nothing runs any more: no iteration begins before there are blocks for one.
+    // The engine is idle: no iteration begins before there are blocks for one.
     let _preempted = group.preempt(blocks, partial, 1).expect("one manager");
     let blocks = group.allocate(4).deadline(Duration::from_secs(5)).await;
     assert_eq!(blocks.expect("in time").len(), 4);
@@ -347,7 +347,7 @@ async fn who_waits_for_blocks_does_not_wait_for_the_budget_of_an_iteration() {
 async fn blocks_whose_copy_cannot_begin_are_free_at_once() {
     let ground = Ground::new(4, 4);
     drop(compute(&ground.manager, &hashes(1, 4), None).await);
-    // Somebody reads the host's memory, so that nothing is written to it.
+    // Readers hold the host's memory, so that nothing is written to it.
     let reads: Vec<_> = (0..4).map(|block| ground.memory.read(block).expect("nobody writes")).collect();
     let four = look(ground.manager.default_group().allocate(4).into_future());
     assert!(matches!(four, Poll::Ready(Ok(_))), "{four:?}: no event is to come that would serve it");

@@ -1,4 +1,5 @@
-//! Who waits for host memory: victims and urgent reads before copies by choice, of which no more wait than may.
+//! Transfers that wait for host memory: victims and urgent reads go before copies by choice, and the
+//! number of waiting copies by choice is bounded.
 
 use crate::flying::look;
 use crate::gated::Ground;
@@ -26,8 +27,8 @@ pub fn disk() -> Arc<SimDisk> {
     Arc::new(SimDisk::new(64, BYTES, quick))
 }
 
-/// A device full of `hashes(2, 16)`, over a host that is full but for its headroom, over a disk that has nothing, writes one at a time, and
-/// ends none from now on before it is let go.
+/// A device full of `hashes(2, 16)` over a host that is full except for its headroom. The disk below has
+/// nothing, writes one block at a time, and from now on finishes no write until the test lets it.
 pub async fn full(settings: ManagerConfigBuilder) -> (Arc<SimDisk>, Ground) {
     let disk = disk();
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
@@ -48,7 +49,7 @@ fn free(manager: &Tiers) -> usize {
     manager.census().tiers[0][1].free
 }
 
-/// Waits until this is so.
+/// Waits until `is_so`.
 pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let all = async {
         while !is_so() {
@@ -89,7 +90,8 @@ async fn an_urgent_read_has_staging_before_copies_by_choice_that_came_first() {
 
 #[tokio::test]
 async fn victims_have_host_blocks_before_copies_by_choice_that_came_first() {
-    // Under LRU a block may leave before what was computed behind it, so there are other victims than those that are copied.
+    // Under LRU a block may leave before those computed from it, so the victims are not the blocks being
+    // copied.
     let settings = settings(16, HOST).device_policy(Policy::Lru);
     let (disk, ground) = full(settings.watermark_device(0.6).watermark_device_low(0.5)).await;
     let manager = &ground.manager;
@@ -106,7 +108,8 @@ async fn victims_have_host_blocks_before_copies_by_choice_that_came_first() {
     rest(manager).await;
 }
 
-/// Under policies that know parents, those that are copied hold back the others: they become the victims, and have the host blocks that those may have.
+/// Under policies that know parents, the blocks being copied hold back the others. They become the
+/// victims, and get the host blocks that victims may have.
 #[tokio::test]
 async fn copies_by_choice_that_hold_victims_back_are_made_as_theirs() {
     let settings = settings(16, HOST).device_policy(Policy::Reuse);
@@ -134,7 +137,7 @@ async fn what_victims_wait_for_is_written_before_what_nobody_waits_for() {
     let mut blocks =
         pin!(manager.default_group().allocate(HEADROOM as usize + 2).deadline(PATIENCE).into_future());
     assert!(look(blocks.as_mut()).is_pending());
-    // The one that had begun, and two for the victims.
+    // The write that had begun, and two for the victims.
     disk.gate().let_go(3);
     assert_eq!(blocks.await.expect("in time").len(), HEADROOM as usize + 2);
     assert_eq!(disk.counts().written, 3);
@@ -167,14 +170,14 @@ async fn copies_by_choice_leave_the_headroom_as_it_comes_free() {
     let urgent = OffloadOptions::default().class(Class::Urgent);
     let offload = group.offload(&held, urgent);
     assert_eq!((manager.census().grounded, free(manager)), (8, HEADROOM as usize));
-    // Victims have it.
+    // Victims get it.
     let blocks = group.allocate(HEADROOM as usize).deadline(PATIENCE).await.expect("in time");
     assert_eq!((manager.census().grounded, free(manager)), (8, 0));
     disk.gate().let_go(HEADROOM as usize);
     until("written", || disk.counts().written == u64::from(HEADROOM)).await;
     until("and given back", || manager.census().tiers[0][1].free == HEADROOM as usize).await;
     assert_eq!(manager.census().grounded, 8);
-    // And have it again, at once.
+    // Victims get it again, at once.
     let again = group.allocate(HEADROOM as usize).deadline(PATIENCE).await.expect("in time");
     assert_eq!((disk.counts().written, manager.census().grounded), (u64::from(HEADROOM), 8));
     disk.gate().open();
@@ -193,10 +196,10 @@ async fn no_more_copies_by_choice_wait_for_host_blocks_than_may_wait_and_others_
         manager.step().expect("none runs");
         let census = manager.census();
         assert_eq!(census.grounded, BOUND as usize);
-        // Their own way down, and one that writes.
+        // The copies of host blocks to the disk, and one being written.
         assert!(census.queued + census.moving <= BOUND as usize + 1, "{census:?}");
     }
-    // A caller's are refused, and counted.
+    // A caller's copies are refused, and counted.
     let held = manager.default_group().match_device(&hashes(2, 16));
     let offload = manager.default_group().offload(&held, OffloadOptions::default());
     assert_eq!(manager.stats().refused_by(Refusal::Queue), 16 - u64::from(BOUND));
@@ -230,7 +233,7 @@ async fn copies_by_choice_send_no_more_to_the_disk_than_may_wait_for_it() {
     rest(manager).await;
 }
 
-/// To call those off would free nothing.
+/// Cancelling those would free nothing.
 #[tokio::test]
 async fn copies_of_blocks_that_are_held_are_not_called_off_for_who_waits() {
     let disk = disk();
@@ -265,11 +268,12 @@ async fn who_waits_for_blocks_waits_for_no_copy_by_choice_that_waits_itself() {
     drop(blocks);
     disk.gate().open();
     rest(manager).await;
-    // The next victims were called off.
+    // The copies of the next victims were cancelled.
     assert_eq!(manager.default_group().match_device(&hashes(2, 16)).len(), 14);
 }
 
-/// Host memory is on its way to it, and somebody finds the block there and holds it: the victim is lost, and counted.
+/// A host block is about to be freed for the victim, when a caller finds and holds that block.
+/// The victim is lost, and counted.
 #[tokio::test]
 async fn a_victim_that_waits_in_vain_is_dropped() {
     let disk = disk();

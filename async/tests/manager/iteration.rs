@@ -1,4 +1,4 @@
-//! The guard of an iteration: one runs at a time, and one that is dropped has failed.
+//! The guard of an iteration: one runs at a time, and a dropped one has failed.
 
 use super::ground::{build, check, compute, hashes, rest, settings};
 use kvstrata::config::WriteMode;
@@ -23,7 +23,8 @@ async fn one_iteration_runs_at_a_time() {
     assert_eq!(manager.begin_iteration().expect("none runs").number(), 4, "the one dropped is over");
 }
 
-/// Dropped, also by a panic, it has not written what was registered ahead of it.
+/// A dropped iteration, also one dropped by a panic, has not written the blocks that were registered
+/// ahead of it.
 #[tokio::test]
 async fn an_iteration_dropped_withdraws_what_it_has_not_written() {
     for panics in [false, true] {
@@ -34,7 +35,7 @@ async fn an_iteration_dropped_withdraws_what_it_has_not_written() {
         let number = running.number();
         let fresh = group.allocate(3).await.expect("free ones");
         let (blocks, _) = fresh.register_ahead(&ahead, None, number).expect("registered");
-        // What is computed from them goes with them; a later pass' own blocks stay.
+        // Blocks computed from them go with them; a later pass' own blocks stay.
         let fresh = group.allocate(2).await.expect("free ones");
         let (after, _) = fresh.register_ahead(&behind[3..], Some(&blocks), number + 1).expect("registered");
         let fresh = group.allocate(2).await.expect("free ones");

@@ -1,4 +1,4 @@
-//! Whoever waits is answered by a deadline, whether anybody polls it or not.
+//! Waiting calls are answered at their deadline, whether their futures are polled or not.
 
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
@@ -22,12 +22,12 @@ fn look<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// What a deadline ends: without one it would not.
+/// Waits for a call that only its deadline ends.
 async fn in_time<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future).await.expect("answered by its deadline")
 }
 
-/// The device has none of these, and the host all.
+/// Leaves these blocks in the host alone.
 async fn below(manager: &Tiers, hashes: &[SequenceHash]) {
     drop(compute(manager, hashes, None).await);
     drop(
@@ -78,7 +78,7 @@ async fn an_allocation_that_nobody_polls_leaves_the_line_by_its_deadline() {
     assert_eq!(manager.census().tiers[0][0].free, 2);
 }
 
-/// A whole hit leaves nothing to allocate, and who preempts for somebody in line may have no block that is not full.
+/// A whole hit leaves nothing to allocate, and a preemption for a waiting caller may have no partial block.
 #[tokio::test]
 async fn no_blocks_are_had_at_once_whoever_waits() {
     let manager = build(settings(4, 16));
@@ -136,7 +136,7 @@ async fn an_offload_is_answered_by_its_deadline_and_its_copies_go_on() {
     ground.mover.open();
     rest(manager).await;
     assert_eq!((manager.stats().offloaded[0], group.pool_stats(Tier::Host).stored), (5, 5));
-    // Late, and then done before anybody looked.
+    // It was late, and then its copies were done before anyone polled it.
     assert_eq!((unpolled.await.failed, manager.census().up), (0, 0));
 }
 
@@ -190,7 +190,7 @@ fn a_runtime_without_timers_is_refused_and_one_of_its_own_has_some() {
     assert!(matches!(error, BuildError::Timers), "{error}");
     let manager = KvBlockManager::open(&settings()).expect("on its own runtime");
     let held = manager.default_group().try_allocate(4).expect("free ones");
-    // Polled by a runtime that has none.
+    // Polled by a runtime without timers.
     let late = bare
         .block_on(manager.default_group().allocate(1).deadline(SOON).into_future())
         .expect_err("none is free");

@@ -70,7 +70,7 @@ async fn a_preempted_request_has_its_blocks_again_and_the_one_that_is_not_full()
     port.copy_in(partial.ids()[0].0, 0, &[7; 100]).expect("in range");
     let mut preempted = group.preempt(blocks, partial, 1).expect("one manager");
     assert_eq!(preempted.settled().await.copied, 6);
-    // Others have all of it, and more than once.
+    // Others take the whole device, more than once.
     for sequence in 2..4 {
         drop(compute(&manager, &hashes(sequence, 8), None).await);
     }
@@ -111,7 +111,7 @@ async fn what_is_pinned_stays_and_what_matters_more_leaves_last() {
     assert_eq!(group.allocate(8).await.expect("all").len(), 8);
 }
 
-/// What need not be copied is had at once, and no more leaves than is asked for.
+/// Blocks that need no copy are taken at once, and no more leave than are asked for.
 #[tokio::test]
 async fn who_waits_for_a_copy_lets_no_more_blocks_leave_than_it_needs() {
     let ground = Ground::of(settings(8, 16), 8, 16);
@@ -153,7 +153,7 @@ async fn who_asks_again_has_the_blocks_that_left_for_who_gave_up() {
     assert_eq!(group.match_prefix(&all).in_tier(Tier::Device), 4);
 }
 
-/// The device hangs over victims whose waiter has gone: what needs no copy is had all the same.
+/// The device hangs over victims of a caller that has gone. Blocks that need no copy are given all the same.
 #[tokio::test]
 async fn victims_that_leave_for_nobody_keep_nobody_from_those_that_need_no_copy() {
     let ground = Ground::of(settings(8, 16), 8, 16);

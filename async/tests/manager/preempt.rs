@@ -1,4 +1,4 @@
-//! What a preempted request leaves behind: nothing under a name that nobody knows any more.
+//! A preempted request leaves no block under a name that no caller knows any more.
 
 use super::flying::look;
 use super::ground::{build, compute, hashes, rest, settings};
@@ -7,7 +7,7 @@ use kvstrata::manager::{OnboardOptions, Preempted, Tiers};
 use kvstrata::tier::Tier;
 use std::pin::pin;
 
-/// A request of `full` blocks and one that is not full, preempted.
+/// A request of `full` full blocks and one that is not full, preempted.
 async fn preempted(manager: &Tiers, full: u64) -> Preempted {
     let blocks = compute(manager, &hashes(1, full), None).await;
     let partial = manager.default_group().allocate(1).await.expect("a block");

@@ -1,4 +1,4 @@
-//! What is brought up before it is asked for.
+//! Blocks that are brought up before a request asks for them.
 
 use super::flying::look;
 use super::ground::{BYTES, build, check, compute, hashes, rest, settings};
@@ -91,7 +91,8 @@ async fn blocks_that_are_used_often_come_back_when_there_is_room() {
     assert_eq!((there(&hot), there(&cold)), (4, 0));
 }
 
-/// A device that serves is full: a hot block takes the place of a cold one that is below already, and of no other.
+/// A serving device is full. A hot block takes the place of a cold one that is below already, and of no
+/// other.
 #[tokio::test]
 async fn blocks_that_are_used_often_come_back_in_place_of_cold_ones() {
     for (mode, back) in [(WriteMode::Through, 4), (WriteMode::Back, 0)] {
@@ -115,7 +116,7 @@ async fn heat_is_not_forgotten_while_a_block_is_on_its_way_down() {
     let group = ground.manager.default_group();
     let hot = hashes(1, 4);
     drop(compute(&ground.manager, &hot, None).await);
-    // Uses in the device alone are uses, too.
+    // Uses in the device alone count, too.
     for _ in 0..2 {
         drop(group.match_device(&hot));
         hot.iter().for_each(|hash| assert!(group.touch(*hash)));
