@@ -1,4 +1,4 @@
-//! What is done ahead of need, and when.
+//! When copies down start: watermarks, idle blocks, write modes, gates, budgets of iterations.
 
 use super::ground::{BYTES, build, check, compute, hashes, rest, settings};
 use crate::gated::Ground;
@@ -28,7 +28,7 @@ async fn above_the_watermark_the_next_victims_are_copied_and_stay_and_their_evic
     drop(found);
     manager.step().expect("no iteration runs");
     rest(&manager).await;
-    // The use above has made others the next victims: those of the second sequence, then the first one's tail.
+    // The match above made others the next victims: those of the second sequence, then the first one's tail.
     let before = manager.stats().path(Path::DeviceToHost).transfers;
     let taken = group.try_allocate(8).expect("nothing to wait for");
     assert_eq!(taken.len(), 8);
@@ -112,7 +112,7 @@ async fn an_offload_whose_gate_does_not_open_fails_at_its_deadline_and_keeps_no_
     let down = tokio::time::timeout(Duration::from_secs(20), group.offload(&blocks, gated)).await;
     let down = down.expect("answered, though no iteration begins");
     assert_eq!((down.failed, down.copied, down.cause), (4, 0, Some(Cause::Deadline)));
-    // Who looks at the gates may come a moment after who answers.
+    // The gates may be looked at a moment after the answer.
     let counted = || manager.stats().path(Path::DeviceToHost).failed_by(Cause::Deadline);
     let all = async {
         while counted() < 4 {
@@ -120,7 +120,7 @@ async fn an_offload_whose_gate_does_not_open_fails_at_its_deadline_and_keeps_no_
         }
     };
     tokio::time::timeout(Duration::from_secs(20), all).await.expect("counted");
-    // Nor if nobody asks any more.
+    // An offload that its caller dropped keeps no block either.
     drop(group.offload(&blocks, gated));
     drop(blocks);
     let all = group.allocate(8).deadline(Duration::from_secs(20)).await;
@@ -146,7 +146,8 @@ async fn what_nobody_waits_for_keeps_to_the_budget_of_an_iteration() {
     assert_eq!(offload.await.copied, 8);
 }
 
-/// What a caller waits for moves on though the engine is idle; an engine that iterates, or is in the midst of one, has its budget kept.
+/// A copy that a caller awaits moves on while the engine is idle. An engine that iterates, or is within
+/// an iteration, has its budget kept.
 #[tokio::test]
 async fn beside_an_engine_that_does_not_iterate_the_budget_holds_nobody_up() {
     let budget = |idle| settings(8, 16).iteration_bytes(Some(BYTES as u64)).iteration_idle(Some(idle));
@@ -156,7 +157,8 @@ async fn beside_an_engine_that_does_not_iterate_the_budget_holds_nobody_up() {
     let offload = manager.default_group().offload(&blocks, OffloadOptions::default()).await;
     assert_eq!((offload.copied, offload.cause), (8, None));
     drop(blocks);
-    // From its next iteration on it has it again; and in that, however long it takes.
+    // Within an iteration the budget is kept, however long that takes, and so it is before the engine
+    // counts as idle.
     for (idle, runs) in [(soon, true), (late, false)] {
         let manager = build(budget(idle));
         let blocks = compute(&manager, &hashes(1, 8), None).await;
@@ -184,7 +186,7 @@ async fn an_engine_is_idle_from_the_end_of_its_last_iteration_on() {
         if after == 99 {
             pass.take().expect("once").end().expect("one runs");
         }
-        // The task that looks after it has its turn.
+        // The manager's task has its turn.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }

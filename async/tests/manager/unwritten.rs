@@ -1,5 +1,5 @@
-//! Blocks that are registered ahead of the pass that writes them: who finds them, and that nobody copies them before, or keeps them if they never
-//! are.
+//! Blocks registered ahead of the pass that writes them: other callers find them, no copy reads them
+//! before they are written, and none is kept if it never is.
 
 use super::flying::look;
 use super::ground::{BYTES, bytes_of, check, compute, hashes, rest, settings, still};
@@ -21,7 +21,7 @@ pub fn ground(settings: ManagerConfigBuilder) -> Ground {
     Ground::of(settings, 8, 16)
 }
 
-/// Registered ahead of an iteration, with bytes that nobody computed.
+/// Registers blocks ahead of an iteration, with bytes that no pass computed.
 pub async fn ahead(ground: &Ground, hashes: &[SequenceHash], iteration: u64) -> (Blocks, Ahead) {
     let blocks = ground.manager.default_group().allocate(hashes.len()).await.expect("blocks");
     for block in blocks.ids() {
@@ -30,14 +30,14 @@ pub async fn ahead(ground: &Ground, hashes: &[SequenceHash], iteration: u64) -> 
     blocks.register_ahead(hashes, None, iteration).expect("registered")
 }
 
-/// The pass writes them.
+/// Writes the blocks, as the pass does.
 pub fn write(ground: &Ground, blocks: &Blocks, hashes: &[SequenceHash]) {
     for (block, hash) in blocks.ids().zip(hashes) {
         ground.device.copy_in(block.0, 0, &bytes_of(*hash)).expect("nobody copies it");
     }
 }
 
-/// Pushed out of the device, and brought up again, they have their bytes.
+/// Pushes the blocks out of the device, brings them up again, and checks their bytes.
 pub async fn back(manager: &Tiers, hashes: &[SequenceHash]) {
     let group = manager.default_group();
     drop(group.allocate(group.capacity(Tier::Device)).await.expect("all of them"));
@@ -91,7 +91,7 @@ async fn what_is_found_by_others_is_in_the_device_alone_until_it_is_written() {
     back(manager, &hashes).await;
 }
 
-/// Its victims have bytes that nobody has computed.
+/// As victims, they would have bytes that no pass computed.
 #[tokio::test]
 async fn what_everybody_has_let_go_of_is_no_victim_before_it_is_written() {
     let ground = ground(settings(8, 16));
@@ -131,7 +131,7 @@ async fn a_gate_before_the_pass_and_one_behind_it_are_both_waited_for() {
     back(manager, &second).await;
 }
 
-/// So much later, whoever looks after the time has done so.
+/// Advances the time by so much, and lets the manager's tasks run.
 async fn later(time: Duration) {
     for advance in [Duration::ZERO, time] {
         tokio::time::advance(advance).await;
@@ -141,7 +141,7 @@ async fn later(time: Duration) {
     }
 }
 
-/// It goes on for as long as it tells of layers, and is given up when it does not.
+/// The blocks stay for as long as the engine reports layers, and are given up when it stops.
 #[tokio::test(start_paused = true)]
 async fn an_engine_that_stops_within_its_pass_leaves_nothing_that_is_found() {
     let patience = Duration::from_millis(100);
@@ -190,14 +190,14 @@ async fn what_a_failed_pass_did_not_write_is_found_nowhere_and_may_be_registered
         assert_eq!((ahead.withdraw(), blocks.registered()), (3, 0));
         drop(blocks);
         assert!(group.match_prefix(&hashes).is_empty());
-        // Until it is over it may still write.
+        // Until the pass is over it may still write them.
         let left = if moves { 3 } else { 0 };
         assert_eq!(
             (manager.census().down, manager.census().unwritten, manager.stats().unwritten),
             (left, 3, 3)
         );
         assert!(group.try_allocate(6).is_none());
-        // The next pass does it again, while what the first had begun still moves.
+        // The next pass does it again, while the copies that began for the first still move.
         let (again, _) = self::ahead(&ground, &hashes, iteration + 1).await;
         let second = group.offload(&again, OffloadOptions::default());
         pass.end().expect("one runs");
@@ -216,7 +216,7 @@ async fn what_a_failed_pass_did_not_write_is_found_nowhere_and_may_be_registered
     }
 }
 
-/// What the failed pass had begun ends beside the copy of what the next one writes: whoever asks then joins that.
+/// The copy of the failed pass ends beside that of the next pass. Later callers join the second.
 #[tokio::test]
 async fn a_copy_that_was_withdrawn_leaves_the_next_one_of_its_hash_alone() {
     let ground = ground(settings(8, 16));
@@ -253,7 +253,7 @@ async fn a_copy_that_was_withdrawn_leaves_the_next_one_of_its_hash_alone() {
     back(manager, &hashes).await;
 }
 
-/// A list may have blocks that were there before; and what its pass has written is written.
+/// A list may have blocks that were there before, and blocks that its pass has written: both stay.
 #[tokio::test]
 async fn what_is_written_stays_when_the_rest_is_withdrawn() {
     let ground = ground(settings(8, 16));
@@ -278,7 +278,7 @@ async fn what_is_written_stays_when_the_rest_is_withdrawn() {
     assert_eq!(manager.default_group().match_prefix(&late).len(), 1);
 }
 
-/// An iteration that is over has written what is registered ahead of it: that is as if it had been registered.
+/// An iteration that is over has written its blocks, so blocks registered ahead of it count as registered.
 #[tokio::test]
 async fn what_a_pass_is_to_write_gives_way_to_what_an_earlier_one_has_written() {
     let ground = ground(settings(8, 16));
@@ -296,8 +296,8 @@ async fn what_a_pass_is_to_write_gives_way_to_what_an_earlier_one_has_written() 
     check(manager, &computed, &hashes);
 }
 
-/// An iteration that cannot have begun writes nothing: whoever waits for blocks has them at once. The next one may run already, of an engine that
-/// tells of no begin.
+/// An iteration that cannot have begun writes nothing, so waiting callers get the blocks at once. An
+/// engine may report no begin, so the next iteration may be running already.
 #[tokio::test]
 async fn what_is_withdrawn_before_its_pass_begins_is_free_at_once() {
     for iteration in [1, 2] {
@@ -323,7 +323,7 @@ async fn what_is_withdrawn_before_its_pass_begins_is_free_at_once() {
     }
 }
 
-/// What has been counted as late is not counted once more when it comes to nothing.
+/// A copy counted as late is not counted once more when it is withdrawn.
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_is_late_and_then_withdrawn_counts_once() {
     let ground = ground(settings(8, 16).deadline_offload(PATIENCE));
@@ -351,7 +351,7 @@ async fn a_copy_that_is_late_and_then_withdrawn_counts_once() {
     assert_eq!((failed(Cause::Deadline), failed(Cause::Cancelled)), (4, 0));
 }
 
-/// Somebody has computed it: it is found from then on, whatever becomes of the pass.
+/// Another caller has computed the blocks. They are found from then on, whatever becomes of the pass.
 #[tokio::test]
 async fn what_a_pass_is_to_write_gives_way_to_what_is_computed() {
     let ground = ground(settings(8, 16));
@@ -369,7 +369,7 @@ async fn what_a_pass_is_to_write_gives_way_to_what_is_computed() {
     back(manager, &hashes).await;
 }
 
-/// Bytes that are there, or nearly, are not exchanged for those that a pass is still to write.
+/// Bytes that are there, or nearly, are not exchanged for bytes that a pass has still to write.
 #[tokio::test]
 async fn what_comes_up_meanwhile_is_not_exchanged_for_what_is_not_written() {
     for begun in [false, true] {
@@ -413,7 +413,7 @@ async fn what_is_there_already_stays_as_it_is() {
     assert_eq!(manager.default_group().offload(&again, OffloadOptions::default()).await.copied, 2);
     drop((written, again));
     back(manager, &hashes).await;
-    // Nor does an iteration that is over write anything.
+    // An iteration that is over writes nothing either.
     manager.step().expect("none runs");
     let (over, _) = ahead(&ground, &super::ground::hashes(2, 2), 1).await;
     assert_eq!(manager.census().unwritten, 0);
@@ -437,7 +437,7 @@ async fn a_shutdown_withdraws_what_is_not_written() {
     assert_eq!(manager.stats().offloaded[0], 0);
 }
 
-/// An engine that counts otherwise, and goes on.
+/// An engine that counts its iterations differently, and goes on.
 #[tokio::test(start_paused = true)]
 async fn a_pass_that_is_far_away_is_not_waited_for_longer_than_anything() {
     let patience = Duration::from_millis(100);

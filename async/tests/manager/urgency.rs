@@ -1,5 +1,5 @@
-//! Urgent work waits for nothing that itself waits for an iteration, nor for what fills a queue: no test here begins an iteration once
-//! somebody waits.
+//! Urgent work waits for no transfer that itself waits for an iteration, and for no full queue: no test
+//! here begins an iteration while an urgent caller waits.
 
 use crate::flying::look;
 use crate::gated::Ground;
@@ -24,7 +24,7 @@ fn on_disk(settings: ManagerConfigBuilder, budget: u64) -> (TempDir, KvBlockMana
     (directory, build(settings))
 }
 
-/// The device has these no more, and the tier below has.
+/// Leaves these blocks in the tier below alone.
 async fn below(manager: &Tiers, hashes: &[SequenceHash], capacity: usize) {
     drop(compute(manager, hashes, None).await);
     let persisted = stepping(manager, manager.default_group().persist(hashes)).await;
@@ -51,7 +51,7 @@ async fn a_guess_that_has_been_read_gives_way_to_who_waits_for_blocks() {
     let blocks = manager.default_group().allocate(4).deadline(PATIENCE).await.expect("in time");
     assert_eq!(manager.census().staged, 0);
     drop(blocks);
-    // What was dropped is still to be had.
+    // The dropped block can still be brought up.
     let up = up(&manager, &wanted, Class::Urgent).await;
     check(&manager, &up.blocks, &wanted);
 }
@@ -131,7 +131,7 @@ async fn a_queue_full_of_what_nobody_waits_for_bars_neither_urgent_onboarding_no
     let first = first.await;
     assert_eq!((first.missed, free.len()), (None, 1));
     check(&manager, &first.blocks, &urgent[..2]);
-    // A join makes what is aside as urgent as who joins.
+    // A join makes transfers beside the queue as urgent as the joining call.
     let joined = up(&manager, &slow[..4], Class::Urgent).await;
     check(&manager, &joined.blocks, &slow[..4]);
     check(&manager, &behind.await.blocks, &slow[..4]);
@@ -150,7 +150,7 @@ async fn free_blocks_are_given_while_a_run_that_came_before_waits_for_its_queue(
     let census = manager.census();
     assert_eq!((census.moving, census.queued, census.up), (1, 2, 12), "no more than may wait do");
     assert_eq!(manager.default_group().allocate(4).deadline(PATIENCE).await.expect("in time").len(), 4);
-    // Given up while it waits beside the queue, and asked for again.
+    // Dropped while it waits beside the queue, and asked for again.
     drop(first);
     let first = up(manager, &all[..4], Class::Urgent);
     ground.mover.open();

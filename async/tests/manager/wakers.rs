@@ -1,4 +1,4 @@
-//! Wakers are callers' code: one that panics takes nothing with it, and none is kept that nobody will wake.
+//! Wakers are callers' code: a panic in one stops nothing else, and no waker is kept that will not be called.
 
 use super::gated::Ground;
 use super::ground::{build, compute, hashes, rest, settings};
@@ -60,7 +60,7 @@ async fn a_waker_that_panics_keeps_nobody_from_being_dismissed() {
     assert_eq!(conserved(&manager), 4);
 }
 
-/// Two wait for the same copies, so that both are woken at the same time.
+/// Two calls wait for the same copies, so that both are woken at the same time.
 #[tokio::test]
 async fn a_waker_that_panics_keeps_nobody_from_being_woken() {
     let ground = Ground::new(8, 16);
@@ -78,7 +78,7 @@ async fn a_waker_that_panics_keeps_nobody_from_being_woken() {
     assert!(matches!(answer, Poll::Ready(down) if down.copied == 2), "{answer:?}");
 }
 
-/// Says when it is dropped, and how often it was woken.
+/// A waker that counts its calls.
 #[derive(Default)]
 struct Counted(AtomicUsize);
 
@@ -88,7 +88,7 @@ impl Wake for Counted {
     }
 }
 
-/// Of each future that waits, the last waker is kept, and none that it was polled with before.
+/// A waiting future keeps its last waker, and none of earlier polls.
 #[tokio::test]
 async fn ever_new_wakers_of_who_waits_for_a_run_are_not_kept() {
     let ground = Ground::new(8, 16);
@@ -115,7 +115,7 @@ async fn ever_new_wakers_of_who_waits_for_a_run_are_not_kept() {
         for _ in 0..100 {
             assert!(poll(first.as_mut()) <= 2 && poll(second.as_mut()) <= 2);
         }
-        // Each round another future, which is dropped.
+        // Each round polls another future, which is dropped.
         for _ in 0..100 {
             assert!(poll(pin!(layer(&up, 0))) <= 3);
         }
@@ -126,7 +126,7 @@ async fn ever_new_wakers_of_who_waits_for_a_run_are_not_kept() {
     }
     let last = made.last().and_then(Weak::upgrade).expect("kept");
     ground.mover.open();
-    // It is told.
+    // The last waker is called.
     while last.0.load(Relaxed) == 0 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! A preempted request's blocks go down whole, and are back at once if they have not gone.
+//! A preempted request's blocks go down whole, and are back at once if they have not left.
 
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
@@ -7,7 +7,7 @@ use kvstrata::manager::{OffloadOptions, OnboardOptions, Preempted, Refusal, Tier
 use kvstrata::tier::Tier;
 use std::time::Duration;
 
-/// A request of so many full blocks, and one that is not, preempted.
+/// A preempted request of so many full blocks and one that is not full.
 async fn preempted(manager: &Tiers, full: u64) -> Preempted {
     let group = manager.default_group();
     let blocks = compute(manager, &hashes(1, full), None).await;
@@ -23,7 +23,7 @@ async fn a_preempted_request_goes_down_whole_though_the_queue_is_full_and_whatev
         let bytes = Some(BYTES as u64);
         let manager = build(settings(8, 16).transfer_queue(2).iteration_bytes(bytes).offload_mode(mode));
         let mut preempted = preempted(&manager, 6).await;
-        // Nobody iterates: whoever needs the blocks need not wait for that, nor are any lost.
+        // No iteration runs: callers that need the blocks do not wait for one, and no block is lost.
         let all = manager.default_group().allocate(8).deadline(Duration::from_secs(5)).await.expect("blocks");
         let down = preempted.settled().await;
         assert_eq!((down.copied, down.refused), (7, 0), "{mode:?}");
