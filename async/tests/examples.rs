@@ -1,5 +1,5 @@
-//! The examples do what they say: they check their own bytes, and end with an error or a panic if one is wrong. They are compiled into this
-//! test, so that no `cargo test` can leave them out.
+//! The examples check their own bytes, and end with an error or a panic if one is wrong. They are
+//! compiled into this test, so that no `cargo test` can leave them out.
 
 #[path = "../examples/embed.rs"]
 mod embed;

@@ -1,4 +1,4 @@
-//! The mover's own end, and what whoever is told does to it.
+//! The end of the mover, and landings that call it.
 
 use crate::ground::{BLOCKS, Ground, Heard, LAYERS, until};
 use kvstrata::movers::{CudaMover, CudaMoverOptions};
@@ -47,7 +47,7 @@ fn one_without_patience_leaves_the_answer_to_its_threads() {
     ground.finish();
 }
 
-/// Told of a list, it waits until it is let go.
+/// A landing that waits until it is let go.
 struct Waits {
     told: Barrier,
     let_go: Barrier,
@@ -67,7 +67,7 @@ fn lists_that_nothing_is_queued_of_are_abandoned() {
     let first = Copies::new(vec![ground.down(0, 0, 0..LAYERS)], Landing::new(Arc::<Waits>::clone(&waits)));
     ground.mover().start(first);
     waits.told.wait();
-    // The only thread is busy, and comes to this one when the mover is gone.
+    // The only thread is busy, and comes to this list when the mover is gone.
     let heard = Heard::new();
     ground.start(vec![ground.down(1, 1, 0..LAYERS)], &heard);
     let queued = ground.double.calls("cuEventRecord");
@@ -101,7 +101,7 @@ impl Lands for Chain {
             mover.start(Copies::new(vec![copy], Landing::new(this)));
         } else {
             drop(list);
-            // The last share of it: dropped by its own thread.
+            // The last share of the mover: its own thread drops it.
             let mover = self.mover.lock().expect("no panic").take();
             drop(mover);
             self.this.lock().expect("no panic").take();

@@ -1,4 +1,4 @@
-//! Order with an engine's own streams, whatever order the device takes streams in.
+//! Order with an engine's own streams, in whichever order the device takes streams.
 
 use crate::ground::{BLOCK_BYTES, Ground, Heard, LAYERS, pattern, until};
 use core::ffi::c_void;
@@ -34,7 +34,7 @@ impl Stream {
         unsafe { LentStream::lend(&self.device, EngineStream::of(self.raw()), Arc::<Stream>::clone(self)) }
     }
 
-    /// What an engine's kernel writes, over all of a tensor.
+    /// Writes over all of a tensor, as an engine's kernel does.
     fn fills(&self, tensor: &Arc<DeviceStorage>, byte: u8) {
         let (address, bytes) = (tensor.base_address(), tensor.size_bytes() as usize);
         // SAFETY: all of live memory, which the test alone uses.
@@ -98,7 +98,8 @@ fn zeros_come_after_what_the_engine_has_written() {
     }
 }
 
-/// Kernels that use a block are still queued when the CPU has released it, and its bytes are replaced: by what is brought up, or by zeros.
+/// Kernels that use a block are still queued when the CPU has released it. Then an onboard or zeros
+/// replace its bytes.
 #[test]
 fn onboards_and_zeros_come_after_what_still_uses_the_blocks() {
     for seed in 1..25 {

@@ -1,4 +1,4 @@
-//! What every disk does while nothing goes wrong.
+//! The contract of every disk while nothing goes wrong.
 
 use crate::ground::{BYTES, Ground, HOST_BLOCKS, PATIENCE, SLOTS, bytes_of, hash, name, token};
 use kvstrata::transfer::{HostMemory, Landed, Landing, Lands, TierPort, TierRead, Token};
@@ -16,7 +16,7 @@ pub async fn bytes_come_back_exactly_and_into_their_own_buffers(mut ground: Grou
     for block in 0..HOST_BLOCKS as u32 {
         ground.memory.write(block).expect("idle").fill(0xEE);
     }
-    // Every second host block, in another order than they were written in.
+    // Every second host block, in another order than the writes.
     for number in (0..blocks).rev() {
         let (held, _) = ground.read(number, 2 * number as u32 + 1).expect("found");
         let bytes = ground.came().await.expect("read");
@@ -33,7 +33,7 @@ pub async fn bytes_come_back_exactly_and_into_their_own_buffers(mut ground: Grou
     assert!(ground.close().await.is_empty());
 }
 
-/// At the moment of an answer, says whether the block is found.
+/// At the moment of an answer, reports whether the block is found.
 struct Finds {
     port: Arc<dyn TierPort>,
     found: mpsc::UnboundedSender<bool>,
@@ -95,7 +95,7 @@ pub async fn slots_are_taken_once_and_given_back(mut ground: Ground) {
 pub async fn a_read_beside_an_eviction_brings_its_own_block(mut ground: Ground) {
     let blocks = u64::from(SLOTS);
     ground.store(0..blocks).await;
-    // The oldest, which would go first.
+    // The oldest, which would be evicted first.
     let held: Vec<(BlockRef, Token)> =
         (0..8).map(|number| ground.read(number, number as u32).expect("found")).collect();
     let slots = ground.take(SLOTS as usize);
@@ -175,7 +175,7 @@ struct Chain {
 impl Chain {
     fn ask(&self, number: u64) {
         let landing = Landing::new(self.this.upgrade().expect("it asks"));
-        // Nobody evicts here, so it need not be held.
+        // Nothing is evicted here, so the block need not be held.
         let slot = self.port.find(hash(number), true).expect("found").id();
         self.port.read(TierRead {
             token: Token(number),
@@ -229,7 +229,7 @@ pub async fn what_is_under_way_is_answered_when_the_port_is_dropped(mut ground: 
     assert!((0..HOST_BLOCKS as u32).all(|block| memory.write(block).is_ok()), "buffers are back");
 }
 
-/// Erased slots are nobody's, are given back, and hold other blocks later; with zeros or without.
+/// Erased slots are unowned. Given back, they hold other blocks later, with zeros or without.
 pub async fn erased_slots_are_found_by_nobody_and_used_again(mut ground: Ground) {
     for zero in [false, true] {
         let slots = ground.store(0..4).await;

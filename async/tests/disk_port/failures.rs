@@ -1,4 +1,5 @@
-//! What every disk does when something goes wrong: never a wrong byte, always an answer, and the slots stay in the books.
+//! The contract of every disk when something goes wrong: never a wrong byte, always an answer, and no
+//! slot unaccounted for.
 
 use crate::ground::{BYTES, Ground, SLOTS, bytes_of, hash};
 use kvstrata::transfer::{Cause, Failure, HostMemory};
@@ -38,13 +39,13 @@ pub async fn a_failed_read_is_a_miss_and_the_others_stay(mut ground: Ground) {
     let (other, _) = ground.read(1, 1).expect("found by two at once");
     let causes =
         [ground.came().await, ground.came().await].map(|came| came.map(drop).expect_err("it failed").cause);
-    // The first one to fail empties the slot.
+    // The first read to fail empties the slot.
     assert_eq!(causes[0], Cause::Tier);
     assert!(matches!(causes[1], Cause::Tier | Cause::Rejected), "{causes:?}");
     ground.faults.fail_reads(false);
     for held in [held, other] {
         ground.release(held);
-        // Refused while somebody holds it.
+        // Refused while a reader holds it.
         ground.port.forget(held);
     }
     assert_eq!(ground.fetch(1).await, None);
@@ -58,7 +59,7 @@ pub async fn a_lost_disk_answers_everything_finds_nothing_and_gives_no_slots(mut
     let held: Vec<_> = (0..10).filter_map(|number| ground.read(number, number as u32)).collect();
     for _ in 0..held.len() {
         match ground.came().await {
-            // It takes a moment to be gone.
+            // The loss takes a moment.
             Ok(_) => {}
             Err(failure) => assert_eq!(failure, Failure::of(Cause::Lost)),
         }
@@ -86,7 +87,7 @@ pub async fn a_write_that_meets_a_lost_disk_parks_its_slot(mut ground: Ground) {
         let bytes = ground.filled(0, number);
         ground.write_to(slot, number, bytes);
         match ground.written().await {
-            // It takes a moment to be gone.
+            // The loss takes a moment.
             Ok(_) => assert!(!met, "gone for good"),
             Err(failure) => {
                 assert_eq!(failure, Failure::of(Cause::Lost));
@@ -107,7 +108,7 @@ pub async fn a_lost_disk_says_what_it_could_not_overwrite(ground: Ground) {
     let mut met = false;
     for slot in &taken {
         let failed = ground.port.erase(vec![*slot], true).await;
-        // It takes a moment to be gone.
+        // The loss takes a moment.
         assert!(!met || failed == [*slot], "gone for good");
         met |= failed == [*slot];
     }

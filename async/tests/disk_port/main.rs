@@ -1,4 +1,5 @@
-//! The contract of `TierPort`, over a real volume, the simulated disk, pageable memory and a remote store; and what is each one's own.
+//! The contract of `TierPort`, over a real volume, the simulated disk, pageable memory and a remote
+//! store; and tests of each one alone.
 //!
 //!   KVSTRATA_DISK_DIR=/mnt/nvme cargo test -p kvstrata --test disk_port      the volumes are made there
 
@@ -43,7 +44,7 @@ fn remote<F: Future<Output = ()>>(body: impl FnOnce(Ground) -> F) {
     simulated::run(async { body(remote::ground()).await });
 }
 
-/// Each test on every tier.
+/// Runs each test on every tier.
 macro_rules! on_all {
     ($($file:ident::$name:ident,)*) => {
         mod on_a_volume {
@@ -75,7 +76,7 @@ on_all! {
     failures::a_rotten_block_is_rejected_and_gone,
 }
 
-/// Each test on tiers whose hardware fails, or is lost.
+/// Runs each test on tiers with hardware that fails, or is lost.
 macro_rules! on_hardware {
     ($($file:ident::$name:ident,)*) => {
         mod on_a_volume_that_fails {

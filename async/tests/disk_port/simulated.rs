@@ -1,4 +1,4 @@
-//! The simulated disk: its ground, what goes wrong by its plan, and that it is the same each time.
+//! The simulated disk: its ground, the faults of its plan, and that it does the same each time.
 
 use crate::common::Random;
 use crate::ground::{BYTES, Faults, Ground, HOST_BLOCKS, SLOTS, bytes_of, hash, token};
@@ -10,7 +10,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// On one thread, with a clock that goes on only when all wait for it.
+/// Runs on one thread, with a clock that goes on only when all wait for it.
 pub fn run<T>(body: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(body)
@@ -41,15 +41,16 @@ pub fn ground(plan: Plan) -> Ground {
     ground_of(&Arc::new(SimDisk::new(SLOTS, BYTES, plan)))
 }
 
-/// Reads and writes at random, some dozens at a time, while the plan does what it can. What was answered, and when.
+/// Reads and writes at random, some dozens at a time, under the faults of a plan. Returns the answers
+/// with their times, and the counts.
 async fn storm(plan: Plan, requests: u64) -> (Vec<String>, crate::sim::Counts) {
     let disk = Arc::new(SimDisk::new(SLOTS, BYTES, plan));
     let mut ground = ground_of(&disk);
-    // Not the plan's.
+    // Not the plan's numbers.
     let mut random = Random(77);
     let begin = tokio::time::Instant::now();
     let mut log = Vec::new();
-    // By token: the block, the host block, and what is held.
+    // By token: the block, the host block, and the held reference.
     let mut under_way = BTreeMap::new();
     let mut idle: Vec<u32> = (0..24).collect();
     let mut stuck = false;
@@ -172,7 +173,7 @@ fn what_callers_must_not_do_is_noted() {
         disk.release(slots[0]);
         let violations = disk.counts().violations;
         assert_eq!(violations.len(), 3, "{violations:?}");
-        // The read is of a slot that was emptied under it.
+        // The slot of the read was emptied under it.
         while ground.outstanding() > 0 {
             match ground.next().await {
                 Landed::Read(_, outcome) => drop(outcome.map(|_| panic!("nothing is there")).map_err(|_| ())),

@@ -125,7 +125,7 @@ async fn heat_is_not_forgotten_while_a_block_is_on_its_way_down() {
     ground.mover.close();
     assert!(look(group.allocate(4).into_future()).is_pending(), "the hot ones are on their way");
     drop(others);
-    // There is room, and they are not below yet.
+    // There is room, and the blocks are not below yet.
     ground.manager.check_watermark();
     ground.mover.open();
     rest(&ground.manager).await;

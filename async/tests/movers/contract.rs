@@ -1,5 +1,5 @@
-//! What every [`DeviceMover`](kvstrata::transfer::DeviceMover) does, whoever wrote it, and one that goes wrong too: what it says it has
-//! copied is exact, and each list is answered once.
+//! The contract of every [`DeviceMover`](kvstrata::transfer::DeviceMover), also of one with faults: each
+//! copy that it reports is exact, and each list is answered once.
 
 use crate::common::Random;
 use crate::ground::{Field, Ground, Inbox, Move};
@@ -53,7 +53,7 @@ pub fn layers_in_any_order(ground: &dyn Ground) {
             (1..parts.len()).for_each(|at| parts.swap(at, random.below(at as u64 + 1) as usize));
             for layers in parts {
                 let part = [Move { up: false, device: (round + 1) % 3, host, layers, verify: true }];
-                // A copy that faults hinder is made again.
+                // A copy that faults spoil is made again.
                 let mut copied = false;
                 while !copied {
                     let outcomes = field.run(&part);
@@ -70,7 +70,7 @@ pub fn layers_in_any_order(ground: &dyn Ground) {
     }
 }
 
-/// Lists of any length, several at once, between blocks that nobody else has meanwhile.
+/// Lists of any length, several at once, between blocks that no other list uses meanwhile.
 pub fn random_lists(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 12) {
         let mut random = Random(field.memory.arena().block_bytes() as u64);
@@ -127,7 +127,7 @@ pub fn an_empty_list(ground: &dyn Ground) {
     }
 }
 
-/// Bytes that have changed in host memory are noticed where they are verified, and nowhere else.
+/// Changed bytes in host memory are noticed where they are verified, and nowhere else.
 pub fn a_flipped_bit(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 4) {
         let down = moves(&field, false, true, [(0, 0), (1, 1)].into_iter());
@@ -163,7 +163,7 @@ pub fn a_flipped_bit(ground: &dyn Ground) {
     }
 }
 
-/// Copies of a block that the device has other use for are busy, and leave it alone; later ones are not.
+/// Copies of a block that the device uses otherwise are busy, and leave it alone. Later ones are not.
 pub fn a_conflict(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 3) {
         let Some(hold) = field.device.hold(1) else {
@@ -227,7 +227,7 @@ pub fn what_there_is_not(ground: &dyn Ground) {
     }
 }
 
-/// A mover that is dropped answers what it was given, once; what it says it has copied is exact.
+/// A mover that is dropped answers each list once, and each copy that it reports is exact.
 pub fn dropped_at_work(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 48) {
         let lists: Vec<_> = (0..12)
@@ -239,7 +239,7 @@ pub fn dropped_at_work(ground: &dyn Ground) {
         let inboxes: Vec<_> = lists.iter().map(|list| field.start(list)).collect();
         let Field { mover, memory, device, blocks, .. } = field;
         drop(mover);
-        // Nobody starts anything any more: the oracle asks for bytes only.
+        // Nothing is started any more: the oracle asks for bytes only.
         let field = Field { mover: Arc::new(Gone), memory, device, blocks, faulty: None };
         for (list, inbox) in lists.iter().zip(inboxes) {
             assert_eq!(inbox.answers(), 1, "answered when the mover has gone, and once");
@@ -249,7 +249,7 @@ pub fn dropped_at_work(ground: &dyn Ground) {
             }
             oracle.note(&field, list, &outcomes);
         }
-        // Which borrows each block alone: the guards have come back.
+        // The check borrows each block alone, so the guards have come back.
         oracle.check(&field);
     }
 }
@@ -269,7 +269,8 @@ impl DeviceMover for Gone {
     }
 }
 
-/// A landing that starts the next list of a chain, whose first one is empty: that may be answered within `start`.
+/// A landing that starts the next list of a chain. The first list is empty, so it may be answered within
+/// `start`.
 pub fn a_landing_that_starts(ground: &dyn Ground) {
     struct Chain {
         mover: Arc<dyn DeviceMover>,
@@ -314,7 +315,8 @@ pub fn a_landing_that_starts(ground: &dyn Ground) {
     }
 }
 
-/// Blocks, and layers of them, are zeros then, and nothing beside them is touched; whatever was copied before, and is after.
+/// Blocks, or layers of them, are zeros then, and nothing beside them is touched, with copies before and
+/// after.
 pub fn blocks_are_overwritten(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 9) {
         let ends = field.layers().end;
@@ -335,7 +337,7 @@ pub fn blocks_are_overwritten(ground: &dyn Ground) {
     }
 }
 
-/// What there is not, or is in use, is not overwritten, and the others of the list are.
+/// Blocks that do not exist, or are in use, are not overwritten, and the others of the list are.
 pub fn zeros_that_cannot_be(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 4) {
         let ends = field.layers().end;
@@ -356,7 +358,7 @@ pub fn zeros_that_cannot_be(ground: &dyn Ground) {
     }
 }
 
-/// Each list is answered when the mover has gone, and once; what it says is zeros is.
+/// Each list is answered once, when the mover has gone, and blocks reported as zeros are zeros.
 pub fn zeros_of_a_mover_that_is_dropped(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 48) {
         let ends = field.layers().end;

@@ -1,4 +1,4 @@
-//! The contract on a mover that goes wrong, and that it does.
+//! The contract on a mover with faults, and tests of the faults.
 
 use crate::faulty_mover::{Faults, FaultyMover};
 use crate::ground::{Field, Ground, Move};

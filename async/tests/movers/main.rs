@@ -5,7 +5,7 @@ mod common;
 #[path = "../common/faulty_mover.rs"]
 mod faulty_mover;
 
-/// The contract's tests of a ground.
+/// The contract's tests, for a ground.
 macro_rules! contract {
     ($ground:expr; $($name:ident)*) => { $(
         #[test]
