@@ -1,4 +1,5 @@
-//! The simulated device mover, on which whole managers are tested, does itself what its port says; and goes wrong as its plan says.
+//! The simulated device mover, on which whole managers are tested, keeps its port's contract,
+//! and has the faults of its plan.
 
 mod common;
 #[path = "common/sim/mod.rs"]
@@ -67,7 +68,7 @@ impl Ground {
         self.mover.start(Copies::new(list, Landing::new(Arc::clone(&self.ear))));
     }
 
-    /// How the copies of the next list ended.
+    /// The outcomes of the next list.
     async fn ended(&mut self) -> Vec<Result<(), Failure>> {
         let next = tokio::time::timeout(Duration::from_secs(60), self.answers.recv()).await;
         next.expect("in time").expect("heard").iter().map(|copy| copy.outcome).collect()
@@ -156,7 +157,7 @@ fn while_a_copy_is_under_way_its_target_is_rubbish_and_nobody_elses() {
         ground.poke(1, 5);
         ground.start(vec![ground.up(0, 1, 0..2, true)]);
         assert_ne!(ground.peek(1), bytes(5), "not before its answer");
-        // Another layer is another matter; the same one, or the block as a source, is not.
+        // Another layer may be copied; the same one, or the block as a source, may not.
         ground.start(vec![ground.up(0, 1, 2..3, true), ground.up(0, 1, 1..2, true), ground.down(1, 3)]);
         let mut lists = vec![ground.ended().await, ground.ended().await];
         lists.sort_by_key(Vec::len);
@@ -164,7 +165,7 @@ fn while_a_copy_is_under_way_its_target_is_rubbish_and_nobody_elses() {
         assert_eq!(lists, [vec![Ok(())], vec![Ok(()), busy, busy]]);
         assert_eq!(ground.mover.violations().len(), 2);
         assert_eq!(ground.peek(1), bytes(5));
-        // After the answers it is free again.
+        // After the answers the block is free again.
         let list = vec![ground.down(1, 3)];
         assert_eq!(ground.carried_out(list).await, [Ok(())]);
     });
@@ -227,7 +228,7 @@ fn zeros_arrive_or_fail_or_are_kept() {
         assert_eq!(ground.peek(0), [0; BYTES]);
         assert_eq!(ground.peek(1)[..1000], bytes(1)[..1000]);
         assert!(ground.peek(1)[1000..].iter().all(|byte| *byte == 0) && ground.peek(2) == bytes(2));
-        // Under way, a block is the mover's alone.
+        // In flight, a block is the mover's alone.
         ground.start(vec![zeros(2, 0..3), ground.down(2, 0)]);
         assert_eq!(ground.ended().await, [Ok(()), Err(Failure::of(Cause::Busy))]);
         assert_eq!(ground.mover.violations().len(), 1);

@@ -75,7 +75,7 @@ impl Oracle {
         }
     }
 
-    /// All bytes are where they should be, and all sums are those of their layers.
+    /// Checks that all bytes are as expected, and that each valid sum is its layer's.
     pub fn check(&self, field: &Field) {
         for block in 0..field.blocks {
             let (device, host) = (&self.device[block as usize], &self.host[block as usize]);

@@ -34,7 +34,7 @@ impl DeviceBytes for Simulated {
 
 impl Ground for Threads {
     fn shapes(&self) -> Vec<Vec<usize>> {
-        // Layers that differ, of odd sizes, that neither start nor end where a line does; few large ones; one.
+        // Layers of different odd sizes, off line boundaries; a few large ones; one.
         vec![vec![700, 1, 4096, 63, 2049], vec![50_000; 3], vec![4096]]
     }
 

@@ -1,4 +1,4 @@
-//! Tenants of one manager: what they do not share, what they may have, and what is left of one that is purged: nothing.
+//! Tenants of one manager: they share nothing, each has its quotas, and a purge leaves nothing of one.
 
 mod beyond;
 mod circle;

@@ -1,4 +1,4 @@
-//! Names and numbers: as many tenants at once as the settings say, and as many as there come in a manager's life.
+//! Names and numbers: as many tenants at once as the settings say, and any number over a manager's life.
 
 use crate::gated::Ground;
 use crate::ground::{build, compute, hashes, rest, settings};
@@ -159,7 +159,7 @@ async fn names_of_the_settings_keep_their_numbers() {
     assert_eq!(manager.tenant("b").expect("named").usage(Tier::Device).quota, Some(4));
 }
 
-/// What a restart finds has a number without a name, which comes back like any other.
+/// Blocks found by a restart have a number without a name, which comes back like any other.
 #[tokio::test]
 async fn a_number_found_on_the_disk_comes_back_when_its_blocks_are_gone() {
     let folder = tempfile::tempdir().expect("a folder");

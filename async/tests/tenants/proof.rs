@@ -1,5 +1,5 @@
-//! A purge's proof: it counts and erases also what others have withdrawn, what a handle gives back, and what a mover passes over; and nothing of
-//! the tenant's begins anew.
+//! A purge's proof: it also counts and erases blocks that others have withdrawn, that a handle gives
+//! back, or that a mover passes over; and no transfer of the tenant's begins anew.
 
 use crate::gated::Ground;
 use crate::ground::{BYTES, bytes_of, compute, rest};

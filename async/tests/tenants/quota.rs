@@ -1,4 +1,4 @@
-//! What a tenant may have of each tier, and what it gives up for more.
+//! A tenant's quota of each tier, and the blocks that it gives up for new ones.
 
 use crate::gated::Ground;
 use crate::ground::{build, check, compute, rest, settings};
@@ -31,10 +31,10 @@ async fn at_its_quota_a_tenant_gives_up_its_own_oldest_blocks_and_nobody_elses()
     rest(&manager).await;
     assert_eq!((a.usage(Tier::Device).blocks, a.usage(Tier::Device).quota), (8, Some(8)));
     assert_eq!(there(&a, Tier::Device, &second), 5);
-    // Its tail went, which is what is evicted first.
+    // The first run's tail went: a tail is evicted first.
     assert_eq!(group.match_prefix(&first).device().len(), 3);
     assert_eq!((there(&a, Tier::Host, &first), there(&b, Tier::Device, &of_b)), (2, 4));
-    // Coming up needs room of its own, too.
+    // Onboarded blocks need the tenant's own room, too.
     let found = group.match_prefix(&first);
     let up = group.onboard(found, OnboardOptions::default()).expect("fits").await;
     assert_eq!(up.missed, None);
@@ -64,7 +64,7 @@ async fn who_waits_at_a_quota_waits_for_its_own_and_holds_nobody_up() {
     let error =
         a.default_group().allocate(1).deadline(Duration::from_millis(5)).await.expect_err("at its quota");
     assert!(matches!(error, AllocateError::Deadline { available: 12, ahead: 0, .. }), "{error}");
-    // Not that there are twelve for the one that was not to be had.
+    // The text does not say that twelve are left for the one that was refused.
     assert_eq!(
         error.to_string(),
         "1 block(s) did not come within 5ms: the tenant has 4 of the 4 that it may have, though of the device 12 of 16 are free or evictable, \
@@ -157,7 +157,7 @@ async fn a_quota_is_exact_under_many_tasks() {
     other.await.expect("no panic");
     rest(&manager).await;
     assert!(!over.load(Relaxed), "never above its quota");
-    // At rest what is counted is what is there.
+    // At rest the counts are those of the blocks that are there.
     assert_eq!(there(&a, Tier::Device, &all), a.usage(Tier::Device).blocks);
     let of_host = |hash: &&SequenceHash| a.default_group().match_prefix(&[**hash]).in_tier(Tier::Host) > 0;
     assert!(all.iter().filter(of_host).count() <= a.usage(Tier::Host).blocks);
@@ -185,7 +185,7 @@ async fn what_is_preempted_or_guessed_is_the_tenants_too() {
     drop(partial);
     assert_eq!(a.usage(Tier::Device).blocks, 3);
     drop(back.blocks);
-    // A guess is brought up as far as there are credits.
+    // A prefetch is brought up as far as there are credits.
     drop(manager.default_group().allocate(8).await.expect("others need the room"));
     drop(compute(&a, &sequence(&a, 2, 2), None).await);
     group.prefetch(&run).detach();
@@ -210,7 +210,7 @@ async fn a_tenant_at_its_quota_passes_its_blocks_that_are_being_copied() {
     ground.mover.open();
 }
 
-/// Of the host it has all that it may: two blocks, which are being copied.
+/// The tenant has its quota of the host: two blocks, which are being copied.
 #[tokio::test]
 async fn what_finds_no_credit_below_for_now_is_copied_later() {
     let settings = settings(8, 16).watermark_device(0.3).watermark_device_low(0.0).quota_host(0.125);
@@ -240,7 +240,8 @@ async fn at_its_quota_a_tenant_has_its_parents_that_eviction_has_passed() {
         let mut own = compute(&a, &sequence(&a, 1, 4), None).await;
         own.drop_first(2);
         drop(compute(&b, &sequence(&b, 1, 4), None).await);
-        // Where parents are kept for their children's sake, those of the other leave, and these are out of the order.
+        // Under policies that keep parents for their children, the other's blocks leave, and these are
+        // out of the order.
         let theirs = group.try_allocate(4).expect("evictable ones");
         let before = group.pool_stats(Tier::Device).evicted;
         let kept = policy != Policy::Lru;
@@ -253,7 +254,8 @@ async fn at_its_quota_a_tenant_has_its_parents_that_eviction_has_passed() {
     }
 }
 
-/// Of four that wait for credits, there are two: they are had once the other two are not wanted any more.
+/// Of four credits that a request waits for, there are two. They are given once the other two are not
+/// wanted any more.
 #[tokio::test]
 async fn who_is_held_and_needs_fewer_is_looked_after() {
     let ground = Ground::of(settings(8, 8).quota_device(0.5), 8, 8);
@@ -285,7 +287,7 @@ async fn copies_of_others_keep_no_parents_from_a_tenant_at_its_quota() {
         own.drop_first(2);
         drop(compute(&b, &sequence(&b, 1, 4), None).await);
         rest(&ground.manager).await;
-        // The search for theirs has passed the parents.
+        // The search for the other's blocks has passed the parents.
         let theirs = ground.manager.default_group().allocate(8).await.expect("evictable ones");
         assert_eq!(a.usage(Tier::Device).blocks, 4, "{policy}");
         ground.mover.close();
@@ -312,7 +314,7 @@ async fn at_its_quota_a_tenant_has_its_parents_of_lower_classes_first() {
     cheap.set_priority(Priority::Low);
     drop(cheap);
     own.drop_first(3);
-    // Eviction passes them, and takes the other's.
+    // Eviction passes them, and takes the other's blocks.
     drop(compute(&b, &sequence(&b, 1, 4), None).await);
     let _theirs = manager.default_group().try_allocate(4).expect("evictable ones");
     assert_eq!(a.usage(Tier::Device).blocks, 4);
@@ -321,7 +323,7 @@ async fn at_its_quota_a_tenant_has_its_parents_of_lower_classes_first() {
     assert_eq!(a.default_group().match_device(&run[..3]).len(), 1, "the second is gone");
 }
 
-/// By all groups at once as by one: a run of nobody's that a tenant brings up is the tenant's, and counts.
+/// As for one group: a run without an owner that a tenant brings up counts for the tenant.
 #[tokio::test]
 async fn a_run_of_all_groups_counts_for_the_tenant_that_asks() {
     let manager = build(settings(16, 16).quota_device(0.25));

@@ -1,4 +1,4 @@
-//! The endpoint: what it answers, to whom, and that nobody keeps others from it.
+//! The endpoint: its answers, and that no connection keeps others from theirs.
 
 use crate::exposition::{read, value};
 use crate::gated::Ground;
@@ -77,22 +77,22 @@ async fn whatever_else_is_asked_for_is_refused() {
     assert!(get(address, "http://here/metrics").0.starts_with("HTTP/1.0 200 "), "as a proxy is asked");
     assert!(ask(address, "\r\n\r\n").0.starts_with("HTTP/1.0 400 "));
     assert!(ask(address, "GET\r\n\r\n").0.starts_with("HTTP/1.0 400 "));
-    // Whatever it brings, it has its answer.
+    // A request with a body is answered, too.
     let post = format!("POST /metrics HTTP/1.1\r\nContent-Length: 3000\r\n\r\n{}", "x".repeat(3000));
     let (head, _) = ask(address, &post);
     assert!(head.starts_with("HTTP/1.0 405 ") && head.contains("\r\nAllow: GET, HEAD\r\n"), "{head}");
     let (head, body) = ask(address, "HEAD /healthz HTTP/1.0\n\n");
     assert!(head.contains("200 OK") && head.contains("Content-Length: 3") && body.is_empty(), "{head}{body}");
-    // Too long a head is not waited for.
+    // The rest of a head that is too long is not awaited.
     let (head, _) = ask(address, &format!("GET /{} HTTP/1.1\r\n", "x".repeat(10_000)));
     assert!(head.starts_with("HTTP/1.0 431 "), "{head}");
 }
 
-/// A dozen, as the connections that a browser opens ahead, or a balancer's checks.
+/// A dozen, like connections that a browser opens ahead, or a balancer's checks.
 #[tokio::test]
 async fn who_says_nothing_keeps_nobody_waiting() {
     let (_manager, address) = listening();
-    // Answered beside them, not after they were given up: seen once, since they are given up soon.
+    // Answered beside them, not after they were given up: shown once, since they are given up soon.
     let beside = || {
         let silent: Vec<TcpStream> =
             (0..12).map(|_| TcpStream::connect(address).expect("it listens")).collect();
@@ -142,7 +142,7 @@ fn where_figures_hang_it_is_said_whether_what_they_are_of_is_alive() {
     });
 }
 
-/// So many connections that have said one letter, and say no more.
+/// Connections that have sent one letter, and send no more.
 fn slow(address: SocketAddr, connections: usize) -> Vec<TcpStream> {
     (0..connections).map(|_| say(address, "G")).collect()
 }
@@ -163,7 +163,7 @@ async fn who_does_not_come_to_an_end_is_given_up_soon() {
 #[tokio::test]
 async fn slow_connections_keep_nobody_waiting() {
     let (_manager, address) = listening();
-    // Answered beside them, not after they were given up: seen once, since they are given up soon.
+    // Answered beside them, not after they were given up: shown once, since they are given up soon.
     let beside = || {
         let slow = slow(address, 146);
         for path in ["/healthz", "/metrics", "/healthz"] {
@@ -204,7 +204,7 @@ fn where_all_places_are_taken_it_is_said_at_once_whether_it_is_alive_and_nothing
     let (go_on, hang) = mpsc::channel::<()>();
     let (hang, (asked, asks)) = (Mutex::new(hang), mpsc::channel());
     let hanging = AtomicUsize::new(0);
-    // Those who ask first have the places until they are let go.
+    // The first to ask have the places until they are let go.
     let alive = move || {
         if hanging.fetch_add(1, Relaxed) < PLACES {
             asked.send(()).expect("the test goes on");
@@ -226,7 +226,8 @@ fn where_all_places_are_taken_it_is_said_at_once_whether_it_is_alive_and_nothing
         (0..PLACES).for_each(|_| asks.recv().expect("asked for"));
         let began = Instant::now();
         let slow = slow(address, 20);
-        // They ask while those before them are looked at: there is little patience where a request is not there.
+        // These ask while those before them are looked at: the endpoint has little patience for an
+        // absent request.
         let [health, figures] = ["/healthz", "/metrics"].map(|path| say(address, &question(path)));
         assert_eq!(answer(health).1, "ok\n");
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
@@ -256,7 +257,7 @@ async fn a_shutdown_can_be_watched_until_it_is_over() {
     let offload = manager.default_group().offload(&held, OffloadOptions::default());
     let mut end = Box::pin(manager.shutdown());
     assert!(poll_fn(|context| Poll::Ready(end.as_mut().poll(context).is_pending())).await, "two copies move");
-    // While it drains, what it drains is what somebody wants to see.
+    // An operator wants to see the drain while it lasts.
     let healthy = |address| get(address, "/healthz");
     assert!(healthy(address).0.starts_with("HTTP/1.0 503 ") && healthy(address).1 == "out of service\n");
     let (head, body) = get(address, "/metrics");
@@ -268,7 +269,7 @@ async fn a_shutdown_can_be_watched_until_it_is_over() {
     assert!(end.await);
     assert_eq!(offload.await.copied, 2);
     assert!(refused(address) && manager.metrics_address().is_none());
-    // The last counts are for who has a handle.
+    // The last counts are for callers with a handle.
     let body = manager.metrics().to_prometheus();
     assert_eq!(inflight(&body), 0.0);
     assert_eq!(value(&read(&body), "kvstrata_offloaded_blocks_total", &[("tier", "device")]), 2.0);

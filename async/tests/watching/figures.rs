@@ -1,4 +1,4 @@
-//! Whether figures are what has happened.
+//! Figures match the events.
 
 use crate::exposition::{read, value};
 use crate::gated::Ground;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Instant;
 
-/// A manager of three tiers and a tenant, through which something of everything has gone.
+/// A manager of three tiers and a tenant, with transfers on every path.
 pub async fn busy() -> KvBlockManager {
     let acme = TenantSettings { name: "ac\"me\\".to_owned(), device: Some(0.5), ..TenantSettings::default() };
     let manager = build(settings(8, 8).disk_blocks(64).tenants([acme]).metrics_tenants(1));
@@ -145,7 +145,8 @@ async fn each_transfer_is_in_the_histograms_of_its_path_and_each_call_in_its_own
     manager.shutdown().await;
 }
 
-/// One moves, one is in its queue, and two are beside that: each waits from when it has its block on, and is in a figure as long as it does.
+/// One transfer moves, one is in its queue, and two are beside that. Each waits from the moment it has
+/// its block, and is in a figure as long as it waits.
 #[tokio::test]
 async fn what_waits_beside_a_full_queue_waits() {
     let one_at_a_time = settings(4, 16).transfer_queue(1).transfer_in_flight(BYTES as u64);
@@ -169,7 +170,7 @@ async fn what_waits_beside_a_full_queue_waits() {
     let asked = Instant::now();
     let (aside, queued, inflight, before) = figures();
     assert_eq!((aside, queued, inflight, before.count()), (2, 1, 1, 1));
-    // As long as some figures take; whatever that is, three have waited for it.
+    // For as long as some figures take; three transfers have waited for that time.
     (0..100).for_each(|_| _ = figures());
     let waited = asked.elapsed();
     mover.open();
@@ -233,8 +234,8 @@ async fn tenants_worker_and_disk_are_there() {
     manager.shutdown().await;
 }
 
-/// Eight conversations in turn, more than the device has room for, and between two of them what nobody asks for again: the policy gets ahead of
-/// LRU, and what LRU would have are ghosts.
+/// Eight conversations in turn, more than the device has room for, and between two of them blocks that are
+/// never asked for again. The policy gets ahead of LRU, and the blocks that LRU would have are ghosts.
 #[tokio::test]
 async fn how_reuse_stands_beside_lru_is_told() {
     let manager = build(settings(200, 0));
@@ -340,7 +341,7 @@ async fn of_a_group_with_a_window_what_is_found_is_what_the_whole_sequence_needs
     assert_eq!((of("full"), of("window")), ((15, 8), (4, 1)), "one of the last two of five");
     let _ = manager.match_groups(&[&full[..4], &window[..4]]);
     assert_eq!((of("full"), of("window")), ((19, 12), (6, 3)));
-    // A block of the window is not worth one of all tokens, and a router has pages of all tokens in mind.
+    // A block of the window is not worth one of all tokens, and a router means pages of all tokens.
     drop(found);
     let held = manager.allocate_groups(&[3, 9]).await.expect("blocks");
     let metrics = manager.metrics();
@@ -359,7 +360,7 @@ async fn of_a_group_with_a_window_what_is_found_is_what_the_whole_sequence_needs
     }
 }
 
-/// What a scraper sees never goes back, whatever begins and ends meanwhile.
+/// A scraper never sees a counter go back, whatever begins and ends meanwhile.
 #[test]
 fn counters_only_grow() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
@@ -381,7 +382,7 @@ fn counters_only_grow() {
                 scrapes.fetch_add(1, Relaxed);
             }
         });
-        // A path is busy, and idle, with each.
+        // The path is busy and idle once in each round.
         let mut sequence = 0;
         while (scrapes.load(Relaxed) < 300 || sequence < 20) && !scraper.is_finished() {
             sequence += 1;
@@ -389,7 +390,7 @@ fn counters_only_grow() {
                 let held = compute(&manager, &hashes(sequence, 4), None).await;
                 let _ = manager.default_group().offload(&held, OffloadOptions::default()).await;
                 drop(held);
-                // Others have come since: from below.
+                // Others have come since, so these come from below.
                 let before = hashes(sequence.saturating_sub(3), 4);
                 drop(manager.default_group().restore_to_gpu(&before).await.expect("it fits"));
             });

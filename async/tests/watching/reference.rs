@@ -1,4 +1,4 @@
-//! The reference of metrics: the file is the table's.
+//! The reference of metrics: the file equals the table's output.
 
 use kvstrata::metrics;
 use std::path::Path;
