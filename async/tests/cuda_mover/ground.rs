@@ -106,7 +106,8 @@ impl Ground {
         for (address, row) in self.rows(block) {
             let place = self.double.translator()(address, row.len() as u64).cast::<u8>();
             assert!(!place.is_null(), "{address:#x} is in no allocation");
-            // SAFETY: inside an allocation of the double's, of as many bytes, which nothing reaches while a test pokes at rest.
+            // SAFETY: inside an allocation of the double's, of as many bytes, which nothing
+            // reaches while a test pokes at rest.
             unsafe { core::ptr::copy_nonoverlapping(bytes[row.clone()].as_ptr(), place, row.len()) };
         }
     }

@@ -39,7 +39,8 @@ pub fn layers_both_ways(ground: &dyn Ground) {
     }
 }
 
-/// A block in parts, each in a list of its own, in any order: each leaves the bytes and the sums of the others as they are.
+/// A block in parts, each in a list of its own, in any order: each leaves the bytes and the
+/// sums of the others as they are.
 pub fn layers_in_any_order(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 3) {
         let mut random = Random(u64::from(field.layers().end));

@@ -14,7 +14,8 @@ const HANGS: Duration = Duration::from_secs(100);
 
 /// A backend to test.
 pub trait Ground {
-    /// Layers of blocks to try, in bytes. Backends whose layers may differ, or have odd sizes, have more to show.
+    /// Layers of blocks to try, in bytes. A backend overrides them if its layers may differ, or have odd
+    /// sizes.
     fn shapes(&self) -> Vec<Vec<usize>> {
         vec![vec![4096; 3], vec![65_536]]
     }

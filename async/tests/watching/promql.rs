@@ -4,7 +4,6 @@
 //! Mistakes that Grafana accepts without an error panic here: a metric or a label that does not exist,
 //! or a value that a label never has; a gauge in `rate`, a counter outside of it; a bucket whose `le` is
 //! summed away; two sides of an operator with different labels, which match nothing.
-//! `rate`, a counter outside of it; a bucket whose `le` is summed away; two sides of an operator with different labels, which match nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;

@@ -1,4 +1,5 @@
-//! What seeds find rarely, each made to happen: a block that is there twice, a layer that has rotted, and the ways a shutdown answers.
+//! Cases that seeds find rarely, each made to happen: a block that is there twice, a layer that has
+//! rotted, and the ways a shutdown answers.
 
 use crate::content::{self, bytes_of};
 use crate::drops::{believe, compute, grounds, sequence};
@@ -15,7 +16,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Six blocks of the device, host and disk below, nothing that goes wrong.
+/// Six blocks of the device, host and disk below, no faults.
 fn ground() -> Settings {
     let mut settings = grounds().last().expect("over both tiers");
     (settings.host, settings.verify) = (16, crate::settings::Verify::All);
@@ -33,7 +34,7 @@ pub fn play<F: Future<Output = ()>>(settings: Settings, body: impl FnOnce(Rc<Wor
     });
 }
 
-/// A layer after the other.
+/// One layer after the other.
 fn by_layers() -> OnboardOptions {
     OnboardOptions::default().layers(1)
 }
@@ -53,13 +54,13 @@ fn a_block_that_is_there_twice_stays_with_each_who_computes_with_it() {
         let (one, other) = (begin(), begin());
         one.layer_ready(0).await.expect("nothing fails");
         let announced = one.ids().expect("all have a place");
-        // An engine that did not wait has computed the same.
+        // An engine that did not wait has computed the same block.
         let computed = compute(&world, &manager, &hashes).await;
         for layer in 1..3 {
             one.layer_ready(layer).await.expect("nothing fails");
             other.layer_ready(layer).await.expect("nothing fails");
         }
-        // The one that joined last has ended, and all that is free is somebody's.
+        // The onboarding that joined last has ended, and another caller takes all free blocks.
         assert_eq!(other.await.missed, None);
         let taken = manager.default_group().allocate(4).await.expect("blocks");
         assert!(taken.ids().iter().all(|block| !announced.contains(block)), "{announced:?} is computed with");
@@ -82,7 +83,7 @@ fn a_layer_that_has_rotted_comes_from_the_disk_and_those_before_it_stay() {
         assert_eq!(manager.default_group().persist(&hashes).await.copied, 2);
         drop(compute(&world, &manager, &sequence(2, 6)).await);
         world.rest_of_manager().await;
-        // Of the last layer a bit.
+        // A bit of the last layer.
         let last = 2 * world.settings.layer_bytes as u64;
         (0..world.settings.host).for_each(|block| _ = world.mover.rot(block, last));
         let onboard = manager

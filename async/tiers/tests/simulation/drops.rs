@@ -1,13 +1,15 @@
-//! Every await point, given up at every point: after each number of polls, and after each time, until what is waited for ends by itself.
-//! Then all comes to rest, and nothing is lost.
+//! Every await point, with its future dropped at every point: after each number of polls, and after each
+//! time, until the awaited work ends by itself. Then all comes to rest, and nothing is lost.
 //!
-//! | what a caller may wait for in | given up in |
+//! | a caller may wait in | dropped in |
 //! |---|---|
-//! | `allocate`, `onboard`, `layer_ready`, `offload`, `shutdown` until all is idle, until what moves has ended, and until the disks are closed | here |
-//! | `restore_to_gpu`, `onboard_groups`, `allocate_groups`, `settled`, `resume` until all is up, and until copies have ended, `persist`, `purge` | `tests/manager/dropped.rs` |
-//! | a purge's own work, with its runtime | `tests/tenants/edges.rs` |
+//! | `allocate`, `onboard`, `layer_ready`, `offload` | here |
+//! | `shutdown` until all is idle, until moving transfers have ended, and until the disks are closed | here |
+//! | `restore_to_gpu`, `onboard_groups`, `allocate_groups`, `settled` | `async/tests/manager/dropped.rs` |
+//! | `resume` (onboards; running copies), `persist`, `purge` | `async/tests/manager/dropped.rs` |
+//! | a purge's own work, with its runtime | `async/tests/tenants/edges.rs` |
 //!
-//! Other awaits are in tasks of the manager's own (pauses, deadlines): those end with the runtime.
+//! Other awaits are in the manager's own tasks (pauses, deadlines): those end with the runtime.
 
 use crate::content::{self, bytes_of};
 use crate::directed::play;
@@ -28,7 +30,7 @@ use std::time::Duration;
 const STEPS: u32 = 400;
 const STEP: Duration = Duration::from_millis(31);
 
-/// Over host and disk, over one of them, over slow hardware.
+/// Over the host, over the disk, and over both.
 pub fn grounds() -> impl Iterator<Item = Settings> {
     let tiers = [(16, 0), (0, 24), (6, 24)];
     tiers.into_iter().enumerate().map(|(seed, (host, disk))| {
@@ -68,8 +70,8 @@ pub fn believe(world: &World, blocks: impl Iterator<Item = BlockId>, hashes: &[S
     }
 }
 
-/// Runs `body` with ever more patience, in a fresh world each time; it says whether what it waited for ended. The first six blocks are
-/// below the device, which is full of six others that nobody holds.
+/// Runs `body` with ever more patience, in a fresh world each time, until it reports that its wait has
+/// ended. The first six blocks are below the device, which is full of six other idle ones.
 fn give_up<F: Future<Output = bool>>(body: impl Fn(Rc<World>, Tiers, Patience) -> F) {
     let kinds: [fn(u32) -> Patience; 2] = [Patience::Polls, |n| Patience::Time(STEP * n)];
     for (settings, patience) in grounds().flat_map(|settings| kinds.map(|kind| (settings.clone(), kind))) {
@@ -177,7 +179,7 @@ fn an_offload_can_be_given_up_at_any_point_and_goes_on() {
         let ended = patience.wait(offload).await.is_some();
         drop(blocks);
         world.rest().await;
-        // What was to go down is there, whoever waited.
+        // The copies are made, even for a dropped call.
         drop(compute(&world, &manager, &sequence(4, 6)).await);
         let found = manager.default_group().match_prefix(&hashes);
         assert_eq!(found.len(), 2, "{found:?}");
@@ -198,7 +200,7 @@ fn a_shutdown_can_be_given_up_at_any_point_and_asked_for_again() {
     });
 }
 
-/// What still moves when the first half of the time is over is waited for in the second.
+/// Transfers that still move when the first half of the time is over are awaited in the second.
 #[test]
 fn a_shutdown_can_be_given_up_while_it_waits_for_what_moves() {
     for mut settings in grounds() {
@@ -208,7 +210,7 @@ fn a_shutdown_can_be_given_up_while_it_waits_for_what_moves() {
             let blocks = compute(&world, &manager, &sequence(1, 1)).await;
             let offload = manager.default_group().offload(&blocks, OffloadOptions::default());
             let mut shutdown = Box::pin(manager.shutdown());
-            // Nothing is cancelled in the first half; and what moves cannot be in the second.
+            // Nothing is cancelled in the first half, and moving transfers cannot be in the second.
             assert_eq!(Patience::Time(Duration::from_secs(6)).wait(&mut shutdown).await, None);
             assert!(manager.census().moving > 0 && manager.default_group().try_allocate(1).is_none());
             drop((shutdown, blocks));
@@ -218,7 +220,7 @@ fn a_shutdown_can_be_given_up_while_it_waits_for_what_moves() {
     }
 }
 
-/// The same of the wait for disks that close: where nothing is under way, it is the first.
+/// The same for the wait for disks that close: where nothing is in flight, it comes first.
 #[test]
 fn a_shutdown_can_be_given_up_while_the_disks_close_and_they_do_all_the_same() {
     let settings = grounds().last().expect("with a disk");

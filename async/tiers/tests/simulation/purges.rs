@@ -1,5 +1,6 @@
-//! Purges beside a device that fails: what it keeps is not waited for, what cannot be overwritten is not used again, and a device that does
-//! not answer does not keep the answer.
+//! Purges beside a device that fails: a purge does not wait for blocks that the device keeps, blocks
+//! that cannot be overwritten are not used again, and a device that does not answer does not delay the
+//! purge's answer.
 
 use crate::content::bytes_of;
 use crate::directed::play;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 const ZERO: Purge = Purge::new().zero(true).deadline(Duration::from_secs(60));
 
-/// Nothing of the tenant's is left but what is counted as failed.
+/// Checks that nothing of the tenant is left except blocks that are counted as failed.
 fn gone(world: &World, tenant: &Tiers, purged: Purged, which: u64) {
     let tiers = purged.tiers();
     let adds_up = tiers.iter().all(|tier| tier.busy == 0 && tier.found == tier.purged);
@@ -29,7 +30,7 @@ fn gone(world: &World, tenant: &Tiers, purged: Purged, which: u64) {
     assert_eq!(world.manager().census().purges, 0);
 }
 
-/// Whether the device has failed before the purge, or fails meanwhile.
+/// Runs `body` with a device that has failed before the purge, and with one that fails meanwhile.
 fn each_time(body: impl AsyncFn(Rc<World>, Tiers, bool)) {
     for (settings, before) in grounds().flat_map(|settings| [(settings.clone(), true), (settings, false)]) {
         play(settings, |world, _| {
@@ -64,7 +65,7 @@ fn a_purge_does_not_wait_for_victims_that_a_failed_device_keeps() {
         let allocation = kvstrata_testing::virtual_time::spawn_local(async move {
             manager.default_group().allocate(6).deadline(Duration::from_secs(2)).await.is_err()
         });
-        // Under way, or over.
+        // In flight, or over.
         pass(Duration::from_millis(if before { 3000 } else { 1 })).await;
         let purged = tenant.purge(Purge::default()).await.expect("open");
         gone(&world, &tenant, purged, 1);
@@ -76,7 +77,7 @@ fn a_purge_does_not_wait_for_victims_that_a_failed_device_keeps() {
 fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_up() {
     each_time(async |world, tenant, before| {
         drop(compute(&world, &tenant, &sequence(1, 3)).await);
-        // All of it goes down, and nobody's takes its place.
+        // All of it goes down, and blocks without a tenant take its place.
         drop(world.manager().default_group().allocate(6).await.expect("blocks"));
         world.rest_of_manager().await;
         world.mover.change(|plan| plan.lose = ALWAYS);
@@ -87,7 +88,7 @@ fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_up() {
         if before {
             assert!(onboard.await.missed.is_some());
         } else {
-            // Read from the disk, where that is below.
+            // Read from the disk, where the disk is below.
             while world.manager().census().moving == 0 || world.mover.under_way() == 0 {
                 pass(Duration::from_millis(1)).await;
             }
@@ -98,7 +99,7 @@ fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_up() {
     });
 }
 
-/// The block that is not full has a name that is forgotten: so it is withdrawn, and the device keeps it.
+/// The partial block has a name that is forgotten: so it is withdrawn, and the device keeps it.
 #[test]
 fn a_purge_does_not_wait_for_what_a_failed_device_keeps_of_a_preempted_request() {
     each_time(async |world, tenant, before| {
@@ -143,7 +144,7 @@ fn what_cannot_be_overwritten_is_never_used_again() {
         let manager = world.manager();
         assert_eq!(manager.default_group().allocate(4).await.expect("four are left").len(), 4);
         assert!(manager.default_group().allocate(5).deadline(Duration::from_secs(1)).await.is_err());
-        // It says so each time: the bytes are still there.
+        // Each purge reports it: the bytes are still there.
         assert_eq!(tenant.purge(ZERO).await.expect("open").failed, 2);
     });
 }
@@ -158,7 +159,7 @@ fn what_the_disk_cannot_overwrite_is_never_used_again_nor_the_tenants() {
         assert_eq!(tenant.usage(Tier::DISK).blocks, 2);
         disk.change(|plan| plan.fail = ALWAYS);
         let purged = tenant.purge(ZERO).await.expect("open");
-        // Nor can it write down that what was given up before is forgotten.
+        // The disk cannot record either that blocks given up before are forgotten.
         assert_eq!((purged.complete, purged.of(Tier::DISK).purged, purged.failed), (true, 2, 2 + 1));
         assert_eq!(tenant.usage(Tier::DISK).blocks, 0, "credits");
     });
@@ -236,7 +237,7 @@ fn a_purge_answers_at_its_deadline_though_the_device_does_not() {
             let found = crate::content::read(&world.device, *block, 0..bytes);
             sequence(1, 2).iter().any(|hash| found == bytes_of(*hash, bytes))
         };
-        // Rubbish, as of any copy that was begun; not the next one's.
+        // They hold rubbish, as after any copy that was begun, and not the tenant's bytes.
         assert!(!ids.iter().any(left));
     });
 }

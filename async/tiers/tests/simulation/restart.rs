@@ -1,5 +1,5 @@
-//! A process after another over one disk: what was written is there, its owners' still; and slots that are given back while the disk has no room
-//! to forget what they held.
+//! One process after another over one disk: written blocks are there, and still their owners'. Slots may
+//! be given back while the disk has no room to forget their blocks.
 
 use crate::content;
 use crate::directed::play;
