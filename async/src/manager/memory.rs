@@ -176,7 +176,7 @@ mod tests {
         );
         let staging = "device.blocks = 1\nhost.blocks = 0\ndisk.blocks = 1\ndisk.staging = 1000\n";
         assert!(refusal(staging).starts_with("disk.staging = 1000 (k.toml:4): "));
-        // What is there is enough to the last byte.
+        // The memory is enough to the last byte.
         let small = config("device.blocks = 1\nhost.blocks = 0");
         let need = Need::of(&small, true, 0);
         let exactly = MemoryRoom { available_bytes: need.all() as u64, ..room.clone() };

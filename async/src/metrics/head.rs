@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The plainest reader: all bytes up to the limit are looked through from the beginning.
+    /// The plainest reader: it searches all bytes up to the limit from the beginning.
     fn naive(bytes: &[u8]) -> Option<Result<Head, TooLong>> {
         let kept = &bytes[..bytes.len().min(MOST_BYTES)];
         let ends = |end: &[u8]| kept.windows(end.len()).any(|window| window == end);

@@ -1,4 +1,4 @@
-//! Where files go. What is in them is tested with devices to store: `tests/tune.rs`.
+//! The folder of the cost files. Their contents are tested with devices to store: `tests/tune.rs`.
 
 use super::*;
 

@@ -66,7 +66,7 @@ mod tests {
     const BLOCK: u64 = 64 << 10;
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// Blocks written of `offers` a second, for so long.
+    /// Blocks written of `offers` a second, over a span of time.
     fn written(budget: &Budget, offers: u32, from: Duration, to: Duration) -> u64 {
         let seconds = from.as_secs()..to.as_secs();
         let offers = seconds.flat_map(|second| (0..offers).map(move |_| Duration::from_secs(second)));

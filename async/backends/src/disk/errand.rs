@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(all, [0, 1, 2, 3].map(|number| (number, true, first)));
         assert_ne!(first, here);
         drop(done);
-        // Its thread has nothing more to do, and ends; the next errand has another.
+        // The thread has nothing more to do, and ends. The next errand has another one.
         while Arc::strong_count(&errands.line) > 1 {
             thread::yield_now();
         }

@@ -1,7 +1,7 @@
 //! The tiers' hardware in virtual time. Times and faults are drawn from a seed.
 //!
 //! ```text
-//!   request ──► fate drawn: time, fault ──► task: waits (virtual time) ──► moves real bytes, or fails ──► landing
+//!   request ──► fate drawn: time, fault ──► task: waits (virtual) ──► moves real bytes, or fails ──► landing
 //!                                            └── hangs: waits for shutdown() ──► Abandoned
 //! ```
 //!

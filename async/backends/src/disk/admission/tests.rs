@@ -1,4 +1,4 @@
-//! What the filters take, forget and mistake.
+//! Blocks that the filters admit, forget and mistake.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn the_window_of_the_second_use_is_between_two_and_four_times_the_blocks() {
         (0..3000).filter(|number| filter.admits(hash(*number), true)).count()
     };
     assert_eq!(between(u64::from(2 * blocks) - 3000), 3000, "the last 2 × blocks uses are remembered");
-    // What is left is mistaken: a key that looks known is not inserted, and takes its second place at once.
+    // The rest are mistakes: a key that looks known is not inserted, and takes its second place at once.
     assert!(between(u64::from(4 * blocks)) < 60, "and not more than 4 × blocks");
 }
 
@@ -80,7 +80,7 @@ fn the_frequent_age() {
     filter.evicted(hash(7));
     (0..5).for_each(|_| filter.used(hash(8)));
     assert!(!filter.admits(hash(8), true));
-    // Others' uses, until all has been halved some times over; the doorkeeper forgets meanwhile.
+    // Others' uses, until all counts have been halved several times; the doorkeeper forgets meanwhile.
     (0..100_000).for_each(|use_| filter.used(hash(1000 + use_ % 50)));
     (0..5).for_each(|_| filter.used(hash(8)));
     assert!(filter.admits(hash(8), true));

@@ -1,4 +1,4 @@
-//! What recovery makes of records, good and bad.
+//! Recovery from good and bad records.
 
 use super::*;
 use kvstrata_core::{BlockRef, EventSink, PoolConfig, SequenceHash};
@@ -17,7 +17,7 @@ fn record(slot: u32, number: u64, parent: Option<u64>, sequence: u64) -> Recover
 
 type Heard = Arc<Mutex<Vec<(SequenceHash, Option<u32>)>>>;
 
-/// Remembers what was stored, with the parents' block numbers.
+/// Remembers stored blocks, with their parents' block numbers.
 struct Sink(Heard);
 
 impl EventSink for Sink {
@@ -34,7 +34,8 @@ fn pool(blocks: u32) -> (BlockPool, Heard) {
     (BlockPool::new(config).expect("possible"), heard)
 }
 
-/// Recovers and checks that nothing is lost or held; returns what was forgotten.
+/// Recovers, and checks that nothing is lost or held. Returns the number of recovered blocks, and the
+/// forgotten slots.
 fn recover(pool: &BlockPool, blocks: &[Recovered], linked: bool) -> (u64, Vec<u32>) {
     let forgotten = RefCell::new(Vec::new());
     let (recovered, owners) = register(pool, blocks, linked, &|slot| forgotten.borrow_mut().push(slot));
@@ -102,9 +103,10 @@ fn unlinked_blocks_have_no_parents() {
     assert_eq!(*heard.lock().expect("no panic"), [(hash(2), None), (hash(1), None)]);
 }
 
-/// Two hashes with one key: XXH3 promises nothing against who looks for some.
+/// Two hashes with one key: XXH3 promises nothing against a search for them.
 fn twins() -> [SequenceHash; 2] {
-    // What its short inputs are mixed with: then one half is 0, and what is left is added to the other's bytes, turned round.
+    // XXH3 mixes short inputs with these: then one half is 0, and the rest is added to the other half's
+    // bytes, reversed.
     let (low, high) = (0x6782_737b_ea42_39b9, 0xaf56_bc3b_0996_523a);
     let of = |low: u64, high: u64| SequenceHash::from_u128(u128::from(high) << 64 | u128::from(low));
     [of(low, high ^ 77), of(low ^ 77_u64.swap_bytes(), high)]

@@ -1,6 +1,5 @@
 //! How many blocks are examined for held requests and for copies without room below; and what counts as
 //! a victim.
-//! a victim.
 
 use crate::ground::Ground;
 use crate::operations::wait_queue::tests::HURRIES;
