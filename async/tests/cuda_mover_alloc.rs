@@ -57,7 +57,7 @@ fn start_all_threads(ground: &Ground) {
 }
 
 #[test]
-fn in_steady_state_nothing_is_allocated() {
+fn copies_in_steady_state_allocate_nothing() {
     let ground = Ground::new(CudaMoverOptions::new().threads(2));
     start_all_threads(&ground);
     until("the guards are back", || (0..2).all(|block| ground.memory.write(block).is_ok()));

@@ -46,7 +46,7 @@ impl Lands for Ear {
 }
 
 #[test]
-fn neither_a_read_nor_a_write_allocates() {
+fn reads_and_writes_allocate_nothing() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let blocks = AT_ONCE as u32;
     let volume = VolumeOptions::new(folder.path().join("volume"), blocks, BYTES).backend(Backend::Blocking);

@@ -24,7 +24,7 @@ const WARM: usize = 4;
 
 /// All but the first wait for their parents, the last first.
 #[test]
-fn a_block_that_lands_before_its_parent_allocates_nothing() {
+fn block_landing_before_its_parent_allocates_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let policy = settings(BLOCKS, 4 * BLOCKS).device_policy(Policy::Lfu);
     let ground = runtime.block_on(async { Ground::of(policy, BLOCKS, 4 * BLOCKS) });

@@ -39,7 +39,7 @@ impl Lands for Inbox {
 }
 
 #[test]
-fn nothing_is_allocated_for_a_copy() {
+fn copies_by_threads_allocate_nothing() {
     let (blocks, layers) = (LISTS * 2 * COPIES, [1000, 5000]);
     let device = Arc::new(SimDevice::with_layers(0, blocks as usize, &layers).expect("memory"));
     let memory = HostMemory::new(blocks as usize, &layers).expect("memory");

@@ -69,7 +69,7 @@ impl Bench {
 }
 
 #[test]
-fn ten_million_operations_allocate_nothing() {
+fn queue_over_ten_million_operations_allocates_nothing() {
     let mut queue = Queue::new(Limits { in_flight: u32::MAX, in_flight_bytes: IN_FLIGHT, quantum_bytes: 7 });
     let ticket = queue.push(Class::Urgent, 0, 0, 1, 0);
     assert_eq!(queue.cancel(ticket), Some(0));
@@ -120,7 +120,7 @@ fn ten_million_operations_allocate_nothing() {
 }
 
 #[test]
-fn gates_and_searches_allocate_nothing_after_the_first() {
+fn gates_and_searches_after_the_first_allocate_nothing() {
     let (mut clock, mut gated) = (Clock::new(4), Gated::new(WAITING));
     let (ages, mut search) = (Ages::new(1000), Search::new());
     let mut out = Vec::with_capacity(100);

@@ -95,7 +95,7 @@ fn bytes(seed: u8) -> Vec<u8> {
 }
 
 #[test]
-fn blocks_and_layers_arrive_exactly_and_nothing_beside_them() {
+fn copied_blocks_and_layers_arrive_exactly() {
     run(async {
         for seed in 0..8 {
             let mut ground = Ground::new(Plan::calm(seed));
@@ -119,7 +119,7 @@ fn blocks_and_layers_arrive_exactly_and_nothing_beside_them() {
 }
 
 #[test]
-fn what_rots_in_memory_or_is_damaged_on_its_way_is_a_mismatch_where_it_is_verified() {
+fn rotten_or_damaged_layer_is_a_mismatch_under_verify() {
     run(async {
         let mut ground = Ground::new(Plan::calm(1));
         ground.poke(0, 5);
@@ -148,7 +148,7 @@ fn what_rots_in_memory_or_is_damaged_on_its_way_is_a_mismatch_where_it_is_verifi
 }
 
 #[test]
-fn while_a_copy_is_under_way_its_target_is_rubbish_and_nobody_elses() {
+fn target_of_a_copy_in_flight_is_rubbish_and_busy() {
     run(async {
         let mut ground = Ground::new(Plan::calm(1));
         ground.poke(0, 5);
@@ -172,7 +172,7 @@ fn while_a_copy_is_under_way_its_target_is_rubbish_and_nobody_elses() {
 }
 
 #[test]
-fn failures_are_for_now_for_good_or_never_answered_until_the_shutdown() {
+fn failures_pass_or_last_or_hang_until_the_shutdown() {
     run(async {
         let mut ground = Ground::new(Plan { fail: ALWAYS, ..Plan::calm(1) });
         let list = vec![ground.down(0, 0), ground.down(1, 1)];
@@ -195,7 +195,7 @@ fn failures_are_for_now_for_good_or_never_answered_until_the_shutdown() {
 }
 
 #[test]
-fn dropped_it_answers_what_is_under_way() {
+fn dropped_mover_answers_copies_in_flight() {
     run(async {
         let Ground { mover, device, memory, ear, mut answers } = Ground::new(Plan::calm(1));
         device.copy_in(0, 0, &bytes(5)).expect("in range");

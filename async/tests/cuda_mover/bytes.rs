@@ -15,7 +15,7 @@ fn all_well(list: &[Copy]) {
 
 /// Copies all blocks down into others, and up into others again, in two lists at a time.
 #[test]
-fn blocks_go_down_and_come_up_as_they_were() {
+fn blocks_copied_down_and_up_keep_their_bytes() {
     for seed in 0..6 {
         let ground = Ground::seeded(seed, CudaMoverOptions::new().threads(1 + seed as usize % 3));
         let there = |device: u32| (device * 3 + 1) % BLOCKS;
@@ -58,7 +58,7 @@ fn blocks_go_down_and_come_up_as_they_were() {
 }
 
 #[test]
-fn layers_go_by_themselves_and_others_are_left() {
+fn copied_layers_leave_other_layers_as_they_are() {
     let ground = Ground::new(CudaMoverOptions::new());
     // Twice: the plan is prepared, then found.
     for round in 0..2u64 {
@@ -98,7 +98,7 @@ fn layers_go_by_themselves_and_others_are_left() {
 }
 
 #[test]
-fn a_flipped_bit_is_a_mismatch_where_it_is_looked_for() {
+fn flipped_bit_is_a_mismatch_under_verify() {
     let ground = Ground::new(CudaMoverOptions::new());
     (0..4).for_each(|block| ground.seal(block, &pattern(50 + u64::from(block), BLOCK_BYTES)));
     // In the last layer of block 1.
@@ -124,7 +124,7 @@ fn a_flipped_bit_is_a_mismatch_where_it_is_looked_for() {
 }
 
 #[test]
-fn a_tier_of_its_own_is_read_and_written_by_whoever_waits() {
+fn mover_with_its_own_memory_reads_and_writes_blocks() {
     let ground = Ground::new(CudaMoverOptions::new());
     let (memory, pinned) = host(&ground.device, &[LAYER_BYTES; LAYERS as usize]);
     let ends = (Arc::clone(&memory), pinned);
@@ -157,7 +157,7 @@ fn a_tier_of_its_own_is_read_and_written_by_whoever_waits() {
 }
 
 #[test]
-fn host_memory_that_does_not_agree_is_refused_with_numbers() {
+fn host_memory_of_other_sizes_is_refused_with_numbers() {
     let ground = Ground::new(CudaMoverOptions::new());
     let refused = |memory, pinned| {
         let place: Vec<_> =

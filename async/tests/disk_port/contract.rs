@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-pub async fn bytes_come_back_exactly_and_into_their_own_buffers(mut ground: Ground) {
+pub async fn reads_bring_exact_bytes_into_their_own_buffers(mut ground: Ground) {
     let blocks = u64::from(SLOTS);
     ground.store(0..blocks).await;
     // All host memory is marked, so that a byte beside the buffers shows.
@@ -47,7 +47,7 @@ impl Lands for Finds {
     }
 }
 
-pub async fn a_block_is_found_from_its_answer_on(ground: Ground) {
+pub async fn block_is_found_from_its_answer_on(ground: Ground) {
     let (found, mut answers) = mpsc::unbounded_channel();
     let ear: Arc<dyn Lands> = Arc::new(Finds { port: Arc::clone(&ground.port), found });
     for number in 0..20 {
@@ -66,7 +66,7 @@ pub async fn a_block_is_found_from_its_answer_on(ground: Ground) {
     }
 }
 
-pub async fn a_second_copy_is_answered_as_stored_and_not_kept(mut ground: Ground) {
+pub async fn second_copy_is_answered_as_stored_and_not_kept(mut ground: Ground) {
     for block in 0..3 {
         ground.write(5, block);
     }
@@ -78,7 +78,7 @@ pub async fn a_second_copy_is_answered_as_stored_and_not_kept(mut ground: Ground
     assert_eq!(ground.fetch(5).await, Some(Ok(bytes_of(5))));
 }
 
-pub async fn slots_are_taken_once_and_given_back(mut ground: Ground) {
+pub async fn slots_are_reserved_once_and_given_back(mut ground: Ground) {
     ground.store(0..3).await;
     let mut taken = ground.take(SLOTS as usize + 10);
     taken.sort_unstable_by_key(|slot| slot.0);
@@ -92,7 +92,7 @@ pub async fn slots_are_taken_once_and_given_back(mut ground: Ground) {
     assert_eq!(ground.port.pool().free(), SLOTS as usize - 1);
 }
 
-pub async fn a_read_beside_an_eviction_brings_its_own_block(mut ground: Ground) {
+pub async fn read_beside_an_eviction_brings_its_own_block(mut ground: Ground) {
     let blocks = u64::from(SLOTS);
     ground.store(0..blocks).await;
     // The oldest, which would be evicted first.
@@ -127,7 +127,7 @@ pub async fn a_read_beside_an_eviction_brings_its_own_block(mut ground: Ground) 
     }
 }
 
-pub async fn many_are_under_way_at_once(mut ground: Ground) {
+pub async fn many_requests_at_once_are_answered_exactly(mut ground: Ground) {
     let old = u64::from(SLOTS) / 2;
     ground.store(0..old).await;
     let mut expected = BTreeMap::new();
@@ -200,7 +200,7 @@ impl Lands for Chain {
     }
 }
 
-pub async fn a_landing_may_ask_for_more(mut ground: Ground) {
+pub async fn landing_may_start_another_read(mut ground: Ground) {
     let blocks = 40;
     ground.store(0..blocks).await;
     let (end, mut ended) = mpsc::unbounded_channel();
@@ -210,7 +210,7 @@ pub async fn a_landing_may_ask_for_more(mut ground: Ground) {
     assert_eq!(timeout(PATIENCE, ended.recv()).await, Ok(Some(blocks - 1)));
 }
 
-pub async fn what_is_under_way_is_answered_when_the_port_is_dropped(mut ground: Ground) {
+pub async fn requests_in_flight_at_the_port_drop_are_answered(mut ground: Ground) {
     let old = u64::from(SLOTS) / 2;
     ground.store(0..old).await;
     for block in 0..HOST_BLOCKS as u32 {
@@ -230,7 +230,7 @@ pub async fn what_is_under_way_is_answered_when_the_port_is_dropped(mut ground: 
 }
 
 /// Erased slots are unowned. Given back, they hold other blocks later, with zeros or without.
-pub async fn erased_slots_are_found_by_nobody_and_used_again(mut ground: Ground) {
+pub async fn erased_slots_are_not_found_and_used_again(mut ground: Ground) {
     for zero in [false, true] {
         let slots = ground.store(0..4).await;
         let held = ground.port.find(hash(0), true).expect("stored").into_ref();

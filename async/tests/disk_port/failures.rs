@@ -4,7 +4,7 @@
 use crate::ground::{BYTES, Ground, SLOTS, bytes_of, hash};
 use kvstrata::transfer::{Cause, Failure, HostMemory};
 
-pub async fn a_failed_write_is_not_found_and_its_slot_comes_back(mut ground: Ground) {
+pub async fn failed_write_is_not_found_and_its_slot_comes_back(mut ground: Ground) {
     ground.store(0..2).await;
     let short = HostMemory::new(1, &[BYTES / 2]).expect("memory");
     for number in 10..20 {
@@ -19,7 +19,7 @@ pub async fn a_failed_write_is_not_found_and_its_slot_comes_back(mut ground: Gro
     assert_eq!(ground.fetch(1).await, Some(Ok(bytes_of(1))));
 }
 
-pub async fn a_rotten_block_is_rejected_and_gone(mut ground: Ground) {
+pub async fn rotten_block_is_rejected_and_gone(mut ground: Ground) {
     let slots = ground.store(0..3).await;
     ground.faults.rot(slots[1]);
     assert_eq!(ground.fetch(1).await, Some(Err(Failure::of(Cause::Rejected))));
@@ -32,7 +32,7 @@ pub async fn a_rotten_block_is_rejected_and_gone(mut ground: Ground) {
     assert_eq!(ground.fetch(1).await, Some(Ok(bytes_of(1))), "and can be written again");
 }
 
-pub async fn a_failed_read_is_a_miss_and_the_others_stay(mut ground: Ground) {
+pub async fn failed_read_is_a_miss_and_other_blocks_stay(mut ground: Ground) {
     ground.store(0..3).await;
     ground.faults.fail_reads(true);
     let (held, _) = ground.read(1, 0).expect("found");
@@ -53,7 +53,7 @@ pub async fn a_failed_read_is_a_miss_and_the_others_stay(mut ground: Ground) {
     assert_eq!(ground.port.pool().census().active, 0);
 }
 
-pub async fn a_lost_disk_answers_everything_finds_nothing_and_gives_no_slots(mut ground: Ground) {
+pub async fn lost_disk_answers_all_finds_nothing_and_gives_no_slots(mut ground: Ground) {
     ground.store(0..20).await;
     ground.faults.lose();
     let held: Vec<_> = (0..10).filter_map(|number| ground.read(number, number as u32)).collect();
@@ -79,7 +79,7 @@ pub async fn a_lost_disk_answers_everything_finds_nothing_and_gives_no_slots(mut
     assert!(ground.take(SLOTS as usize).is_empty());
 }
 
-pub async fn a_write_that_meets_a_lost_disk_parks_its_slot(mut ground: Ground) {
+pub async fn write_to_a_lost_disk_parks_its_slot(mut ground: Ground) {
     let taken = ground.take(SLOTS as usize);
     ground.faults.lose();
     let mut met = false;
@@ -102,7 +102,7 @@ pub async fn a_write_that_meets_a_lost_disk_parks_its_slot(mut ground: Ground) {
     assert!((0..u64::from(SLOTS)).all(|number| ground.port.find(hash(number), true).is_none()));
 }
 
-pub async fn a_lost_disk_says_what_it_could_not_overwrite(ground: Ground) {
+pub async fn erase_on_a_lost_disk_reports_the_failed_slots(ground: Ground) {
     let taken = ground.take(SLOTS as usize);
     ground.faults.lose();
     let mut met = false;

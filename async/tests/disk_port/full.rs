@@ -136,7 +136,7 @@ impl Full {
 }
 
 #[test]
-fn nobody_waits_for_room_and_a_slot_that_was_given_back_is_nobodys_until_its_block_is_forgotten() {
+fn released_slot_at_a_full_queue_is_unowned_until_forgotten() {
     let mut full = Full::new();
     let at_once = (full.ground.port.facts().reads_at_once, full.ground.port.facts().writes_at_once);
     assert_eq!(at_once, (4, 3), "some room is for what is forgotten");
@@ -178,7 +178,7 @@ fn nobody_waits_for_room_and_a_slot_that_was_given_back_is_nobodys_until_its_blo
 }
 
 #[test]
-fn a_read_that_has_failed_is_answered_once_its_record_is_about_to_end_and_keeps_nobody_waiting() {
+fn failed_read_at_a_full_queue_is_answered_after_its_record() {
     let mut full = Full::new();
     full.runtime.block_on(full.ground.store(0..1));
     full.ground.faults.fail_reads(true);
@@ -218,7 +218,7 @@ fn a_read_that_has_failed_is_answered_once_its_record_is_about_to_end_and_keeps_
 }
 
 #[test]
-fn a_purge_keeps_no_task_from_its_turn() {
+fn purge_at_a_full_queue_delays_no_task() {
     let mut full = Full::new();
     full.runtime.block_on(full.ground.store(0..4));
     let taken: Vec<BlockId> = (0..4).map(|number| full.take(number)).collect();
@@ -242,7 +242,7 @@ fn in_file(file: &Path, numbers: std::ops::Range<u64>) -> Vec<u64> {
 }
 
 #[test]
-fn what_was_given_back_is_found_by_no_restart_once_it_is_forgotten_for_good_or_something_else_erased() {
+fn released_blocks_forgotten_for_good_survive_no_restart() {
     let mut full = Full::new();
     let file = full.place.join("volume");
     full.runtime.block_on(full.ground.store(0..4));
@@ -262,7 +262,7 @@ fn what_was_given_back_is_found_by_no_restart_once_it_is_forgotten_for_good_or_s
 
 /// Each volume has a list of its own, and a number of its own for a slot.
 #[test]
-fn a_volume_that_hangs_keeps_no_slot_of_another_nor_its_end() {
+fn hanging_volume_delays_neither_slots_nor_end_of_another() {
     let mut full = Full::over(2);
     let stored = &full.runtime.block_on(full.ground.store(0..16));
     let numbers = |first| (0..16).filter(move |number| of_the_first(&stored[*number as usize]) == first);
@@ -311,7 +311,7 @@ fn a_volume_that_hangs_keeps_no_slot_of_another_nor_its_end() {
 
 /// Requests that wait for the device do so on threads that no runtime joins.
 #[test]
-fn a_runtime_ends_though_a_volume_hangs_in_which_something_is_erased_and_something_waits_for_room() {
+fn runtime_ends_with_requests_on_a_hanging_volume() {
     let mut full = Full::new();
     full.runtime.block_on(full.ground.store(0..4));
     let taken: Vec<BlockId> = (0..4).map(|number| full.take(number)).collect();
@@ -336,7 +336,7 @@ fn a_runtime_ends_though_a_volume_hangs_in_which_something_is_erased_and_somethi
 }
 
 #[test]
-fn nobody_waits_for_room_where_the_runtime_has_gone() {
+fn writes_after_runtime_end_do_not_wait_for_room() {
     let mut full = Full::new();
     full.runtime.block_on(full.ground.store(0..1));
     full.fill();
@@ -363,7 +363,7 @@ fn nobody_waits_for_room_where_the_runtime_has_gone() {
 
 /// A thread has still to hand a write over when the port ends. The write is answered by its own outcome.
 #[test]
-fn what_waits_for_room_when_the_port_is_dropped_is_answered_as_it_ends() {
+fn write_awaiting_room_at_the_port_drop_is_answered_written() {
     let mut full = Full::new();
     let pending = full.fill_from_elsewhere();
     let (slot, bytes) = (full.ground.take(1)[0], full.ground.filled(0, 5));
@@ -383,7 +383,7 @@ fn what_waits_for_room_when_the_port_is_dropped_is_answered_as_it_ends() {
 
 /// One write waits for room in its volume, and the next, to another volume, does not.
 #[test]
-fn writes_in_order_end_in_order_though_one_has_waited_for_room() {
+fn writes_in_order_end_in_order_past_a_full_queue() {
     let mut full = Full::over(2);
     let pending = full.fill_from_elsewhere();
     let mover = DiskMover::new(Arc::clone(&full.tier), full.runtime.handle()).in_order();
@@ -414,7 +414,7 @@ fn writes_in_order_end_in_order_though_one_has_waited_for_room() {
 }
 
 #[test]
-fn what_was_given_back_before_the_end_is_found_by_no_restart() {
+fn blocks_released_before_close_survive_no_restart() {
     let full = Full::new();
     let Full { mut ground, tier, runtime, place, .. } = full;
     runtime.block_on(ground.store(0..4));

@@ -104,7 +104,7 @@ async fn storm(plan: Plan, requests: u64) -> (Vec<String>, crate::sim::Counts) {
 }
 
 #[test]
-fn the_same_seed_is_the_same_run_and_never_a_wrong_byte() {
+fn same_seed_is_the_same_run_without_a_wrong_byte() {
     for seed in 1..6 {
         let runs = [0, 1].map(|_| run(storm(Plan::rough(seed), 3000)));
         let (log, counts) = &runs[0];
@@ -125,7 +125,7 @@ fn the_same_seed_is_the_same_run_and_never_a_wrong_byte() {
 }
 
 #[test]
-fn without_faults_nothing_fails() {
+fn plan_without_faults_fails_nothing() {
     let (log, counts) = run(storm(Plan::calm(3), 3000));
     assert_eq!((counts.failed, counts.rejected, counts.parked, counts.refused), (0, 0, 0, 0));
     assert!(
@@ -134,7 +134,7 @@ fn without_faults_nothing_fails() {
 }
 
 #[test]
-fn what_hangs_is_answered_at_the_shutdown_and_not_before() {
+fn hanging_requests_are_answered_at_the_shutdown() {
     run(async {
         let disk = Arc::new(SimDisk::new(SLOTS, BYTES, Plan::calm(1)));
         let mut ground = ground_of(&disk);
@@ -162,7 +162,7 @@ fn what_hangs_is_answered_at_the_shutdown_and_not_before() {
 }
 
 #[test]
-fn what_callers_must_not_do_is_noted() {
+fn forbidden_calls_are_noted() {
     run(async {
         let disk = Arc::new(SimDisk::new(SLOTS, BYTES, Plan::calm(1)));
         let mut ground = ground_of(&disk);
@@ -185,7 +185,7 @@ fn what_callers_must_not_do_is_noted() {
 }
 
 #[test]
-fn dropped_it_answers_what_hangs() {
+fn dropped_disk_answers_hanging_requests() {
     run(async {
         let mut hanging = ground(Plan { hang: ALWAYS, ..Plan::calm(1) });
         hanging.write(5, 1);

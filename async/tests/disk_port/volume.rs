@@ -154,8 +154,7 @@ fn answers(ground: &mut Ground, count: usize) -> Vec<Landed> {
 }
 
 #[test]
-fn what_the_device_has_not_answered_when_the_runtime_goes_is_abandoned_and_its_memory_and_slot_are_not_used()
-{
+fn unanswered_requests_at_runtime_end_are_abandoned() {
     let (folder, runtime) = (folder(), one_thread());
     let (tier, _) = open(folder.path(), SLOTS, TierOptions::default());
     let tier = Arc::new(tier);
@@ -190,7 +189,7 @@ fn what_the_device_has_not_answered_when_the_runtime_goes_is_abandoned_and_its_m
 }
 
 #[test]
-fn what_the_device_has_answered_when_the_runtime_goes_is_not_given_up() {
+fn answered_requests_at_runtime_end_are_not_abandoned() {
     let (folder, runtime) = (folder(), one_thread());
     let (tier, _) = open(folder.path(), SLOTS, TierOptions::default());
     let tier = Arc::new(tier);
@@ -206,7 +205,7 @@ fn what_the_device_has_answered_when_the_runtime_goes_is_not_given_up() {
 }
 
 #[test]
-fn what_is_asked_for_wakes_nobody_and_what_ends_together_wakes_the_task_once() {
+fn requests_ending_together_wake_the_task_once() {
     let (folder, runtime) = (folder(), one_thread());
     let (tier, _) = open(folder.path(), SLOTS, TierOptions::default());
     let tier = Arc::new(tier);
@@ -237,7 +236,7 @@ fn what_is_asked_for_wakes_nobody_and_what_ends_together_wakes_the_task_once() {
 }
 
 #[test]
-fn the_volume_is_closed_for_whoever_has_heard_the_last_answer() {
+fn volume_is_closed_after_the_last_answer() {
     let folder = folder();
     let place = folder.path().to_owned();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
@@ -275,7 +274,7 @@ impl Lands for Keepers {
 }
 
 #[test]
-fn the_last_answer_is_given_when_nobody_keeps_the_tier_any_more() {
+fn last_answer_comes_when_the_tier_is_unowned() {
     let (folder, runtime) = (folder(), one_thread());
     let (tier, _) = open(folder.path(), SLOTS, TierOptions::default());
     let (tier, arena) = (Arc::new(tier), HostArena::new(8, BYTES).expect("memory"));
@@ -302,7 +301,7 @@ fn the_last_answer_is_given_when_nobody_keeps_the_tier_any_more() {
 }
 
 #[test]
-fn a_read_that_brings_nothing_is_counted_and_its_record_ended() {
+fn failed_read_is_counted_and_its_record_ended() {
     let (folder, runtime) = (folder(), one_thread());
     let place = folder.path().to_owned();
     let (tier, _) = open(&place, SLOTS, TierOptions::default());
@@ -325,7 +324,7 @@ fn a_read_that_brings_nothing_is_counted_and_its_record_ended() {
 }
 
 #[test]
-fn admission_and_budget_are_the_tiers() {
+fn port_applies_admission_and_budget_of_its_tier() {
     let folder = folder();
     let options = TierOptions::default()
         .admission(AdmissionPolicy::SecondUse)
@@ -346,7 +345,7 @@ fn admission_and_budget_are_the_tiers() {
 }
 
 #[test]
-fn a_slot_that_was_not_taken_is_nobodys_to_write() {
+fn write_to_an_unreserved_slot_is_refused() {
     let runtime = one_thread();
     runtime.block_on(async {
         let mut ground = ground(4);

@@ -32,7 +32,7 @@ fn be_the_engine() {
 }
 
 #[test]
-fn an_engine_s_subscriber_sends_what_is_kvstrata_s() {
+fn engine_subscriber_with_layer_sends_only_kvstrata_spans() {
     if std::env::var(SERVICE.0).is_ok_and(|name| name == SERVICE.1) {
         return be_the_engine();
     }

@@ -13,7 +13,7 @@ use tempfile::tempdir_in;
 use tracing::Level;
 
 #[tokio::test]
-async fn a_shutdown_is_no_loss() {
+async fn shutdown_logs_no_loss() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let (ground, tier) = over_a_volume(folder.path());
@@ -41,7 +41,7 @@ async fn a_shutdown_is_no_loss() {
 }
 
 #[tokio::test]
-async fn what_an_opening_has_lost_is_said_with_its_file() {
+async fn open_with_lost_volumes_logs_each_file() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let files = ["a", "b", "c", "d"].map(|name| folder.path().join(name));
@@ -85,7 +85,7 @@ async fn what_an_opening_has_lost_is_said_with_its_file() {
 }
 
 #[tokio::test]
-async fn a_volume_in_memory_is_said_to_be() {
+async fn volume_in_memory_is_logged() {
     let (ears, _turn) = listen().await;
     let Ok(folder) = tempdir_in("/dev/shm") else {
         return println!("SKIP tmpfs: there is no /dev/shm");
@@ -112,7 +112,7 @@ async fn a_volume_in_memory_is_said_to_be() {
 /// A crash leaves records of payloads that were not written. That is no fault of the drive,
 /// unlike payloads that go bad later.
 #[tokio::test]
-async fn what_a_crash_has_left_is_told_from_what_goes_bad_later() {
+async fn crash_leftovers_are_told_from_later_rot() {
     let (ears, _turn) = listen().await;
     let (folder, later) = (directory(), directory());
     let (ground, tier) = over_a_volume(folder.path());

@@ -21,7 +21,7 @@ fn numbers(ids: impl Iterator<Item = BlockId>) -> String {
 }
 
 #[tokio::test]
-async fn copies_that_fail_are_said_once_a_path() {
+async fn failed_copies_are_logged_once_per_path() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(4, 16);
     fill(&ground, 2).await;
@@ -60,7 +60,7 @@ async fn copies_that_fail_are_said_once_a_path() {
 }
 
 #[tokio::test]
-async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
+async fn offloads_and_waits_have_spans_and_full_queues_are_logged() {
     let (ears, _turn) = listen().await;
     let one_at_a_time = settings(4, 16).transfer_queue(1).transfer_in_flight(BYTES as u64);
     let ground = Ground::of(one_at_a_time, 4, 16);
@@ -116,7 +116,7 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
 }
 
 #[tokio::test]
-async fn what_is_had_at_once_has_a_span_too() {
+async fn call_served_at_once_has_a_span() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(4, 16);
     let group = ground.manager.default_group();
@@ -134,7 +134,7 @@ async fn what_is_had_at_once_has_a_span_too() {
 
 /// A tenant with a host quota of zero, and one with a quota of one block.
 #[tokio::test]
-async fn what_is_lost_for_want_of_room_below_is_said_once_a_tier_unless_it_is_meant_to_be() {
+async fn victims_without_room_below_are_logged_once_unless_intended() {
     let (ears, _turn) = listen().await;
     for (host, said) in [(0.0, 0), (1.0 / 16.0, 1)] {
         let acme = TenantSettings { name: "acme".to_owned(), host: Some(host), ..TenantSettings::default() };
@@ -160,7 +160,7 @@ async fn what_is_lost_for_want_of_room_below_is_said_once_a_tier_unless_it_is_me
 
 /// A caller holds the only host block, so each victim is lost at once, and nothing else changes.
 #[tokio::test]
-async fn what_is_lost_at_once_is_said() {
+async fn victim_lost_at_once_is_logged() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(2, 1);
     let manager = &ground.manager;
@@ -181,7 +181,7 @@ async fn what_is_lost_at_once_is_said() {
 
 /// A purge has the only host block. A larger host is no remedy, so no line is spent on it.
 #[tokio::test]
-async fn what_a_purge_has_of_the_host_is_no_reason_to_make_it_larger() {
+async fn host_block_under_purge_logs_no_lost_blocks() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(2, 1);
     let manager = &ground.manager;
@@ -212,7 +212,7 @@ fn span(ears: &Ears, name: &str, fields: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn a_request_that_is_preempted_and_comes_back_has_its_number_in_each_span() {
+async fn preempted_request_has_its_number_in_each_span() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(4, 16);
     let group = ground.manager.default_group();
@@ -238,7 +238,7 @@ async fn a_request_that_is_preempted_and_comes_back_has_its_number_in_each_span(
 }
 
 #[tokio::test]
-async fn what_is_persisted_and_purged_has_a_span_with_its_counts() {
+async fn persist_and_purge_have_spans_with_counts() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let (ground, _tier) = over_a_volume(folder.path());

@@ -60,7 +60,7 @@ async fn pass(time: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn drive_that_is_slow_is_said_once_and_once_more_when_it_is_not() {
+async fn slow_drive_is_logged_at_its_beginning_and_end() {
     let (ears, _turn) = listen().await;
     let disk = Arc::new(SimDisk::new(64, BYTES, plan(200)));
     let manager = over(&disk);

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tracing::Level;
 
 #[tokio::test]
-async fn a_volume_that_goes_out_of_service_is_said_once_with_its_file() {
+async fn volume_out_of_service_is_logged_once_with_its_file() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let (ground, tier) = over_a_volume(folder.path());
@@ -37,7 +37,7 @@ async fn a_volume_that_goes_out_of_service_is_said_once_with_its_file() {
 }
 
 #[tokio::test]
-async fn what_rots_on_a_disk_is_said_once_however_many_blocks() {
+async fn rotten_blocks_of_a_disk_are_logged_once() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let (ground, tier) = over_a_volume(folder.path());
@@ -59,7 +59,7 @@ async fn what_rots_on_a_disk_is_said_once_however_many_blocks() {
 }
 
 #[tokio::test]
-async fn a_full_file_system_does_not_keep_a_broken_drive_from_being_said() {
+async fn broken_drive_after_full_file_system_is_logged() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let (_ground, tier) = over_a_volume(folder.path());
@@ -76,7 +76,7 @@ async fn a_full_file_system_does_not_keep_a_broken_drive_from_being_said() {
 }
 
 #[tokio::test]
-async fn a_subscriber_that_panics_takes_nothing_along() {
+async fn panicking_subscriber_stops_neither_tier_nor_manager() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let (ground, tier) = over_a_volume(folder.path());
@@ -99,7 +99,7 @@ async fn a_subscriber_that_panics_takes_nothing_along() {
 
 /// A disk of another implementation logs nothing, so the manager does, once for each cause.
 #[tokio::test]
-async fn what_another_disk_fails_at_the_manager_says() {
+async fn failures_of_a_foreign_disk_are_logged_by_the_manager() {
     for (cause, level, words) in [
         (Cause::Tier, Level::WARN, "failed a transfer"),
         (Cause::Rejected, Level::ERROR, "something else than what was written"),
@@ -131,7 +131,7 @@ async fn what_another_disk_fails_at_the_manager_says() {
 
 /// The file is unlinked while the volume is open: the volume goes on.
 #[tokio::test]
-async fn a_volume_whose_file_is_removed_is_said_once() {
+async fn removed_volume_file_is_logged_once() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let (ground, tier) = over_a_volume(folder.path());
@@ -152,7 +152,7 @@ async fn a_volume_whose_file_is_removed_is_said_once() {
 }
 
 #[tokio::test]
-async fn one_of_two_volumes_that_cannot_be_opened_is_said_and_left_out() {
+async fn unopenable_volume_is_logged_and_left_out() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     std::fs::write(folder.path().join("bad"), "no volume").expect("written");

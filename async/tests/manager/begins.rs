@@ -53,7 +53,7 @@ async fn is_whole(ground: &Ground) {
 }
 
 #[tokio::test]
-async fn allocate_takes_its_place_when_it_is_made() {
+async fn allocate_takes_its_place_at_the_call() {
     let manager = build(settings(4, 0));
     let group = manager.default_group();
     let held = group.allocate(4).await.expect("all of them");
@@ -71,7 +71,7 @@ async fn allocate_takes_its_place_when_it_is_made() {
 }
 
 #[tokio::test]
-async fn allocate_has_free_blocks_before_it_is_polled() {
+async fn allocate_holds_free_blocks_before_it_is_polled() {
     let manager = build(settings(4, 0));
     let group = manager.default_group();
     let blocks = group.allocate(3).into_future();
@@ -81,7 +81,7 @@ async fn allocate_has_free_blocks_before_it_is_polled() {
 }
 
 #[tokio::test]
-async fn allocate_dropped_leaves_the_queue_and_what_it_was_granted() {
+async fn allocate_dropped_leaves_queue_and_grant() {
     for polls in POLLS {
         let ground = closed(4, 4);
         let group = ground.manager.default_group();
@@ -141,7 +141,7 @@ async fn acquire_holds_and_onboards_before_it_is_polled() {
 }
 
 #[tokio::test]
-async fn acquire_of_what_the_device_has_is_answered_at_once() {
+async fn acquire_of_device_blocks_is_answered_at_once() {
     let ground = closed(4, 4);
     let all = hashes(1, 2);
     drop(compute(&ground.manager, &all, None).await);
@@ -160,7 +160,7 @@ async fn acquire_of_what_the_device_has_is_answered_at_once() {
 }
 
 #[tokio::test]
-async fn onboard_and_restore_are_on_their_way_before_they_are_polled() {
+async fn onboard_and_restore_start_before_they_are_polled() {
     for polls in POLLS {
         let (ground, all) = below().await;
         let group = ground.manager.default_group();
@@ -177,7 +177,7 @@ async fn onboard_and_restore_are_on_their_way_before_they_are_polled() {
 }
 
 #[tokio::test]
-async fn offload_and_persist_are_on_their_way_and_stay() {
+async fn offload_and_persist_start_at_the_call_and_go_on() {
     for polls in POLLS {
         for persists in [false, true] {
             let ground = closed(4, 16);
@@ -209,7 +209,7 @@ async fn preempted(manager: &KvBlockManager, all: &[SequenceHash]) -> Preempted 
 }
 
 #[tokio::test]
-async fn resume_is_on_its_way_before_it_is_polled() {
+async fn resume_starts_before_it_is_polled() {
     let all = hashes(1, 4);
     for polls in POLLS {
         let ground = Ground::new(4, 16);
@@ -230,7 +230,7 @@ async fn resume_is_on_its_way_before_it_is_polled() {
 }
 
 #[tokio::test]
-async fn prefetch_brings_up_when_it_is_made() {
+async fn prefetch_starts_at_the_call() {
     let (ground, all) = below().await;
     let hint = ground.manager.default_group().prefetch(&all);
     assert_eq!(ground.manager.census().up, 4);
@@ -239,7 +239,7 @@ async fn prefetch_brings_up_when_it_is_made() {
 }
 
 #[tokio::test]
-async fn a_purge_begins_when_it_is_made_and_goes_on() {
+async fn purge_starts_at_the_call_and_goes_on() {
     for polls in POLLS {
         let ground = Ground::new(4, 4);
         let tenant = ground.manager.tenant("a").expect("few tenants");
@@ -256,7 +256,7 @@ async fn a_purge_begins_when_it_is_made_and_goes_on() {
 }
 
 #[tokio::test]
-async fn a_shutdown_refuses_from_the_call_on() {
+async fn shutdown_refuses_from_the_call_on() {
     for polls in POLLS {
         let ground = closed(4, 4);
         let group = ground.manager.default_group();
@@ -275,7 +275,7 @@ async fn a_shutdown_refuses_from_the_call_on() {
 
 /// A waiting request outlives the handle that made it, and is answered when the last handle goes.
 #[tokio::test]
-async fn who_waits_when_the_last_handle_goes_is_told() {
+async fn waiter_outliving_the_last_handle_is_answered() {
     let manager = build(settings(2, 0));
     let held = manager.default_group().allocate(2).await.expect("all of them");
     let waits: Pin<Box<dyn Future<Output = _> + Send + 'static>> =

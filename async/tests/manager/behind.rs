@@ -31,7 +31,7 @@ async fn behind(
 /// A request has found a prefix that another request of the same batch is to write. That request is
 /// cancelled, so all blocks that both compute from the prefix are wrong.
 #[tokio::test]
-async fn what_is_computed_from_blocks_that_are_withdrawn_goes_with_them() {
+async fn withdrawn_blocks_take_their_dependents_along() {
     let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -60,7 +60,7 @@ async fn what_is_computed_from_blocks_that_are_withdrawn_goes_with_them() {
 
 /// The block is registered as computed, and still counts as written only with its parents.
 #[tokio::test]
-async fn what_is_registered_behind_a_block_that_is_not_written_waits_for_its_pass() {
+async fn block_behind_unwritten_parent_waits_for_its_pass() {
     let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
     let all = hashes(1, 4);
@@ -80,7 +80,7 @@ async fn what_is_registered_behind_a_block_that_is_not_written_waits_for_its_pas
 /// Two lists have the same blocks, and the earlier list withdraws. The blocks that its pass computes
 /// from them are wrong; those of the later pass are not.
 #[tokio::test]
-async fn what_an_earlier_pass_computes_from_blocks_that_are_put_off_is_withdrawn() {
+async fn withdrawn_earlier_pass_keeps_blocks_of_the_later_pass() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let all = hashes(1, 4);
@@ -104,7 +104,7 @@ async fn what_an_earlier_pass_computes_from_blocks_that_are_put_off_is_withdrawn
 /// Computed blocks replace unwritten ones of the same hashes. Blocks registered behind the replaced ones
 /// are withdrawn: no pass says any more whether those are written.
 #[tokio::test]
-async fn what_is_behind_blocks_that_give_way_goes_with_them() {
+async fn replaced_blocks_take_their_dependents_along() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let all = hashes(1, 3);
@@ -116,7 +116,7 @@ async fn what_is_behind_blocks_that_give_way_goes_with_them() {
 }
 
 #[tokio::test]
-async fn nothing_is_registered_behind_what_is_wrong_or_comes_later() {
+async fn register_behind_withdrawn_or_later_parent_is_refused() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let all = hashes(1, 4);

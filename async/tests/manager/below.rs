@@ -96,7 +96,7 @@ pub async fn bring_up(manager: &KvBlockManager, of: &[SequenceHash], from: Tier)
 /// Pinned, then pageable host memory, as the reference draws it: blocks for which the pinned tier has no
 /// room come up from the pageable one.
 #[tokio::test]
-async fn pinned_then_pageable_memory_serves_what_the_pinned_tier_lacks() {
+async fn pageable_tier_serves_blocks_that_the_pinned_tier_lacks() {
     let manager = manager(vec![TierParts::new("pageable", pageable(32))]);
     let tier = manager.tier("pageable").expect("a tier of this name");
     assert_eq!((manager.tier_name(tier), manager.tier("disk")), ("pageable", None));
@@ -122,7 +122,7 @@ async fn pinned_then_pageable_memory_serves_what_the_pinned_tier_lacks() {
 /// Pageable memory, a disk and a remote store, each larger than the one above. A block is written to all
 /// three, and comes up from the first that still has it.
 #[tokio::test(start_paused = true)]
-async fn a_block_is_found_in_the_first_of_three_tiers_that_has_it() {
+async fn block_in_three_tiers_is_found_in_the_first() {
     let remote = Arc::new(Remote::new(64, BYTES, Weather::fair(1)));
     let manager = manager(vec![
         TierParts::new("memory", Arc::new(Remote::new(8, BYTES, Weather::fair(2)))),
@@ -144,7 +144,7 @@ async fn a_block_is_found_in_the_first_of_three_tiers_that_has_it() {
 
 /// A read that fails for good goes on from the next tier that has the block: no miss, and the right bytes.
 #[tokio::test]
-async fn a_read_that_fails_goes_on_from_the_next_tier() {
+async fn failed_read_goes_on_from_the_next_tier() {
     let (first, disk) = (pageable(32), quick_disk(32));
     let manager = manager(vec![
         TierParts::new("pageable", Arc::<MemoryTier>::clone(&first)),
@@ -172,7 +172,7 @@ async fn a_read_that_fails_goes_on_from_the_next_tier() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_away_costs_its_own_blocks_alone() {
+async fn store_that_is_away_costs_only_its_own_blocks() {
     let away =
         Weather { there: Some([Duration::from_secs(1), Duration::from_secs(3600)]), ..Weather::fair(1) };
     let remote = Arc::new(Remote::new(64, BYTES, away));

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// The port's answer to a failed write is its last use of the slot. The block goes on to the next tier,
 /// and its tenant no longer pays for the slot.
 #[tokio::test(start_paused = true)]
-async fn a_slot_whose_write_has_failed_is_nobodys_where_the_block_goes_on() {
+async fn slot_of_failed_write_is_unowned_when_the_block_goes_on() {
     let fails = Weather { fails: 1000, ..Weather::fair(1) };
     let remote = Arc::new(Remote::new(32, BYTES, fails));
     let manager = manager(vec![
@@ -37,7 +37,7 @@ async fn a_slot_whose_write_has_failed_is_nobodys_where_the_block_goes_on() {
 
 /// Blocks that the first tier has taken are neither lost nor failed when the next tier fails.
 #[tokio::test(start_paused = true)]
-async fn what_a_tier_has_taken_is_not_lost_where_the_next_one_fails() {
+async fn block_in_one_tier_is_not_lost_when_the_next_fails() {
     let fails = Weather { fails: 1000, ..Weather::fair(1) };
     let manager = manager(vec![
         TierParts::new("disk", quick_disk(64)),
@@ -128,7 +128,7 @@ impl TierPort for Hasty {
 /// The slot of a failed write is free before the failure is known. Another tenant's block that takes the
 /// slot meanwhile keeps it, and that tenant's purge finds it.
 #[tokio::test(start_paused = true)]
-async fn a_slot_that_is_anothers_when_its_failed_write_is_answered_stays_the_others() {
+async fn slot_reused_before_failed_write_answers_keeps_its_owner() {
     for cause in [Cause::Away, Cause::Lost, Cause::Tier] {
         for next in [false, true] {
             let of = Arc::new(Remote::new(1, BYTES, Weather::fair(1)));
@@ -170,7 +170,7 @@ async fn a_slot_that_is_anothers_when_its_failed_write_is_answered_stays_the_oth
 
 /// A tier that does not answer just now keeps its blocks. Those that another tier has too come up from there.
 #[tokio::test(start_paused = true)]
-async fn what_a_store_that_is_away_has_comes_up_from_the_next_tier_that_has_it() {
+async fn blocks_of_an_away_store_come_up_from_the_next_tier() {
     let away =
         Weather { there: Some([Duration::from_secs(100), Duration::from_secs(3600)]), ..Weather::fair(1) };
     let remote = Arc::new(Remote::new(64, BYTES, away));
@@ -191,7 +191,7 @@ async fn what_a_store_that_is_away_has_comes_up_from_the_next_tier_that_has_it()
 
 /// Writes of victims find out that a store is back.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_was_away_gets_victims_again() {
+async fn store_back_from_away_gets_victims_again() {
     let away = Weather { there: Some([Duration::from_secs(2), Duration::from_secs(20)]), ..Weather::fair(1) };
     let remote = Arc::new(Remote::new(1024, BYTES, away));
     let manager = manager(vec![
@@ -209,7 +209,7 @@ async fn a_store_that_was_away_gets_victims_again() {
 
 /// Bytes that have rotted in host memory take no other block's place.
 #[tokio::test(start_paused = true)]
-async fn what_has_rotted_in_host_memory_takes_no_place_further_down() {
+async fn rotten_host_block_takes_no_place_in_lower_tiers() {
     let second = quick_disk(4);
     let (manager, mover) = manager_and_mover(vec![
         TierParts::new("one", quick_disk(4)),
@@ -247,7 +247,7 @@ async fn one_waits(manager: &KvBlockManager, first: &SimDisk) -> tokio::task::Jo
 
 /// A block in flight to one tier when its purge begins goes to no further tier.
 #[tokio::test(start_paused = true)]
-async fn a_block_that_is_being_purged_goes_no_further() {
+async fn block_purged_during_write_goes_to_no_further_tier() {
     let [first, second] = [16, 16].map(quick_disk);
     let manager = manager(vec![
         TierParts::new("one", Arc::<SimDisk>::clone(&first)),
@@ -270,7 +270,7 @@ async fn a_block_that_is_being_purged_goes_no_further() {
 /// A block in flight to one tier when the manager closes goes to no further tier, which the
 /// shutdown would have to wait for.
 #[tokio::test(start_paused = true)]
-async fn a_block_goes_no_further_when_the_manager_closes() {
+async fn block_in_flight_at_shutdown_goes_to_no_further_tier() {
     let [first, second] = [16, 16].map(quick_disk);
     let manager = manager(vec![
         TierParts::new("one", Arc::<SimDisk>::clone(&first)),
@@ -290,7 +290,7 @@ async fn a_block_goes_no_further_when_the_manager_closes() {
 /// A lower tier has given a tenant's slots to another tenant's transfers, which have not written them
 /// yet. A purge of the former tenant takes these slots, and none of another tier.
 #[tokio::test(start_paused = true)]
-async fn a_purge_takes_unwritten_slots_of_the_tier_that_they_are_of() {
+async fn purge_takes_unwritten_slots_of_their_tier_only() {
     let (first, second) = (quick_disk(16), Arc::new(SimDisk::with_at_once(4, BYTES, quick(), 1)));
     let manager = manager(vec![
         TierParts::new("one", Arc::<SimDisk>::clone(&first)),

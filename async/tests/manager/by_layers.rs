@@ -141,7 +141,7 @@ async fn soon<F: IntoFuture>(future: F) -> F::Output {
 }
 
 #[tokio::test]
-async fn layers_go_down_in_steps_behind_the_pass_and_the_block_is_below_when_all_have() {
+async fn offload_by_layers_stores_the_block_after_its_last_step() {
     let ground = ground();
     let manager = &ground.manager;
     let mut pass = Pass::begin(&ground, manager, (1, 3)).await;
@@ -166,7 +166,7 @@ async fn layers_go_down_in_steps_behind_the_pass_and_the_block_is_below_when_all
 }
 
 #[tokio::test]
-async fn what_several_steps_have_opened_goes_in_one_copy() {
+async fn layers_opened_by_several_steps_go_in_one_copy() {
     let ground = ground();
     let mut pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
     let offload = pass.offload(0);
@@ -187,7 +187,7 @@ async fn what_several_steps_have_opened_goes_in_one_copy() {
 }
 
 #[tokio::test]
-async fn a_pass_that_ends_early_and_one_that_tells_of_no_layer_open_all_of_them() {
+async fn pass_end_opens_all_layers() {
     let ground = ground();
     let mut pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
     let offload = pass.offload(1);
@@ -214,7 +214,7 @@ async fn a_pass_that_ends_early_and_one_that_tells_of_no_layer_open_all_of_them(
 
 /// A gate at the last layer, beyond it, or with no layer left to come: as any offload.
 #[tokio::test]
-async fn whatever_has_no_second_step_goes_whole() {
+async fn offload_without_a_second_step_goes_whole() {
     for layer in [7, 8, u32::MAX] {
         let ground = ground();
         let mut pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
@@ -233,7 +233,7 @@ async fn whatever_has_no_second_step_goes_whole() {
 }
 
 #[tokio::test]
-async fn an_engine_that_stops_within_a_pass_keeps_nothing_beyond_the_deadline() {
+async fn engine_stopped_within_pass_keeps_nothing_past_deadline() {
     let ground = ground_of(settings(8, 16).deadline_offload(Duration::from_millis(20)), 8, 16);
     let tenant = ground.manager.tenant("a").expect("few tenants");
     let pass = Pass::begin(&ground, &tenant, (1, 3)).await;
@@ -254,7 +254,7 @@ async fn an_engine_that_stops_within_a_pass_keeps_nothing_beyond_the_deadline() 
 
 /// This holds for every copy, whatever its gate: an offload without one, `persist`, a preemption.
 #[tokio::test]
-async fn whoever_asks_for_a_copy_of_what_a_pass_writes_waits_for_the_layers() {
+async fn copies_of_blocks_being_written_wait_for_the_layers() {
     let ground = ground();
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -280,7 +280,7 @@ async fn whoever_asks_for_a_copy_of_what_a_pass_writes_waits_for_the_layers() {
 }
 
 #[tokio::test]
-async fn a_tenant_that_is_purged_within_a_pass_leaves_no_layer_behind() {
+async fn tenant_purged_within_pass_leaves_no_layer() {
     for moves in [false, true] {
         let ground = ground();
         let tenant = ground.manager.tenant("a").expect("few tenants");
@@ -315,7 +315,7 @@ async fn a_tenant_that_is_purged_within_a_pass_leaves_no_layer_behind() {
 }
 
 #[tokio::test]
-async fn a_shutdown_within_a_pass_waits_for_no_layer() {
+async fn shutdown_within_pass_waits_for_no_layer() {
     let ground = ground();
     let pass = Pass::begin(&ground, &ground.manager, (1, 3)).await;
     let offload = pass.offload(1);
@@ -345,7 +345,7 @@ async fn a_shutdown_within_a_pass_waits_for_no_layer() {
 }
 
 #[tokio::test]
-async fn a_step_that_fails_is_tried_again_and_those_before_it_are_not() {
+async fn failed_step_is_retried_without_the_steps_before_it() {
     let retries = |retries| settings(8, 16).transfer_retries(retries).transfer_retry_after(Duration::ZERO);
     let ground = ground_of(retries(1), 8, 16);
     let mut pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
@@ -377,7 +377,7 @@ async fn a_step_that_fails_is_tried_again_and_those_before_it_are_not() {
 }
 
 #[tokio::test]
-async fn the_bytes_of_an_iteration_are_those_of_its_steps() {
+async fn iteration_bytes_bound_the_bytes_of_steps() {
     // Four steps of two layers.
     let bytes = BYTES as u64;
     let ground = ground_of(settings(8, 16).iteration_bytes(Some(bytes)), 8, 16);
@@ -397,7 +397,7 @@ async fn the_bytes_of_an_iteration_are_those_of_its_steps() {
 
 /// The bound counts only copies that have not begun.
 #[tokio::test]
-async fn what_has_begun_waits_for_its_layers_though_as_many_wait_as_may() {
+async fn begun_copies_waiting_for_layers_take_no_queue_places() {
     let ground = ground_of(settings(8, 16).transfer_queue(2), 8, 16);
     let manager = &ground.manager;
     let mut pass = Pass::begin(&ground, manager, (1, 4)).await;
@@ -420,7 +420,7 @@ async fn what_has_begun_waits_for_its_layers_though_as_many_wait_as_may() {
 }
 
 #[tokio::test]
-async fn a_disk_is_written_to_when_all_layers_are_staged() {
+async fn disk_write_starts_after_all_layers_are_staged() {
     let (ground, disk) = over_disk(4);
     let mut pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
     let offload = pass.offload(3);
@@ -436,7 +436,7 @@ async fn a_disk_is_written_to_when_all_layers_are_staged() {
 
 /// Both blocks of staging belong to copies that wait for the engine.
 #[tokio::test]
-async fn neither_a_read_nor_a_victim_waits_for_staging_until_the_engine_goes_on() {
+async fn reads_and_victims_take_staging_from_gated_copies() {
     let (ground, disk) = over_disk(6);
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -481,7 +481,7 @@ async fn neither_a_read_nor_a_victim_waits_for_staging_until_the_engine_goes_on(
 }
 
 #[tokio::test]
-async fn what_is_written_waits_for_no_staging_that_waits_for_the_engine() {
+async fn written_blocks_take_staging_from_gated_copies() {
     let (ground, _disk) = over_disk(4);
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -515,7 +515,7 @@ async fn what_is_written_waits_for_no_staging_that_waits_for_the_engine() {
 }
 
 #[tokio::test]
-async fn a_shutdown_waits_for_nothing_that_waits_for_what_waits_for_the_engine() {
+async fn shutdown_waits_for_no_copy_behind_gated_staging() {
     let (ground, _disk) = over_disk(4);
     let manager = &ground.manager;
     let pass = Pass::begin(&ground, manager, (1, 4)).await;
@@ -538,7 +538,7 @@ impl Pass<'_> {
 /// The host tier is full of copies that wait for the engine. Victims are dropped, as if no tier had room
 /// for them.
 #[tokio::test]
-async fn an_allocation_within_a_pass_does_not_wait_for_the_host_blocks_of_its_copies() {
+async fn allocation_when_gated_copies_fill_the_host_drops_victims() {
     let ground = ground_of(settings(4, 2).host_headroom(0), 4, 2);
     let manager = &ground.manager;
     drop(super::ground::compute(manager, &hashes(2, 2), None).await);
@@ -557,7 +557,7 @@ async fn an_allocation_within_a_pass_does_not_wait_for_the_host_blocks_of_its_co
 /// All blocks of the device are under copies of the pass. No other caller gets one until the engine
 /// goes on, or until the deadline.
 #[tokio::test]
-async fn an_engine_that_waits_for_what_its_own_pass_holds_does_so_until_the_deadline() {
+async fn allocation_of_blocks_under_gated_copies_ends_at_deadline() {
     let ground = ground_of(settings(4, 16).deadline_offload(Duration::from_millis(50)), 4, 16);
     let pass = Pass::begin(&ground, &ground.manager, (1, 4)).await;
     let offload = pass.offload(1);
@@ -571,7 +571,7 @@ async fn an_engine_that_waits_for_what_its_own_pass_holds_does_so_until_the_dead
 
 /// No setting says which layer of a group a layer of the model is.
 #[tokio::test]
-async fn a_model_of_several_groups_waits_for_its_last_layer() {
+async fn gate_with_several_groups_waits_for_the_last_layer() {
     let groups = |number: u32| {
         let layers = [2 * number, 2 * number + 1];
         format!("[[group]]\nlayers = {layers:?}\npage_size = 16\nkv_heads = 1\nhead_size = 64\n")

@@ -39,7 +39,7 @@ async fn class_goes_along(settings: ManagerConfigBuilder, tier: Tier) {
 }
 
 #[tokio::test]
-async fn a_class_goes_down_and_comes_up_with_its_block() {
+async fn class_goes_down_and_up_with_its_block() {
     class_goes_along(settings(4, 4), Tier::Host).await;
     let directory = tempfile::tempdir().expect("a directory");
     let disk = settings(4, 0).disk_paths(vec![directory.path().join("volume")]).disk_blocks(4);
@@ -47,7 +47,7 @@ async fn a_class_goes_down_and_comes_up_with_its_block() {
 }
 
 #[tokio::test]
-async fn a_copy_that_is_below_already_has_the_class_that_its_block_was_given_last() {
+async fn copy_below_takes_the_last_class_of_its_block() {
     let manager = build(settings(4, 4));
     let group = manager.default_group();
     let all = hashes(1, 2);
@@ -61,7 +61,7 @@ async fn a_copy_that_is_below_already_has_the_class_that_its_block_was_given_las
 }
 
 #[tokio::test]
-async fn what_is_pinned_in_the_device_is_only_dear_below() {
+async fn pinned_device_block_is_evictable_below() {
     let manager = build(settings(4, 2));
     let pinned = compute(&manager, &hashes(1, 2), None).await;
     pinned.set_priority(Priority::Pinned);
@@ -72,7 +72,7 @@ async fn what_is_pinned_in_the_device_is_only_dear_below() {
 }
 
 #[tokio::test]
-async fn a_block_that_is_turned_back_on_its_way_down_keeps_its_class() {
+async fn block_matched_on_its_way_down_keeps_its_class() {
     let ground = Ground::new(4, 8);
     let (manager, dear) = (&ground.manager, hashes(1, 2));
     let group = manager.default_group();

@@ -21,7 +21,7 @@ fn is_clean(file: &Path) -> bool {
 }
 
 #[tokio::test]
-async fn a_shutdown_leaves_a_clean_volume_though_there_are_handles() {
+async fn shutdown_with_live_handles_leaves_a_clean_volume() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let first = over(&file);
@@ -51,7 +51,7 @@ async fn a_shutdown_leaves_a_clean_volume_though_there_are_handles() {
 }
 
 #[tokio::test]
-async fn the_last_handle_closes_the_volume_where_nobody_has() {
+async fn last_handle_without_shutdown_closes_the_volume() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let first = over(&file);
@@ -68,7 +68,7 @@ async fn the_last_handle_closes_the_volume_where_nobody_has() {
 /// The queue takes two at a time. The other copies are deferred when the shutdown begins, also those
 /// from the host on.
 #[tokio::test]
-async fn a_clean_shutdown_has_written_through_what_was_owed() {
+async fn shutdown_makes_deferred_write_through_copies() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let settings = settings(8, 16).disk_blocks(32).disk_paths(vec![file.clone()]);
@@ -85,7 +85,7 @@ async fn a_clean_shutdown_has_written_through_what_was_owed() {
 
 /// The same hashes with other bytes: blocks that old weights have computed are no hit for new ones.
 #[tokio::test]
-async fn a_volume_of_other_weights_is_refused() {
+async fn volume_of_other_weights_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let of = |weights: Option<&str>| {
@@ -107,7 +107,7 @@ async fn a_volume_of_other_weights_is_refused() {
 
 /// The message suggests no other value of a setting: that would not help.
 #[tokio::test]
-async fn a_volume_of_another_version_is_refused_and_what_to_do_is_said() {
+async fn volume_of_other_version_is_refused_with_remedy() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let all = hashes(1, 4);
@@ -138,7 +138,7 @@ async fn a_volume_of_another_version_is_refused_and_what_to_do_is_said() {
 }
 
 #[test]
-fn neither_a_shutdown_nor_its_runtime_waits_for_a_disk_whose_end_hangs() {
+fn shutdown_and_runtime_end_though_the_disk_close_hangs() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (ground, hangs) = runtime.block_on(async {
         let disk = SimDisk::new(8, BYTES, Plan::calm(1));
@@ -155,7 +155,7 @@ fn neither_a_shutdown_nor_its_runtime_waits_for_a_disk_whose_end_hangs() {
 /// A purge has blocks of the volumes in hand. The volumes close with the last handle then, and the
 /// caller is told.
 #[tokio::test]
-async fn a_shutdown_beside_a_purge_says_that_not_all_is_over() {
+async fn shutdown_during_purge_reports_an_open_volume() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let first = over(&file);

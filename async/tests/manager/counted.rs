@@ -92,7 +92,7 @@ async fn below(manager: &Tiers, blocks: u64) {
 }
 
 #[tokio::test]
-async fn each_cause_that_a_mover_answers_with_counts_on_its_path_once_a_block() {
+async fn mover_failure_counts_once_per_block_by_cause_and_path() {
     for cause in Cause::ALL {
         let (manager, mover) = told();
         below(&manager, 2).await;
@@ -118,7 +118,7 @@ async fn each_cause_that_a_mover_answers_with_counts_on_its_path_once_a_block() 
 }
 
 #[tokio::test]
-async fn host_memory_that_somebody_has_counts_as_busy() {
+async fn host_memory_in_use_counts_as_busy() {
     let ground = Ground::new(4, 16);
     below(&ground.manager, 1).await;
     let all: Vec<_> = (0..16).map(|block| ground.memory.write(block).expect("nobody has it")).collect();
@@ -146,7 +146,7 @@ async fn host_memory_that_somebody_has_counts_as_busy() {
 
 /// A victim in flight that is purged, or whose manager is shut down, is not dropped for want of room.
 #[tokio::test]
-async fn what_is_called_off_on_its_way_is_not_dropped() {
+async fn victim_cancelled_in_flight_is_not_counted_as_dropped() {
     for purged in [true, false] {
         // One copy moves, and three wait for their turn.
         let one_at_a_time = settings(4, 16).transfer_in_flight(BYTES as u64);
@@ -174,7 +174,7 @@ async fn what_is_called_off_on_its_way_is_not_dropped() {
 }
 
 #[tokio::test]
-async fn what_is_late_and_what_is_called_off_count() {
+async fn late_and_cancelled_calls_are_counted() {
     let ground = Ground::new(4, 16);
     let group = ground.manager.default_group();
     below(&ground.manager, 4).await;
@@ -203,7 +203,7 @@ async fn what_is_late_and_what_is_called_off_count() {
 }
 
 #[tokio::test]
-async fn what_is_late_counts_by_one_cause_wherever_it_was() {
+async fn late_onboard_counts_once_by_deadline_in_any_state() {
     let late = |layers| OnboardOptions::default().layers(layers).deadline(Duration::from_millis(10));
     let failed = |ground: &Ground| {
         let stats = ground.manager.stats();
@@ -241,7 +241,7 @@ async fn what_is_late_counts_by_one_cause_wherever_it_was() {
 }
 
 #[tokio::test]
-async fn an_offload_that_is_late_counts_where_its_blocks_are() {
+async fn late_offload_counts_once_by_deadline_in_any_state() {
     let late = OffloadOptions::default().deadline(Duration::from_millis(10));
     let gated = late.gate(Gate::Iteration(1));
     let by_deadline = |ground: &Ground| {
@@ -276,7 +276,7 @@ async fn an_offload_that_is_late_counts_where_its_blocks_are() {
 }
 
 #[tokio::test]
-async fn what_is_refused_counts_by_why() {
+async fn refused_offload_counts_by_reason() {
     let refused = |down: Offloaded, blocks| assert_eq!((down.refused, down.there), (blocks, 0));
     // There is no tier below.
     let manager = build(settings(8, 0));
@@ -317,7 +317,7 @@ async fn what_is_refused_counts_by_why() {
 }
 
 #[tokio::test]
-async fn whatever_is_to_persist_is_in_one_count() {
+async fn persist_puts_each_block_in_one_count() {
     let directory = tempfile::tempdir().expect("a directory");
     let volume = vec![directory.path().join("volume")];
     let settings = settings(8, 8).disk_paths(volume).disk_bytes(Some(4 << 20));
@@ -333,7 +333,7 @@ async fn whatever_is_to_persist_is_in_one_count() {
 /// The copy to the host fails, but another caller's copy brings the block there. Then it counts by the
 /// outcome at the disk.
 #[tokio::test]
-async fn what_is_to_persist_is_counted_by_where_it_has_come_to() {
+async fn persist_with_failed_copy_counts_the_last_outcome() {
     let disk = Arc::new(SimDisk::new(1, BYTES, Plan::calm(1)));
     let (manager, mover) = told_of(settings(4, 16), Some(disk));
     let all = hashes(1, 3);
@@ -357,7 +357,7 @@ async fn what_is_to_persist_is_counted_by_where_it_has_come_to() {
 
 /// A copy that is to be tried again much later holds nothing that the next opener of the same files needs.
 #[tokio::test]
-async fn a_pause_before_an_attempt_keeps_no_manager() {
+async fn pause_before_a_retry_keeps_no_manager() {
     let patient = settings(4, 16).transfer_retries(3).transfer_retry_after(Duration::from_secs(3600));
     let (manager, mover) = told_of(patient, None);
     let blocks = compute(&manager, &hashes(1, 4), None).await;

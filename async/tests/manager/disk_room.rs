@@ -22,7 +22,7 @@ fn disk(at_once: u32) -> Arc<SimDisk> {
 }
 
 #[tokio::test]
-async fn a_disk_is_asked_for_no_more_at_once_than_it_takes() {
+async fn disk_gets_no_more_requests_at_once_than_it_takes() {
     let disk = disk(2);
     let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>, BLOCKS, 8);
     let group = manager.default_group();
@@ -38,7 +38,7 @@ async fn a_disk_is_asked_for_no_more_at_once_than_it_takes() {
 }
 
 #[tokio::test]
-async fn what_slots_held_is_forgotten_when_nobody_waits_for_that() {
+async fn freed_slot_is_forgotten_outside_the_lock() {
     let disk = disk(u32::MAX);
     let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>, BLOCKS, 8);
     let (heard, hears) = mpsc::channel();
@@ -65,7 +65,7 @@ async fn what_slots_held_is_forgotten_when_nobody_waits_for_that() {
 }
 
 #[tokio::test]
-async fn who_compares_bytes_lets_others_have_their_turn_after_each_block() {
+async fn byte_comparison_yields_after_each_block() {
     let disk = disk(u32::MAX);
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let ground = Ground::over(settings(BLOCKS, 2 * BLOCKS), BLOCKS, 2 * BLOCKS, Some(port));

@@ -81,7 +81,7 @@ fn close_for_a_while(ground: &Ground) {
 }
 
 #[tokio::test]
-async fn a_restore() {
+async fn restore_dropped_after_any_poll_leaves_nothing() {
     give_up(async |polls| {
         let (ground, all) = below().await;
         let up = within(polls, ground.manager.default_group().restore_to_gpu(&all)).await;
@@ -94,7 +94,7 @@ async fn a_restore() {
 }
 
 #[tokio::test]
-async fn a_restore_by_a_group() {
+async fn group_restore_dropped_after_any_poll_leaves_nothing() {
     give_up(async |polls| {
         let (ground, all) = below().await;
         let group = ground.manager.group(0).expect("one");
@@ -107,7 +107,7 @@ async fn a_restore_by_a_group() {
 }
 
 #[tokio::test]
-async fn an_onboarding_of_groups() {
+async fn groups_onboard_dropped_after_any_poll_leaves_nothing() {
     give_up(async |polls| {
         let (ground, all) = below().await;
         let found = ground.manager.match_groups(&[&all]);
@@ -133,7 +133,7 @@ async fn preempted() -> (Ground, Preempted, Vec<SequenceHash>) {
 }
 
 #[tokio::test]
-async fn the_wait_for_a_preemption() {
+async fn preemption_wait_dropped_after_any_poll_goes_on() {
     give_up(async |polls| {
         let (ground, mut preempted, all) = preempted().await;
         let down = within(polls, preempted.settled()).await;
@@ -153,7 +153,7 @@ async fn the_wait_for_a_preemption() {
 }
 
 #[tokio::test]
-async fn a_resume() {
+async fn resume_dropped_after_any_poll_leaves_nothing() {
     give_up(async |polls| {
         let (ground, mut preempted, all) = preempted().await;
         let group = ground.manager.default_group();
@@ -177,7 +177,7 @@ async fn a_resume() {
 /// All blocks are in the device, and the block that is not full is being copied. The resumption waits
 /// for that copy.
 #[tokio::test]
-async fn a_resume_behind_a_copy() {
+async fn resume_behind_copy_dropped_after_any_poll_leaves_nothing() {
     give_up(async |polls| {
         let (ground, preempted, all) = preempted().await;
         assert_eq!(ground.manager.census().moving, 4);
@@ -200,7 +200,7 @@ async fn a_resume_behind_a_copy() {
 
 /// Large blocks, which take a while: first to the host, then to the disk.
 #[tokio::test]
-async fn a_persist() {
+async fn persist_dropped_after_any_poll_goes_on() {
     for of_group in [false, true] {
         give_up(async |polls| {
             let manager = build(settings(4, 8).geometry_block_bytes(Some(1 << 20)).disk_blocks(16));
@@ -224,7 +224,7 @@ async fn a_persist() {
 }
 
 #[tokio::test]
-async fn a_purge() {
+async fn purge_dropped_after_any_poll_goes_on() {
     give_up(async |polls| {
         let ground = Ground::new(4, 16);
         let tenant = ground.manager.tenant("a").expect("few tenants");
@@ -250,7 +250,7 @@ async fn a_purge() {
 }
 
 #[tokio::test]
-async fn an_allocation_that_is_held_at_a_quota() {
+async fn allocation_at_quota_dropped_after_any_poll_leaves_nothing() {
     give_up(async |polls| {
         let ground = Ground::of(settings(4, 16).quota_device(0.5), 4, 16);
         let [a, b] = ["a", "b"].map(|name| ground.manager.tenant(name).expect("few tenants"));
@@ -275,7 +275,7 @@ async fn an_allocation_that_is_held_at_a_quota() {
 
 /// It waits in the queues of both groups. The first group serves it before the second.
 #[tokio::test]
-async fn an_allocation_of_all_groups() {
+async fn groups_allocation_dropped_after_any_poll_leaves_nothing() {
     give_up(async |polls| {
         let manager = two_groups();
         let held =
@@ -310,7 +310,7 @@ async fn an_allocation_of_all_groups() {
 
 /// Calls that pass on to others.
 #[tokio::test]
-async fn what_waits_for_one_block_and_the_calls_of_a_group() {
+async fn waits_for_one_block_dropped_leave_the_queue() {
     let manager = two_groups();
     let group = manager.group(1).expect("two");
     let (first, all) = (all_of(&manager, 0), all_of(&manager, 1));

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const MOST: usize = (1 << 20) - 1;
 
 #[tokio::test]
-async fn a_count_beyond_the_device_is_refused_and_takes_nothing() {
+async fn count_beyond_the_device_is_refused_and_takes_nothing() {
     let manager = build(ManagerConfig::builder().toml("hybrid.toml", HYBRID));
     let tenant = manager.tenant("acme").expect("a tenant");
     for count in [65, u32::MAX as usize, 1 << 32, (1 << 32) + 1, usize::MAX / 2, usize::MAX] {
@@ -31,7 +31,7 @@ async fn a_count_beyond_the_device_is_refused_and_takes_nothing() {
 }
 
 #[tokio::test]
-async fn a_list_is_cloned_whole_or_refused_at_most_references() {
+async fn list_at_most_references_is_cloned_whole_or_refused() {
     let manager = build(settings(4, 0));
     let one = compute(&manager, &hashes(1, 2), None).await;
     // Each list holds 1,024 references to both blocks; single clones take the rest.

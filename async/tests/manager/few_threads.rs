@@ -17,7 +17,7 @@ const MOST: u32 = 40;
 
 /// Runs in the process with few threads.
 #[test]
-fn a_process_of_few_threads_builds_a_manager_or_is_refused() {
+fn process_of_few_threads_builds_a_manager_or_is_refused() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let settings = settings(4, 4)
         .runtime_threads(2)
@@ -40,12 +40,12 @@ fn with_threads(threads: u32, folder: &Path) -> Output {
     let mut command = Command::new("timeout");
     command.args(["60", "setpriv", "--reuid=61234", "--regid=61234", "--clear-groups", "prlimit"]);
     command.arg(format!("--nproc={threads}:{threads}")).arg(me);
-    command.args(["few_threads::a_process_of_few_threads", "--nocapture", "--test-threads=1"]);
+    command.args(["few_threads::process_of_few_threads", "--nocapture", "--test-threads=1"]);
     command.env(FOLDER, folder).output().expect("coreutils")
 }
 
 #[test]
-fn a_manager_without_threads_is_refused_at_once() {
+fn manager_without_threads_is_refused_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).expect("ours");
     let enough = with_threads(MOST, folder.path());

@@ -78,7 +78,7 @@ fn of_parts() -> KvBlockManager {
 }
 
 #[tokio::test]
-async fn hashes_chosen_for_a_known_seed_share_no_chain_in_a_manager() {
+async fn hashes_chosen_for_a_known_seed_share_no_chain() {
     let control = with_seed_0();
     for (made, manager) in [("settings", crate::ground::build(settings(BLOCKS, 0))), ("parts", of_parts())] {
         let took = in_manager(&manager);

@@ -37,7 +37,7 @@ async fn below_of(ground: &Ground) -> Vec<SequenceHash> {
 }
 
 #[tokio::test]
-async fn no_layer_is_ready_before_its_bytes_are_there_however_the_run_is_brought_up() {
+async fn layer_of_any_onboard_is_ready_after_its_bytes_arrive() {
     for layers in [None, Some(1)] {
         let (ground, all) = below().await;
         let found = ground.manager.default_group().match_prefix(&all);
@@ -54,7 +54,7 @@ async fn no_layer_is_ready_before_its_bytes_are_there_however_the_run_is_brought
 }
 
 #[tokio::test]
-async fn whoever_asks_for_layers_of_what_others_bring_up_whole_has_them_unless_a_copy_waits_already() {
+async fn layers_joining_a_whole_onboard_split_it_unless_it_is_queued() {
     // Transfers of four blocks of two layers. So many are in the queue when layers are asked for.
     for (queued, transfers) in [(0, 8), (3, 4)] {
         let ground = Ground::of(settings(4, 16).transfer_in_flight(BYTES as u64), 4, 16);
@@ -80,7 +80,7 @@ async fn whoever_asks_for_layers_of_what_others_bring_up_whole_has_them_unless_a
 
 /// Blocks of the device are ready at once: their layers, their ids, and the run.
 #[tokio::test]
-async fn a_run_that_is_there_waits_for_nothing() {
+async fn onboard_of_device_blocks_waits_for_nothing() {
     let manager = build(settings(4, 16));
     let all = hashes(1, 4);
     let held = compute(&manager, &all, None).await;
@@ -94,7 +94,7 @@ async fn a_run_that_is_there_waits_for_nothing() {
 }
 
 #[tokio::test]
-async fn a_run_of_another_manager_is_refused() {
+async fn onboard_of_a_foreign_match_is_refused() {
     let (one, other) = (build(settings(4, 16)), build(settings(4, 16)));
     for (manager, sequence) in [(&one, 1), (&other, 2)] {
         drop(compute(manager, &hashes(sequence, 4), None).await);
@@ -110,7 +110,7 @@ async fn a_run_of_another_manager_is_refused() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_brought_up_as_a_guess_is_still_waited_for() {
+async fn prefetch_onboard_joined_by_an_urgent_one_serves_both() {
     let (ground, all) = below().await;
     let options = OnboardOptions::default().class(Class::Prefetch);
     let guess = ground
@@ -131,7 +131,7 @@ async fn a_run_that_is_brought_up_as_a_guess_is_still_waited_for() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_brought_up_as_a_guess_and_given_up_comes_no_further() {
+async fn prefetch_onboard_dropped_stops_queued_copies() {
     let ground = Ground::of(settings(4, 16).transfer_in_flight(BYTES as u64), 4, 16);
     let all = hashes(1, 4);
     drop(compute(&ground.manager, &all, None).await);
@@ -152,7 +152,7 @@ async fn a_run_that_is_brought_up_as_a_guess_and_given_up_comes_no_further() {
 }
 
 #[tokio::test]
-async fn a_place_that_was_told_is_kept_whoever_began_to_bring_it_up() {
+async fn device_blocks_once_told_are_kept_over_computed_twins() {
     let (ground, all) = below().await;
     let group = ground.manager.default_group();
     let found = || group.match_prefix(&all[..2]);
@@ -176,7 +176,7 @@ async fn a_place_that_was_told_is_kept_whoever_began_to_bring_it_up() {
 
 /// A device block that no caller was told of gives way to a block computed meanwhile.
 #[tokio::test]
-async fn what_comes_up_whole_and_is_computed_meanwhile_is_there_once() {
+async fn whole_onboard_of_blocks_computed_meanwhile_keeps_one_copy() {
     let (ground, all) = below().await;
     let tenant = ground.manager.tenant("a").expect("few tenants");
     let found = tenant.default_group().match_prefix(&all[..2]);
@@ -204,7 +204,7 @@ impl Drop for Forgotten {
 }
 
 #[tokio::test]
-async fn a_waker_that_is_forgotten_may_use_the_manager() {
+async fn dropped_waker_may_use_the_manager() {
     let (ground, all) = below().await;
     let down = Ground::new(4, 16);
     let blocks = compute(&down.manager, &all, None).await;
@@ -229,7 +229,7 @@ async fn a_waker_that_is_forgotten_may_use_the_manager() {
 }
 
 #[tokio::test]
-async fn what_is_to_persist_is_on_the_disk_though_it_was_on_its_way_to_the_host() {
+async fn persist_of_blocks_in_flight_to_host_reaches_the_disk() {
     let directory = tempfile::tempdir().expect("a directory");
     // Large ones, which take a while.
     let settings = settings(8, 16)
@@ -271,7 +271,7 @@ fn in_time(what: &str, work: impl FnOnce() + Send + 'static) {
 }
 
 #[tokio::test]
-async fn whoever_is_woken_may_use_the_manager_at_once() {
+async fn woken_waker_may_use_the_manager_at_once() {
     let ground = Ground::new(4, 16);
     let tenant = ground.manager.tenant("a").expect("few tenants");
     let runtime = tokio::runtime::Handle::current();
@@ -305,7 +305,7 @@ async fn whoever_is_woken_may_use_the_manager_at_once() {
 }
 
 #[tokio::test]
-async fn no_path_keeps_the_budget_of_iterations_from_another() {
+async fn path_with_many_copies_leaves_budget_to_others() {
     let directory = tempfile::tempdir().expect("a directory");
     let settings = settings(16, 32)
         .iteration_bytes(Some(BYTES as u64))
@@ -332,7 +332,7 @@ async fn no_path_keeps_the_budget_of_iterations_from_another() {
 }
 
 #[tokio::test]
-async fn who_waits_for_blocks_does_not_wait_for_the_budget_of_an_iteration() {
+async fn allocation_does_not_wait_for_the_iteration_budget() {
     let manager = build(settings(4, 16).iteration_bytes(Some(BYTES as u64)));
     let group = manager.default_group();
     let blocks = compute(&manager, &hashes(1, 4), None).await;

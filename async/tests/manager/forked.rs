@@ -24,7 +24,7 @@ fn now<F: IntoFuture>(future: F) -> F::Output {
 }
 
 #[test]
-fn a_child_is_refused_and_its_drops_do_nothing() {
+fn forked_child_is_refused_and_its_drops_do_nothing() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
     let runtime = runtime.expect("a runtime");
     let folder = tempfile::tempdir().expect("a folder");
@@ -107,7 +107,7 @@ fn a_child_is_refused_and_its_drops_do_nothing() {
 
 /// Another thread takes the manager's lock again and again. Children do not wait for it.
 #[test]
-fn a_child_waits_for_no_lock_of_its_parent() {
+fn forked_child_waits_for_no_lock_of_its_parent() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build();
     let runtime = runtime.expect("a runtime");
     let manager = runtime.block_on(async { build(settings(8, 8)) });

@@ -60,7 +60,7 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn an_urgent_read_has_staging_before_copies_by_choice_that_came_first() {
+async fn urgent_read_gets_staging_before_earlier_copies_by_choice() {
     let disk = disk();
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let (manager, _) = staged::over(port, 12, 2);
@@ -89,7 +89,7 @@ async fn an_urgent_read_has_staging_before_copies_by_choice_that_came_first() {
 }
 
 #[tokio::test]
-async fn victims_have_host_blocks_before_copies_by_choice_that_came_first() {
+async fn victims_get_host_blocks_before_earlier_copies_by_choice() {
     // Under LRU a block may leave before those computed from it, so the victims are not the blocks being
     // copied.
     let settings = settings(16, HOST).device_policy(Policy::Lru);
@@ -111,7 +111,7 @@ async fn victims_have_host_blocks_before_copies_by_choice_that_came_first() {
 /// Under policies that know parents, the blocks being copied hold back the others. They become the
 /// victims, and get the host blocks that victims may have.
 #[tokio::test]
-async fn copies_by_choice_that_hold_victims_back_are_made_as_theirs() {
+async fn copies_by_choice_holding_victims_back_become_victims() {
     let settings = settings(16, HOST).device_policy(Policy::Reuse);
     let (disk, ground) = full(settings.watermark_device(0.6).watermark_device_low(0.5)).await;
     let manager = &ground.manager;
@@ -127,7 +127,7 @@ async fn copies_by_choice_that_hold_victims_back_are_made_as_theirs() {
 }
 
 #[tokio::test]
-async fn what_victims_wait_for_is_written_before_what_nobody_waits_for() {
+async fn host_writes_for_victims_go_before_unawaited_ones() {
     let (disk, ground) = full(settings(16, HOST).watermark_device(0.6).watermark_device_low(0.5)).await;
     let manager = &ground.manager;
     let first = hashes(1, INACTIVE / 2);
@@ -147,7 +147,7 @@ async fn what_victims_wait_for_is_written_before_what_nobody_waits_for() {
 }
 
 #[tokio::test]
-async fn the_headroom_is_made_again_while_victims_wait() {
+async fn headroom_is_made_again_while_victims_wait() {
     let (disk, ground) = full(settings(16, HOST)).await;
     let manager = &ground.manager;
     let mut blocks =
@@ -162,7 +162,7 @@ async fn the_headroom_is_made_again_while_victims_wait() {
 }
 
 #[tokio::test]
-async fn copies_by_choice_leave_the_headroom_as_it_comes_free() {
+async fn copies_by_choice_leave_the_headroom_to_victims() {
     let (disk, ground) = full(settings(16, HOST)).await;
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -187,7 +187,7 @@ async fn copies_by_choice_leave_the_headroom_as_it_comes_free() {
 }
 
 #[tokio::test]
-async fn no_more_copies_by_choice_wait_for_host_blocks_than_may_wait_and_others_are_put_off() {
+async fn copies_by_choice_beyond_the_queue_are_deferred_or_refused() {
     const BOUND: u32 = 3;
     let marks = settings(16, HOST).watermark_device(0.6).watermark_device_low(0.0);
     let (disk, ground) = full(marks.transfer_queue(BOUND)).await;
@@ -216,7 +216,7 @@ async fn no_more_copies_by_choice_wait_for_host_blocks_than_may_wait_and_others_
 }
 
 #[tokio::test]
-async fn copies_by_choice_send_no_more_to_the_disk_than_may_wait_for_it() {
+async fn copies_by_choice_fill_the_disk_queue_to_its_bound_only() {
     let marks = settings(16, HOST).watermark_device(0.6).watermark_device_low(0.0);
     let (disk, ground) = full(marks.transfer_queue(3)).await;
     let manager = &ground.manager;
@@ -235,7 +235,7 @@ async fn copies_by_choice_send_no_more_to_the_disk_than_may_wait_for_it() {
 
 /// Cancelling those would free nothing.
 #[tokio::test]
-async fn copies_of_blocks_that_are_held_are_not_called_off_for_who_waits() {
+async fn copies_of_held_blocks_are_not_cancelled_for_waiters() {
     let disk = disk();
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     // Two blocks of staging, and no host tier.
@@ -257,7 +257,7 @@ async fn copies_of_blocks_that_are_held_are_not_called_off_for_who_waits() {
 }
 
 #[tokio::test]
-async fn who_waits_for_blocks_waits_for_no_copy_by_choice_that_waits_itself() {
+async fn allocation_cancels_copies_by_choice_that_wait() {
     let (disk, ground) = full(settings(16, HOST).watermark_device(0.6).watermark_device_low(0.0)).await;
     let manager = &ground.manager;
     manager.step().expect("none runs");
@@ -275,7 +275,7 @@ async fn who_waits_for_blocks_waits_for_no_copy_by_choice_that_waits_itself() {
 /// A host block is about to be freed for the victim, when a caller finds and holds that block.
 /// The victim is lost, and counted.
 #[tokio::test]
-async fn a_victim_that_waits_in_vain_is_dropped() {
+async fn victim_waiting_for_a_held_host_block_is_dropped() {
     let disk = disk();
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let ground = Ground::over(settings(1, 1).host_headroom(0), 1, 1, Some(port));

@@ -32,7 +32,7 @@ fn apart(number: u64) -> [Vec<SequenceHash>; 3] {
 }
 
 #[tokio::test]
-async fn a_hybrid_prefix_comes_back_with_the_bytes_of_each_group() {
+async fn hybrid_prefix_comes_back_with_the_bytes_of_each_group() {
     let manager = hybrid("disk.blocks = 64\n");
     let of = apart(1);
     let groups: Vec<Group> = (0..3).map(|group| manager.group(group).expect("three")).collect();
@@ -58,7 +58,7 @@ async fn a_hybrid_prefix_comes_back_with_the_bytes_of_each_group() {
 }
 
 #[tokio::test]
-async fn each_group_has_all_calls_of_the_manager() {
+async fn group_has_all_calls_of_the_manager() {
     let manager = hybrid("disk.blocks = 64\nprefetch.blocks = 16\n");
     assert!(manager.group(3).is_none() && manager.group(usize::MAX).is_none());
     let names: Vec<String> =
@@ -113,7 +113,7 @@ async fn each_group_has_all_calls_of_the_manager() {
 }
 
 #[tokio::test]
-async fn a_group_of_a_tenants_manager_is_the_tenants() {
+async fn group_of_a_tenant_has_the_tenants_quota() {
     let manager = hybrid("quota.device = 0.25\n");
     let tenant = manager.tenant("a").expect("few tenants");
     let window = tenant.group(1).expect("three");

@@ -43,7 +43,7 @@ fn found(manager: &Tiers, of: &[Vec<SequenceHash>; 3]) -> (u64, Vec<(usize, usiz
 }
 
 #[tokio::test]
-async fn a_prefix_is_usable_where_each_group_has_what_it_needs() {
+async fn prefix_ends_where_each_group_has_its_blocks() {
     let manager = hybrid("");
     assert_eq!(manager.groups(), 3);
     let of = sequence(1);
@@ -59,7 +59,7 @@ async fn a_prefix_is_usable_where_each_group_has_what_it_needs() {
 }
 
 #[tokio::test]
-async fn a_gap_in_a_window_lowers_it_to_where_that_block_is_not_needed() {
+async fn gap_in_a_window_lowers_the_prefix() {
     let manager = hybrid("");
     let of = sequence(1);
     let full = keep(&manager, 0, &of[0], 0..16).await;
@@ -73,7 +73,7 @@ async fn a_gap_in_a_window_lowers_it_to_where_that_block_is_not_needed() {
 }
 
 #[tokio::test]
-async fn all_groups_are_brought_up() {
+async fn onboard_groups_brings_up_all_groups() {
     let manager = hybrid("");
     let of = sequence(1);
     for (group, which) in [(0, 0..16), (1, 0..16), (2, 0..4)] {
@@ -96,7 +96,7 @@ async fn all_groups_are_brought_up() {
 /// Blocks are written to the disk at their second use. A request counts as one use, however often the
 /// end of its prefix is searched.
 #[tokio::test]
-async fn a_match_is_one_use() {
+async fn match_groups_counts_as_one_use() {
     let manager = hybrid("disk.blocks = 64\ndisk.admission = \"second-use\"\n");
     let of = sequence(1);
     // The common prefix is searched again and again: there are gaps in the window, and a state at 64 only.
@@ -130,7 +130,7 @@ fn on_disk(manager: &Tiers, group: usize, hashes: &[SequenceHash]) -> usize {
 
 /// The pages' common boundary is beyond any number of tokens: then no prefix is of use to all groups.
 #[tokio::test]
-async fn pages_without_a_common_boundary_have_no_prefix_and_no_overflow() {
+async fn pages_without_common_boundary_have_no_prefix() {
     let primes = [65_521, 65_519, 65_497, 65_479, 65_449];
     let group = |(layer, page): (usize, &u32)| {
         format!("[[group]]\nkind = \"state\"\nlayers = [{layer}]\npage_size = {page}\nstate_bytes = 64\n")
@@ -153,7 +153,7 @@ async fn pages_without_a_common_boundary_have_no_prefix_and_no_overflow() {
 /// A request gets the blocks of all its groups, or waits for them. Of two requests for more than half of
 /// each group, both are served in the end.
 #[tokio::test]
-async fn blocks_of_all_groups_are_had_together_in_order() {
+async fn allocations_of_all_groups_are_served_in_order() {
     let manager = hybrid("");
     let all = |blocks: &[BlocksMut]| blocks.iter().map(BlocksMut::len).collect::<Vec<_>>();
     let first = manager.allocate_groups(&[40, 40, 40]).await.expect("free ones");
@@ -181,7 +181,7 @@ async fn blocks_of_all_groups_are_had_together_in_order() {
 
 /// The first layer of each group is ready while other layers are in flight.
 #[tokio::test]
-async fn groups_are_brought_up_by_layers_from_before_anybody_waits() {
+async fn onboard_groups_by_layers_readies_each_first_layer() {
     let manager = hybrid("");
     let of = sequence(1);
     for (group, which) in [(0, 0..16), (1, 0..16), (2, 0..4)] {

@@ -56,7 +56,7 @@ impl Wake for Drops {
 }
 
 #[tokio::test]
-async fn no_task_of_the_runtime_ends_a_manager() {
+async fn last_handle_dropped_by_a_task_ends_on_another_thread() {
     let (goes, mut gone) = unbounded_channel();
     let stack = StackParts {
         name: "one".to_owned(),

@@ -32,7 +32,7 @@ fn wait<F: IntoFuture>(future: F) -> F::Output {
 }
 
 #[test]
-fn a_manager_without_a_runtime_makes_one_and_ends_with_it() {
+fn manager_without_a_runtime_makes_one_and_ends_it() {
     assert!(tokio::runtime::Handle::try_current().is_err());
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
@@ -66,7 +66,7 @@ fn a_manager_without_a_runtime_makes_one_and_ends_with_it() {
 /// A task compares blocks on their way to the disk first. When its runtime ends, it gives them up, and
 /// nothing is in flight any more.
 #[test]
-fn a_runtime_that_ends_at_any_point_of_a_write_answers_it() {
+fn runtime_ended_during_a_write_answers_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut polls = 0;
     loop {

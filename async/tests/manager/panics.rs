@@ -26,7 +26,7 @@ fn disk(at: Asked) -> (Arc<SimDisk>, Arc<AtomicBool>) {
 }
 
 #[tokio::test]
-async fn a_read_at_which_a_disk_panics_is_a_miss_and_those_behind_it_are_made() {
+async fn read_with_panicking_disk_is_a_miss_and_later_reads_go_on() {
     let (disk, panics) = disk(Asked::Read);
     let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>, 8, 2);
     let group = manager.default_group();
@@ -47,7 +47,7 @@ async fn a_read_at_which_a_disk_panics_is_a_miss_and_those_behind_it_are_made() 
 }
 
 #[tokio::test]
-async fn a_write_at_which_a_disk_panics_has_failed_and_those_behind_it_are_made() {
+async fn write_with_panicking_disk_fails_and_later_writes_go_on() {
     for verify in [Verify::All, Verify::Disk] {
         let (disk, panics) = disk(Asked::Write);
         let port = disk as Arc<dyn TierPort>;
@@ -66,7 +66,7 @@ async fn a_write_at_which_a_disk_panics_has_failed_and_those_behind_it_are_made(
 }
 
 #[tokio::test]
-async fn a_copy_at_which_a_mover_panics_has_failed_and_those_behind_it_are_made() {
+async fn copy_with_panicking_mover_fails_and_later_copies_go_on() {
     let ground = Ground::new(4, 8);
     let manager = &ground.manager;
     let held = compute(manager, &hashes(1, 3), None).await;
@@ -79,7 +79,7 @@ async fn a_copy_at_which_a_mover_panics_has_failed_and_those_behind_it_are_made(
 
 /// The task of the deadlines starts the transfers that go on when a deadline has passed.
 #[tokio::test]
-async fn a_mover_that_panics_leaves_deadlines_to_be_looked_after() {
+async fn mover_panic_at_a_deadline_keeps_later_deadlines() {
     let ground = Ground::new(4, 8);
     let (manager, all) = (&ground.manager, hashes(1, 1));
     drop(compute(manager, &all, None).await);

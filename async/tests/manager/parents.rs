@@ -44,7 +44,7 @@ async fn land(ground: &Ground, copies: u64) {
 
 /// A caller that was told that all layers are ready gets its blocks, and does not wait for another caller's.
 #[tokio::test]
-async fn nobody_waits_for_a_parent_of_somebody_else_s() {
+async fn window_block_lands_without_a_parent_of_another_caller() {
     let (ground, run) = below(2).await;
     let (other, _) = bring_up(&ground, &run[..1]);
     let (up, first) = bring_up(&ground, &run[..2]);
@@ -66,7 +66,7 @@ async fn nobody_waits_for_a_parent_of_somebody_else_s() {
 /// The same for a caller that comes when the block already waits behind its parent, for a caller that
 /// needs both.
 #[tokio::test]
-async fn who_joins_a_block_that_waits_for_its_parent_ends_that() {
+async fn caller_joining_a_block_ends_its_wait_for_a_parent() {
     let (ground, run) = below(4).await;
     let (both, first) = bring_up(&ground, &run[..2]);
     assert_eq!(first, 0);

@@ -47,7 +47,7 @@ fn stack(change: impl FnOnce(&mut StackParts)) -> StackParts {
 /// Figures belong to a position among the tiers. Two names for a position would be two tiers with one
 /// set of figures, or one name for two positions.
 #[tokio::test]
-async fn tiers_of_one_place_are_called_the_same_in_all_groups() {
+async fn tiers_of_one_place_with_two_names_are_refused() {
     let of = |names: [&[&str]; 2]| {
         let stacks = names.map(|names| {
             stack(|of| {
@@ -123,7 +123,7 @@ async fn parts_that_do_not_fit_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn parts_are_those_of_the_settings_groups() {
+async fn parts_that_differ_from_the_settings_groups_are_refused() {
     let error = of_stacks(settings(BLOCKS, BLOCKS), Vec::new()).expect_err("no stack");
     assert_eq!(error, "group all: the settings have 1 groups, and the parts 0 stacks; give one for each");
     let three = || {
@@ -198,7 +198,7 @@ async fn settings_that_contradict_parts_are_refused_by_name() {
 
 /// Allowed settings that the machine cannot meet.
 #[tokio::test]
-async fn what_cannot_be_had_names_its_settings_and_their_values() {
+async fn settings_beyond_the_machine_are_refused_by_name() {
     let refusal = |settings: ManagerConfigBuilder| {
         let config = settings.build().expect("a configuration");
         KvBlockManager::open(&config).expect_err("not to be had").to_string()

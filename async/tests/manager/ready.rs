@@ -31,7 +31,7 @@ fn in_device(manager: &Tiers, run: &[SequenceHash]) -> usize {
 }
 
 #[tokio::test]
-async fn what_was_copied_ahead_leaves_first_and_nobody_waits() {
+async fn blocks_copied_ahead_leave_first_without_a_wait() {
     let ground = Ground::of(all_ahead(Policy::Lfu), 8, 32);
     let group = ground.manager.default_group();
     let [copied, cold] = copied_and_cold(&ground).await;
@@ -45,7 +45,7 @@ async fn what_was_copied_ahead_leaves_first_and_nobody_waits() {
 }
 
 #[tokio::test]
-async fn what_has_been_used_since_stays() {
+async fn block_used_since_its_copy_ahead_stays() {
     let ground = Ground::of(all_ahead(Policy::Lfu), 8, 32);
     let group = ground.manager.default_group();
     let [copied, cold] = copied_and_cold(&ground).await;
@@ -62,7 +62,7 @@ async fn what_has_been_used_since_stays() {
 }
 
 #[tokio::test]
-async fn a_parent_stays_with_a_child_that_is_in_use() {
+async fn parent_of_a_used_child_stays() {
     let ground = Ground::of(all_ahead(Policy::Lfu), 8, 32);
     let (manager, run, cold) = (&ground.manager, hashes(1, 4), hashes(2, 4));
     let mut leaf = compute(manager, &run, None).await;
@@ -78,7 +78,7 @@ async fn a_parent_stays_with_a_child_that_is_in_use() {
 
 /// The host has let go of their copies, so they would have to be copied again: other blocks leave.
 #[tokio::test]
-async fn what_is_below_no_more_is_not_taken_for_it() {
+async fn block_whose_copy_below_is_gone_is_not_ready() {
     let ground = Ground::of(all_ahead(Policy::Lfu).host_headroom(0).host_blocks(4), 8, 4);
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -99,7 +99,7 @@ async fn what_is_below_no_more_is_not_taken_for_it() {
 
 /// Blocks that the engine does not expect to ask for leave before all that are ready.
 #[tokio::test]
-async fn what_is_of_a_lower_class_leaves_before_it() {
+async fn low_priority_leaves_before_blocks_copied_ahead() {
     let ground = Ground::of(all_ahead(Policy::Lfu), 8, 32);
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -115,7 +115,7 @@ async fn what_is_of_a_lower_class_leaves_before_it() {
 
 /// The same for the host, over a disk.
 #[tokio::test]
-async fn of_the_host_too_what_was_copied_ahead_leaves_first() {
+async fn host_blocks_copied_ahead_leave_first() {
     let directory = tempfile::tempdir().expect("a directory");
     let settings = settings(12, 8).device_policy(Policy::Lfu).host_policy(Policy::Lfu).host_headroom(0);
     let settings = settings.watermark_host(0.3).watermark_host_low(0.0);

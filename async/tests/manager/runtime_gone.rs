@@ -24,7 +24,7 @@ fn answer<F: IntoFuture>(future: F) -> F::Output {
 }
 
 #[test]
-fn who_waits_for_blocks_is_told_that_the_manager_is_closed() {
+fn allocation_after_runtime_end_is_answered_closed() {
     let own = runtime();
     let manager = own.block_on(async { build(settings(4, 4)) });
     let held = own.block_on(manager.default_group().allocate(4).into_future()).expect("all of them");
@@ -54,7 +54,7 @@ fn who_waits_for_blocks_is_told_that_the_manager_is_closed() {
 
 /// A mover does not answer. Calls that wait for it still have their deadline, and so has a shutdown.
 #[test]
-fn who_waits_for_a_mover_is_answered_by_the_deadline() {
+fn onboard_after_runtime_end_is_answered_at_its_deadline() {
     let own = runtime();
     let all = hashes(1, 4);
     let ground = own.block_on(async {
@@ -99,7 +99,7 @@ fn who_waits_for_a_mover_is_answered_by_the_deadline() {
 }
 
 #[test]
-fn a_shutdown_needs_no_runtime_and_leaves_a_clean_volume() {
+fn shutdown_after_runtime_end_leaves_a_clean_volume() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let open = || build(settings(8, 8).disk_blocks(16).disk_paths(vec![file.clone()]));

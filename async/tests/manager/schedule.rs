@@ -10,7 +10,7 @@ use kvstrata::transfer::{Cause, Path};
 use std::time::Duration;
 
 #[tokio::test]
-async fn above_the_watermark_the_next_victims_are_copied_and_stay_and_their_eviction_waits_for_nothing() {
+async fn watermark_copies_next_victims_for_evictions_without_wait() {
     let manager = build(settings(20, 64).watermark_device(0.9).watermark_device_low(0.5));
     let group = manager.default_group();
     let all = hashes(1, 20);
@@ -42,7 +42,7 @@ async fn above_the_watermark_the_next_victims_are_copied_and_stay_and_their_evic
 }
 
 #[tokio::test]
-async fn blocks_that_are_idle_for_long_enough_are_copied() {
+async fn blocks_idle_for_long_enough_are_copied() {
     let manager = build(settings(20, 64).idle_host_after(Some(3)));
     drop(compute(&manager, &hashes(1, 4), None).await);
     for _ in 0..2 {
@@ -62,7 +62,7 @@ async fn blocks_that_are_idle_for_long_enough_are_copied() {
 }
 
 #[tokio::test]
-async fn write_through_copies_at_once_and_second_use_at_the_second_use() {
+async fn write_modes_copy_at_the_first_or_second_use() {
     let manager = build(settings(8, 64).offload_mode(WriteMode::Through));
     let held = compute(&manager, &hashes(1, 4), None).await;
     rest(&manager).await;
@@ -90,7 +90,7 @@ async fn write_through_copies_at_once_and_second_use_at_the_second_use() {
 }
 
 #[tokio::test]
-async fn an_offload_waits_for_its_gate() {
+async fn offload_waits_for_its_gate() {
     let manager = build(settings(8, 16));
     let blocks = compute(&manager, &hashes(1, 4), None).await;
     let pass = manager.begin_iteration().expect("none runs");
@@ -104,7 +104,7 @@ async fn an_offload_waits_for_its_gate() {
 }
 
 #[tokio::test]
-async fn an_offload_whose_gate_does_not_open_fails_at_its_deadline_and_keeps_no_block() {
+async fn offload_with_shut_gate_fails_at_its_deadline() {
     let manager = build(settings(8, 16).deadline_offload(Duration::from_millis(20)));
     let group = manager.default_group();
     let blocks = compute(&manager, &hashes(1, 4), None).await;
@@ -129,7 +129,7 @@ async fn an_offload_whose_gate_does_not_open_fails_at_its_deadline_and_keeps_no_
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_keeps_to_the_budget_of_an_iteration() {
+async fn unawaited_copies_keep_to_the_iteration_budget() {
     let bytes = super::ground::BYTES as u64;
     let manager = build(settings(8, 16).iteration_bytes(Some(3 * bytes)));
     let blocks = compute(&manager, &hashes(1, 8), None).await;
@@ -149,7 +149,7 @@ async fn what_nobody_waits_for_keeps_to_the_budget_of_an_iteration() {
 /// A copy that a caller awaits moves on while the engine is idle. An engine that iterates, or is within
 /// an iteration, has its budget kept.
 #[tokio::test]
-async fn beside_an_engine_that_does_not_iterate_the_budget_holds_nobody_up() {
+async fn budget_of_an_idle_engine_delays_no_caller() {
     let budget = |idle| settings(8, 16).iteration_bytes(Some(BYTES as u64)).iteration_idle(Some(idle));
     let (soon, late) = (Duration::from_millis(1), Duration::from_secs(3600));
     let manager = build(budget(soon).deadline_offload(Duration::from_secs(20)));
@@ -172,7 +172,7 @@ async fn beside_an_engine_that_does_not_iterate_the_budget_holds_nobody_up() {
 
 /// The budget is kept between two iterations, however long the first one was.
 #[tokio::test(start_paused = true)]
-async fn an_engine_is_idle_from_the_end_of_its_last_iteration_on() {
+async fn engine_is_idle_from_the_end_of_its_last_iteration() {
     let idle = Duration::from_millis(100);
     let ground =
         Ground::of(settings(8, 16).iteration_bytes(Some(BYTES as u64)).iteration_idle(Some(idle)), 8, 16);

@@ -10,7 +10,7 @@ use kvstrata::tier::Tier;
 
 /// Two requests have the same new prefix, and one of them is cancelled.
 #[tokio::test]
-async fn what_another_list_is_to_write_stays_until_that_is_withdrawn_too() {
+async fn blocks_of_two_lists_stay_until_both_are_withdrawn() {
     for (first_stays, written) in [(true, 1), (false, 2)] {
         let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
         let manager = &ground.manager;
@@ -51,7 +51,7 @@ async fn what_another_list_is_to_write_stays_until_that_is_withdrawn_too() {
 /// A copy waits for the pass of a list, and that list withdraws. Then it waits for the pass of the other
 /// list: no byte is copied before it is written.
 #[tokio::test]
-async fn a_copy_that_waits_for_a_pass_waits_for_the_next_one_when_that_is_to_write() {
+async fn copy_behind_a_withdrawn_list_waits_for_the_other_pass() {
     enum Copy {
         Whole,
         Behind,
@@ -89,7 +89,7 @@ async fn a_copy_that_waits_for_a_pass_waits_for_the_next_one_when_that_is_to_wri
 
 /// One of two lists of the same pass is withdrawn: the copy by layers goes on.
 #[tokio::test]
-async fn a_copy_by_layers_goes_on_when_another_list_is_written_by_the_same_pass() {
+async fn copy_by_layers_goes_on_by_another_list_of_the_pass() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 2);
@@ -115,7 +115,7 @@ async fn a_copy_by_layers_goes_on_when_another_list_is_written_by_the_same_pass(
 /// A later list, of the same pass or another one, does not delay copies of blocks that the first pass
 /// has written.
 #[tokio::test]
-async fn a_copy_goes_with_the_first_pass_that_writes_its_block() {
+async fn copy_goes_with_the_first_pass_that_writes_its_block() {
     for (withdraws, second_pass, by_layers) in
         [(true, 1, false), (false, 2, false), (false, 2, true), (false, 1, true)]
     {
@@ -145,7 +145,7 @@ async fn a_copy_goes_with_the_first_pass_that_writes_its_block() {
 
 /// The same if the copy is asked for when both lists are there.
 #[tokio::test]
-async fn a_copy_of_two_lists_waits_for_the_first_of_their_passes() {
+async fn copy_of_two_lists_waits_for_the_first_of_their_passes() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 2);

@@ -86,7 +86,7 @@ async fn restarts(name: &str, of: impl Fn(&Path) -> ManagerConfigBuilder) -> boo
 
 /// Presets by pages, types and ranks: every seventh combination, so that each value meets each other one.
 #[tokio::test]
-async fn every_preset_page_and_type_restarts_with_its_bytes() {
+async fn preset_of_any_page_and_type_restarts_with_its_bytes() {
     let (mut number, mut accepted, mut odd) = (0_u32, 0, 0);
     for model in Model::ALL {
         for page in [1, 16, 48] {
@@ -119,7 +119,7 @@ async fn every_preset_page_and_type_restarts_with_its_bytes() {
 
 /// Blocks without described parts, states, latents, windows; aligned or not; over one path or two.
 #[tokio::test]
-async fn every_kind_of_group_restarts_with_its_bytes() {
+async fn group_of_any_kind_restarts_with_its_bytes() {
     for bytes in [64, 100, 1000, 4095, 4096, 4097, 65_537] {
         let of = |folder: &Path| settings(folder).geometry_block_bytes(Some(bytes));
         assert!(restarts(&format!("{bytes} bytes"), of).await);
@@ -163,7 +163,7 @@ async fn every_kind_of_group_restarts_with_its_bytes() {
 
 /// All ranks are given one directory, or one path. Each rank has a file of its own, and finds it again.
 #[tokio::test]
-async fn all_ranks_share_their_settings_and_not_their_files() {
+async fn ranks_share_their_settings_and_not_their_files() {
     for is_made in [true, false] {
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path().join("volumes");

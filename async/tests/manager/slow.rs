@@ -177,13 +177,13 @@ fn throttled(depth: u64) -> (f64, u64, u64) {
 }
 
 #[test]
-fn allocation_p99_over_a_throttled_drive_is_within_3x_at_depth_1() {
+fn allocation_p99_at_depth_1_is_within_3x_on_throttled_drive() {
     let (ratio, dropped, written) = throttled(1);
     assert!(ratio <= 3.0 && dropped > 50_000 && written > 300, "{ratio}, {dropped}, {written}");
 }
 
 #[test]
-fn allocation_p99_over_a_throttled_drive_is_within_3x_at_depth_64() {
+fn allocation_p99_at_depth_64_is_within_3x_on_throttled_drive() {
     let (ratio, dropped, written) = throttled(64);
     assert!(ratio <= 3.0 && dropped > 10_000 && written > 100, "{ratio}, {dropped}, {written}");
 }
@@ -259,7 +259,7 @@ async fn rest_of(manager: &Tiers) {
 }
 
 #[test]
-fn drive_that_is_fast_again_is_waited_for_again_and_the_gauge_falls() {
+fn drive_fast_again_is_waited_for_and_its_gauge_falls() {
     in_virtual_time(async {
         let disk = disk(MS * THROTTLED);
         let manager = manager(shape(64, 64), Some(&disk));
@@ -306,7 +306,7 @@ fn reads_go_on_while_blocks_are_dropped() {
 /// A sudden stall. When the patience is over, waiting callers are served by dropping blocks whose writes
 /// have not begun.
 #[test]
-fn drive_that_stops_keeps_no_allocation_waiting() {
+fn stopped_drive_keeps_no_allocation_waiting() {
     for host in [32, 0] {
         in_virtual_time(async {
             let disk = disk(MS / 4);
@@ -331,7 +331,7 @@ fn drive_that_stops_keeps_no_allocation_waiting() {
 }
 
 #[test]
-fn writes_slower_than_the_bound_go_one_at_a_time_until_they_are_fast() {
+fn writes_slower_than_the_bound_go_one_at_a_time() {
     in_virtual_time(async {
         let disk = disk(MS * 100);
         let mut shape = shape(64, 64);
@@ -373,7 +373,7 @@ fn manager_of_two(
 /// A store behind a fast disk keeps no request waiting, though it is as slow as a throttled drive, or
 /// hangs: its blocks are on the disk.
 #[test]
-fn a_slow_store_behind_a_fast_disk_keeps_no_allocation_waiting() {
+fn slow_store_behind_a_fast_disk_delays_no_allocation() {
     const REQUESTS: u64 = 4000;
     for depth in [1, 64] {
         let without = without_disk(REQUESTS, depth);
@@ -393,7 +393,7 @@ fn a_slow_store_behind_a_fast_disk_keeps_no_allocation_waiting() {
 }
 
 #[test]
-fn a_store_behind_a_fast_disk_that_stops_keeps_no_allocation_waiting() {
+fn stopped_store_behind_a_fast_disk_delays_no_allocation() {
     for (host, patience) in [(256, None), (256, Some(MS * 50)), (0, None), (0, Some(MS * 50))] {
         let (slowest, dropped) = in_virtual_time(async {
             let (first, second) = (disk(MS / 10), disk(MS / 10));
@@ -417,7 +417,7 @@ fn a_store_behind_a_fast_disk_that_stops_keeps_no_allocation_waiting() {
 
 /// Nor does it under write-through: copies that wait for the store keep only a part of the host.
 #[test]
-fn a_store_that_stops_keeps_what_is_written_through_from_no_disk() {
+fn stopped_store_keeps_no_write_through_from_the_disk() {
     let through = |store: bool| {
         in_virtual_time(async {
             let (first, second) = (disk(MS / 10), disk(MS / 10));

@@ -57,7 +57,7 @@ fn of_stacks(settings: ManagerConfigBuilder, stacks: Vec<StackParts>) -> KvBlock
 /// The reads of a group whose disk hangs take all of its staging, wait for more, and wait
 /// beside their part of the queue.
 #[tokio::test]
-async fn a_group_without_staging_holds_up_no_other_groups_reads() {
+async fn group_without_staging_delays_no_reads_of_other_groups() {
     for may_wait in [1024, 1] {
         let quick = Plan { latency: Duration::ZERO..Duration::from_millis(1), ..Plan::calm(1) };
         let disks = [1, 2].map(|seed| Arc::new(SimDisk::new(8, BYTES, Plan { seed, ..quick.clone() })));
@@ -99,7 +99,7 @@ async fn a_group_without_staging_holds_up_no_other_groups_reads() {
 }
 
 #[tokio::test]
-async fn a_block_of_staging_that_somebody_still_uses_is_not_lost() {
+async fn staging_block_still_in_use_is_not_lost() {
     let (manager, memory) = two();
     let group = manager.default_group();
     let all = crate::ground::hashes(1, 1);
@@ -126,7 +126,7 @@ async fn a_block_of_staging_that_somebody_still_uses_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_block_of_staging_that_somebody_still_uses_is_the_last_to_be_tried_again() {
+async fn staging_block_still_in_use_is_tried_last() {
     let (manager, memory) = two();
     let held = crate::ground::compute(&manager, &crate::ground::hashes(1, 1), None).await;
     // The block that is taken first, held as by a device that was given up on.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// to nothing: the computed block stays. Only a manager's first list of that kind can interfere, so
 /// each attempt has a new manager.
 #[tokio::test]
-async fn what_is_computed_is_not_exchanged_for_the_first_that_is_never_written() {
+async fn computed_blocks_race_an_unwritten_list_and_stay() {
     let hashes = &hashes(1, 500);
     for attempt in 0..300 {
         let manager = build(settings(501, 0));
@@ -73,7 +73,7 @@ async fn serve(manager: KvBlockManager, task: u64, ends: &AtomicBool) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn requests_of_many_threads_find_the_right_bytes_and_all_blocks_come_back() {
+async fn requests_on_many_threads_find_the_right_bytes() {
     // Each of four tasks holds eight blocks at most, and one more.
     let manager = build(settings(36, 48));
     static ENDS: AtomicBool = AtomicBool::new(false);

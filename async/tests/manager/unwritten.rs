@@ -51,7 +51,7 @@ pub fn down(manager: &Tiers) -> u64 {
 }
 
 #[tokio::test]
-async fn what_is_written_through_is_copied_when_it_is_written() {
+async fn unwritten_block_is_written_through_after_its_pass() {
     let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
     let pass = manager.begin_iteration().expect("none runs");
@@ -70,7 +70,7 @@ async fn what_is_written_through_is_copied_when_it_is_written() {
 }
 
 #[tokio::test]
-async fn what_is_found_by_others_is_in_the_device_alone_until_it_is_written() {
+async fn unwritten_block_is_found_in_the_device_and_copied_later() {
     let ground = ground(settings(8, 16).offload_mode(WriteMode::SecondUse));
     let manager = &ground.manager;
     let hashes = hashes(1, 3);
@@ -93,7 +93,7 @@ async fn what_is_found_by_others_is_in_the_device_alone_until_it_is_written() {
 
 /// As victims, they would have bytes that no pass computed.
 #[tokio::test]
-async fn what_everybody_has_let_go_of_is_no_victim_before_it_is_written() {
+async fn unwritten_block_without_holders_is_no_victim() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let pass = manager.begin_iteration().expect("none runs");
@@ -112,7 +112,7 @@ async fn what_everybody_has_let_go_of_is_no_victim_before_it_is_written() {
 }
 
 #[tokio::test]
-async fn a_gate_before_the_pass_and_one_behind_it_are_both_waited_for() {
+async fn offload_waits_for_its_gate_and_for_the_writing_pass() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let (first, second) = (hashes(1, 2), hashes(2, 2));
@@ -143,7 +143,7 @@ async fn later(time: Duration) {
 
 /// The blocks stay for as long as the engine reports layers, and are given up when it stops.
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_stops_within_its_pass_leaves_nothing_that_is_found() {
+async fn engine_stopped_within_its_pass_leaves_no_blocks_found() {
     let patience = Duration::from_millis(100);
     let ground = ground(settings(8, 16).deadline_offload(patience).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
@@ -169,7 +169,7 @@ async fn an_engine_that_stops_within_its_pass_leaves_nothing_that_is_found() {
 }
 
 #[tokio::test]
-async fn what_a_failed_pass_did_not_write_is_found_nowhere_and_may_be_registered_anew() {
+async fn withdrawn_blocks_are_not_found_and_can_be_registered_anew() {
     for moves in [false, true] {
         let ground = ground(settings(8, 16));
         let manager = &ground.manager;
@@ -218,7 +218,7 @@ async fn what_a_failed_pass_did_not_write_is_found_nowhere_and_may_be_registered
 
 /// The copy of the failed pass ends beside that of the next pass. Later callers join the second.
 #[tokio::test]
-async fn a_copy_that_was_withdrawn_leaves_the_next_one_of_its_hash_alone() {
+async fn withdrawn_copy_leaves_the_next_one_of_its_hash_alone() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 3);
@@ -255,7 +255,7 @@ async fn a_copy_that_was_withdrawn_leaves_the_next_one_of_its_hash_alone() {
 
 /// A list may have blocks that were there before, and blocks that its pass has written: both stay.
 #[tokio::test]
-async fn what_is_written_stays_when_the_rest_is_withdrawn() {
+async fn written_blocks_stay_when_the_rest_is_withdrawn() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let (all, late) = (hashes(1, 4), hashes(2, 1));
@@ -280,7 +280,7 @@ async fn what_is_written_stays_when_the_rest_is_withdrawn() {
 
 /// An iteration that is over has written its blocks, so blocks registered ahead of it count as registered.
 #[tokio::test]
-async fn what_a_pass_is_to_write_gives_way_to_what_an_earlier_one_has_written() {
+async fn unwritten_blocks_give_way_to_those_of_an_ended_pass() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 2);
@@ -299,7 +299,7 @@ async fn what_a_pass_is_to_write_gives_way_to_what_an_earlier_one_has_written() 
 /// An iteration that cannot have begun writes nothing, so waiting callers get the blocks at once. An
 /// engine may report no begin, so the next iteration may be running already.
 #[tokio::test]
-async fn what_is_withdrawn_before_its_pass_begins_is_free_at_once() {
+async fn blocks_withdrawn_before_their_pass_begins_are_free_at_once() {
     for iteration in [1, 2] {
         let ground = ground(settings(8, 16));
         let manager = &ground.manager;
@@ -325,7 +325,7 @@ async fn what_is_withdrawn_before_its_pass_begins_is_free_at_once() {
 
 /// A copy counted as late is not counted once more when it is withdrawn.
 #[tokio::test(start_paused = true)]
-async fn a_copy_that_is_late_and_then_withdrawn_counts_once() {
+async fn late_copy_withdrawn_later_counts_once() {
     let ground = ground(settings(8, 16).deadline_offload(PATIENCE));
     let manager = &ground.manager;
     let pass = manager.begin_iteration().expect("none runs");
@@ -353,7 +353,7 @@ async fn a_copy_that_is_late_and_then_withdrawn_counts_once() {
 
 /// Another caller has computed the blocks. They are found from then on, whatever becomes of the pass.
 #[tokio::test]
-async fn what_a_pass_is_to_write_gives_way_to_what_is_computed() {
+async fn unwritten_blocks_give_way_to_computed_ones() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 2);
@@ -371,7 +371,7 @@ async fn what_a_pass_is_to_write_gives_way_to_what_is_computed() {
 
 /// Bytes that are there, or nearly, are not exchanged for bytes that a pass has still to write.
 #[tokio::test]
-async fn what_comes_up_meanwhile_is_not_exchanged_for_what_is_not_written() {
+async fn onboarded_blocks_are_not_exchanged_for_unwritten_ones() {
     for begun in [false, true] {
         let ground = ground(settings(8, 16));
         let manager = &ground.manager;
@@ -403,7 +403,7 @@ async fn what_comes_up_meanwhile_is_not_exchanged_for_what_is_not_written() {
 }
 
 #[tokio::test]
-async fn what_is_there_already_stays_as_it_is() {
+async fn written_blocks_stay_when_registered_ahead_again() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 2);
@@ -421,7 +421,7 @@ async fn what_is_there_already_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_shutdown_withdraws_what_is_not_written() {
+async fn shutdown_withdraws_unwritten_blocks() {
     let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
     let hashes = hashes(1, 3);
@@ -439,7 +439,7 @@ async fn a_shutdown_withdraws_what_is_not_written() {
 
 /// An engine that counts its iterations differently, and goes on.
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_is_far_away_is_not_waited_for_longer_than_anything() {
+async fn unwritten_blocks_of_a_far_pass_end_at_the_deadline() {
     let patience = Duration::from_millis(100);
     let ground = ground(settings(8, 16).deadline_offload(patience));
     let (blocks, _) = ahead(&ground, &hashes(1, 3), u64::MAX).await;

@@ -42,7 +42,7 @@ fn up(manager: &Tiers, hashes: &[SequenceHash], class: Class) -> Onboard {
 }
 
 #[tokio::test]
-async fn a_guess_that_has_been_read_gives_way_to_who_waits_for_blocks() {
+async fn staged_prefetch_gives_way_to_an_allocation() {
     let (_directory, manager) = on_disk(settings(4, 0), 1);
     let wanted = hashes(1, 1);
     below(&manager, &wanted, 4).await;
@@ -57,7 +57,7 @@ async fn a_guess_that_has_been_read_gives_way_to_who_waits_for_blocks() {
 }
 
 #[tokio::test]
-async fn an_urgent_read_does_not_wait_for_staging_that_waits_for_an_iteration() {
+async fn urgent_read_takes_staging_of_reads_awaiting_an_iteration() {
     let (_directory, manager) = on_disk(settings(8, 0).disk_staging(Some(2)), 2);
     let [slow, urgent] = [1, 2].map(|sequence| hashes(sequence, if sequence == 1 { 2 } else { 1 }));
     below(&manager, &slow, 8).await;
@@ -72,7 +72,7 @@ async fn an_urgent_read_does_not_wait_for_staging_that_waits_for_an_iteration() 
 }
 
 #[tokio::test]
-async fn an_urgent_read_does_not_wait_for_staging_of_copies_down_that_wait_for_an_iteration() {
+async fn urgent_read_takes_staging_of_copies_awaiting_an_iteration() {
     let (_directory, manager) = on_disk(settings(8, 0).disk_staging(Some(2)), 2);
     let urgent = hashes(1, 1);
     below(&manager, &urgent, 8).await;
@@ -87,7 +87,7 @@ async fn an_urgent_read_does_not_wait_for_staging_of_copies_down_that_wait_for_a
 }
 
 #[tokio::test]
-async fn a_victim_does_not_wait_for_staging_that_waits_for_an_iteration() {
+async fn victim_takes_staging_of_reads_awaiting_an_iteration() {
     let (_directory, manager) = on_disk(settings(4, 0).disk_staging(Some(2)), 2);
     let slow = hashes(1, 2);
     below(&manager, &slow, 4).await;
@@ -100,7 +100,7 @@ async fn a_victim_does_not_wait_for_staging_that_waits_for_an_iteration() {
 }
 
 #[tokio::test]
-async fn a_victim_does_not_wait_for_host_blocks_of_copies_that_wait_for_an_iteration() {
+async fn victim_passes_host_copies_awaiting_an_iteration() {
     let manager = build(settings(8, 4).host_headroom(0).iteration_bytes(Some(BYTES as u64)));
     let group = manager.default_group();
     let spent = compute(&manager, &hashes(3, 1), None).await;
@@ -115,7 +115,7 @@ async fn a_victim_does_not_wait_for_host_blocks_of_copies_that_wait_for_an_itera
 }
 
 #[tokio::test]
-async fn a_queue_full_of_what_nobody_waits_for_bars_neither_urgent_onboarding_nor_free_blocks() {
+async fn urgent_onboard_passes_a_queue_full_of_background_reads() {
     let manager = build(settings(16, 32).transfer_queue(2).iteration_bytes(Some(BYTES as u64)));
     let [slow, urgent] = [1, 2].map(|sequence| hashes(sequence, 6 - 2 * (sequence - 1)));
     for sequence in [&slow, &urgent] {
@@ -138,7 +138,7 @@ async fn a_queue_full_of_what_nobody_waits_for_bars_neither_urgent_onboarding_no
 }
 
 #[tokio::test]
-async fn free_blocks_are_given_while_a_run_that_came_before_waits_for_its_queue() {
+async fn free_blocks_are_given_beside_onboards_at_a_full_queue() {
     let ground = Ground::of(settings(16, 32).transfer_queue(2).transfer_in_flight(BYTES as u64), 16, 32);
     let (manager, all) = (&ground.manager, hashes(1, 12));
     drop(compute(manager, &all, None).await);
@@ -160,7 +160,7 @@ async fn free_blocks_are_given_while_a_run_that_came_before_waits_for_its_queue(
 }
 
 #[tokio::test]
-async fn copies_by_choice_leave_the_headroom_of_the_host_to_victims() {
+async fn copies_by_choice_leave_the_host_headroom_to_victims() {
     let ground = Ground::of(settings(16, 8).host_headroom(4), 16, 8);
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -182,7 +182,7 @@ async fn copies_by_choice_leave_the_headroom_of_the_host_to_victims() {
 }
 
 #[tokio::test]
-async fn who_waits_beside_a_queue_goes_behind_those_before_it_whoever_had_its_key() {
+async fn onboard_beside_a_full_queue_keeps_its_turn_for_reused_keys() {
     let manager = build(settings(16, 32).transfer_queue(2).iteration_bytes(Some(BYTES as u64)));
     let all = hashes(1, 7);
     drop(compute(&manager, &all, None).await);

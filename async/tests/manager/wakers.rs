@@ -23,7 +23,7 @@ fn panics() -> Waker {
 }
 
 #[tokio::test]
-async fn a_waker_that_panics_keeps_no_blocks_from_others() {
+async fn panicking_waker_keeps_no_blocks_from_others() {
     let manager = build(settings(4, 0));
     let group = manager.default_group();
     let all = group.allocate(4).await.expect("all of them");
@@ -43,7 +43,7 @@ async fn a_waker_that_panics_keeps_no_blocks_from_others() {
 }
 
 #[tokio::test]
-async fn a_waker_that_panics_keeps_nobody_from_being_dismissed() {
+async fn panicking_waker_keeps_no_waiter_from_its_dismissal() {
     let manager = build(settings(4, 0).deadline_shutdown(Duration::from_millis(20)));
     let all = manager.default_group().allocate(4).await.expect("all of them");
     let mut waits: Vec<_> =
@@ -62,7 +62,7 @@ async fn a_waker_that_panics_keeps_nobody_from_being_dismissed() {
 
 /// Two calls wait for the same copies, so that both are woken at the same time.
 #[tokio::test]
-async fn a_waker_that_panics_keeps_nobody_from_being_woken() {
+async fn panicking_waker_keeps_no_other_call_from_waking() {
     let ground = Ground::new(8, 16);
     let blocks = compute(&ground.manager, &hashes(1, 2), None).await;
     ground.mover.close();
@@ -90,7 +90,7 @@ impl Wake for Counted {
 
 /// A waiting future keeps its last waker, and none of earlier polls.
 #[tokio::test]
-async fn ever_new_wakers_of_who_waits_for_a_run_are_not_kept() {
+async fn replaced_wakers_of_an_onboard_are_not_kept() {
     let ground = Ground::new(8, 16);
     let all = hashes(1, 4);
     drop(compute(&ground.manager, &all, None).await);

@@ -23,7 +23,7 @@ const SOON: Duration = Duration::from_secs(10);
 /// A request without a tenant for the tenant's run: blocks beyond the tenant's quota are a miss, and
 /// delay nothing.
 #[tokio::test]
-async fn a_run_that_is_longer_than_its_owners_quota_is_brought_up_as_far_as_that() {
+async fn run_longer_than_the_quota_comes_up_to_the_quota() {
     let manager = build(settings(16, 16).quota_device(0.25));
     let group = manager.default_group();
     let a = manager.tenant("a").expect("few tenants");
@@ -50,7 +50,7 @@ async fn a_run_that_is_longer_than_its_owners_quota_is_brought_up_as_far_as_that
 /// The run holds the tenant's own blocks in the device, which keeps the first block from coming up: so
 /// one of them is let go.
 #[tokio::test]
-async fn a_run_whose_blocks_in_the_device_are_all_that_its_owner_may_have_waits_for_none_of_them() {
+async fn run_holding_all_of_its_quota_waits_for_no_credit() {
     let manager = build(settings(16, 16).quota_device(0.25));
     let group = manager.default_group();
     let a = manager.tenant("a").expect("few tenants");
@@ -70,7 +70,7 @@ async fn a_run_whose_blocks_in_the_device_are_all_that_its_owner_may_have_waits_
 /// Another's request holds blocks of a purged tenant. They are withdrawn, so no tier has them when the
 /// request resumes. It is told so, and does not get the blocks behind them in their place.
 #[tokio::test]
-async fn a_request_that_is_preempted_beside_a_purge_comes_back_without_a_hole() {
+async fn request_preempted_during_a_purge_resumes_without_a_hole() {
     let manager = build(settings(8, 16));
     let group = manager.default_group();
     let a = manager.tenant("a").expect("few tenants");
@@ -124,7 +124,7 @@ fn of_two_volumes(settings: ManagerConfigBuilder) -> (KvBlockManager, Arc<DiskTi
 }
 
 #[tokio::test]
-async fn the_credits_of_slots_on_a_lost_volume_come_back() {
+async fn credits_of_slots_on_a_lost_volume_come_back() {
     let (manager, tier) = of_two_volumes(settings(4, 4).disk_blocks(16).host_headroom(0).quota_disk(0.5));
     let a = manager.tenant("a").expect("few tenants");
     let runs: Vec<_> = (0..16).map(|number| sequence(&a, number, 4)).collect();

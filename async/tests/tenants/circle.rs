@@ -56,7 +56,7 @@ async fn crowded(manager: &Tiers, tenant: &Tiers) -> (impl Sized, impl Sized) {
 }
 
 #[tokio::test]
-async fn who_is_held_in_one_group_is_in_no_line_of_another() {
+async fn allocation_held_in_one_group_queues_in_no_other() {
     let (manager, tenant) = two_groups(PATIENCE, 16);
     let (own, others) = crowded(&manager, &tenant).await;
     let mut held = pin!(tenant.allocate_groups(&[2, 2]).into_future());
@@ -80,7 +80,7 @@ async fn who_is_held_in_one_group_is_in_no_line_of_another() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_held_in_one_group_is_in_no_line_of_another() {
+async fn onboard_held_in_one_group_queues_in_no_other() {
     let (manager, tenant) = two_groups(PATIENCE, 16);
     let lists = [hashes(1, 2), hashes(1, 2)];
     for (group, list) in lists.iter().enumerate() {
@@ -109,7 +109,7 @@ async fn a_run_that_is_held_in_one_group_is_in_no_line_of_another() {
 /// A run that shares a block with a run held at its quota comes behind that run. It waits for it, and
 /// must hold no block that it lacks.
 #[tokio::test]
-async fn who_has_joined_what_is_held_is_held_behind_it() {
+async fn onboard_joining_a_held_run_is_held_behind_it() {
     let settings = settings(8, 32).quota_device(0.5).deadline_allocate(PATIENCE).deadline_onboard(PATIENCE);
     let manager = build(settings);
     let group = manager.default_group();
@@ -144,7 +144,7 @@ async fn who_has_joined_what_is_held_is_held_behind_it() {
 
 /// A run of blocks of several tenants, without salts: it gets all of its credits together, too.
 #[tokio::test]
-async fn a_run_of_two_tenants_blocks_is_in_line_for_none_while_one_of_them_is_at_its_quota() {
+async fn run_of_two_tenants_blocks_gets_all_credits_together() {
     let settings = settings(8, 32).quota_device(0.25).deadline_onboard(PATIENCE);
     let manager = build(settings);
     let group = manager.default_group();
@@ -175,7 +175,7 @@ async fn a_run_of_two_tenants_blocks_is_in_line_for_none_while_one_of_them_is_at
 }
 
 #[tokio::test]
-async fn no_group_gives_up_blocks_for_a_request_that_another_group_keeps_out() {
+async fn request_held_in_one_group_evicts_in_no_other() {
     let (manager, tenant) = two_groups(PATIENCE, 0);
     let kept = hashes(1, 2);
     let blocks = tenant.group(0).expect("a group").allocate(2).await.expect("its quota");
@@ -199,7 +199,7 @@ async fn no_group_gives_up_blocks_for_a_request_that_another_group_keeps_out() {
 
 /// Late, dropped, purged or shut down: the request has one answer, and leaves nothing in any group.
 #[tokio::test]
-async fn who_is_held_for_several_groups_is_answered_and_leaves_nothing() {
+async fn request_held_for_several_groups_ends_and_leaves_nothing() {
     let left =
         |manager: &Tiers, tenant: &Tiers| (manager.census().waiting, tenant.usage(Tier::Device).blocks);
     for which in 0..4 {

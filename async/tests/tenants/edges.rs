@@ -16,7 +16,7 @@ const ZERO: Purge = Purge::new().zero(true).deadline(Duration::from_secs(60));
 /// The host has to keep some blocks free. The purge cancels the copies to the disk that make this room,
 /// so other host blocks have to leave at that moment, and they are the tenant's, too.
 #[tokio::test]
-async fn what_the_host_would_evict_next_is_erased() {
+async fn purge_erases_next_victims_of_the_host() {
     let one_an_iteration = settings(8, 8).iteration_bytes(Some(BYTES as u64));
     let manager = build(one_an_iteration.disk_blocks(64).host_headroom(4));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
@@ -44,7 +44,7 @@ async fn what_the_host_would_evict_next_is_erased() {
 }
 
 #[tokio::test]
-async fn a_deadline_may_be_as_long_as_one_likes() {
+async fn purge_deadline_of_max_is_allowed() {
     let manager = build(settings(4, 4));
     let a = manager.tenant("a").expect("few tenants");
     drop(compute(&a, &sequence(&a, 1, 3), None).await);
@@ -55,7 +55,7 @@ async fn a_deadline_may_be_as_long_as_one_likes() {
 
 /// Blocks behind a purged block are no prefix.
 #[tokio::test]
-async fn a_preempted_request_whose_first_block_was_purged_has_nothing() {
+async fn preempted_request_without_its_first_block_has_nothing() {
     let manager = build(settings(8, 8));
     let group = manager.default_group();
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
@@ -76,7 +76,7 @@ fn of_this_thread() -> tokio::runtime::Runtime {
 
 /// A failure of the device is retried after a pause that does not end.
 #[test]
-fn a_runtime_that_ends_before_another_attempt_ends_the_purge() {
+fn runtime_end_during_a_retry_pause_ends_the_purge() {
     let runtime = of_this_thread();
     let ground = runtime.block_on(async {
         let ground = Ground::of(settings(4, 4).transfer_retry_after(Duration::from_secs(3600)), 4, 4);
@@ -101,7 +101,7 @@ fn a_runtime_that_ends_before_another_attempt_ends_the_purge() {
 
 /// At whatever point it is: the purge is over, and the blocks that it had in hand are unowned.
 #[test]
-fn a_runtime_that_ends_at_any_point_of_a_purge_ends_it() {
+fn runtime_end_at_any_point_of_a_purge_ends_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut polls = 0;
     loop {
@@ -140,7 +140,7 @@ fn a_runtime_that_ends_at_any_point_of_a_purge_ends_it() {
 }
 
 #[test]
-fn a_purge_whose_runtime_is_gone_is_over() {
+fn purge_after_runtime_end_is_closed() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build();
     let runtime = runtime.expect("a runtime");
     let (manager, a) = runtime.block_on(async {
@@ -162,7 +162,7 @@ fn a_purge_whose_runtime_is_gone_is_over() {
 /// The purge waits for a holder, or for the device that overwrites. Blocks that the device had then are
 /// never used again, and all others are.
 #[test]
-fn a_purge_whose_runtime_ends_in_the_midst_of_it_is_over() {
+fn runtime_end_during_a_waiting_purge_closes_it() {
     for erases in [false, true] {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         let (ground, a, held, mut purge) = runtime.block_on(async {
@@ -201,7 +201,7 @@ fn a_purge_whose_runtime_ends_in_the_midst_of_it_is_over() {
 
 /// A copy has reserved the slot of a tenant's block, and has not written it.
 #[tokio::test]
-async fn a_block_whose_slot_was_taken_is_not_found_after_a_restart_though_nothing_was_written_there() {
+async fn purged_block_in_a_reserved_slot_survives_no_restart() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let manager = || {

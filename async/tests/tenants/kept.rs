@@ -56,7 +56,7 @@ async fn found(disk: &SimDisk, tenant: &Tiers, own: &[SequenceHash]) -> usize {
 }
 
 #[tokio::test]
-async fn who_waits_for_credits_waits_for_no_copy_by_choice_that_waits_itself() {
+async fn allocation_at_quota_cancels_waiting_copies_by_choice() {
     let (disk, ground, tenant, own) = kept(settings(16, HOST), OWN).await;
     let block = tenant.default_group().allocate(1).deadline(PATIENCE).await.expect("in time");
     assert_eq!((disk.counts().written, tenant.usage(Tier::Device).blocks), (0, OWN as usize));
@@ -70,7 +70,7 @@ async fn who_waits_for_credits_waits_for_no_copy_by_choice_that_waits_itself() {
 
 /// Cancelled for nothing, the copies would be started again.
 #[tokio::test]
-async fn where_all_that_is_called_off_would_be_too_little_nothing_is() {
+async fn allocation_beyond_cancellable_copies_cancels_none() {
     let (disk, ground, tenant, own) = kept(settings(16, HOST), OWN).await;
     let held = tenant.default_group().match_device(&own[..1]);
     assert!(tenant.default_group().try_allocate(OWN as usize).is_none(), "one is held");
@@ -81,7 +81,7 @@ async fn where_all_that_is_called_off_would_be_too_little_nothing_is() {
 
 /// Copies keep two blocks of a chain, and the policy keeps the two before them, since they have children.
 #[tokio::test]
-async fn parents_of_what_is_called_off_leave_too() {
+async fn parents_of_blocks_of_cancelled_copies_leave_too() {
     for policy in [Policy::Sieve, Policy::S3Fifo, Policy::Lfu] {
         let (disk, ground, tenant, own) = kept(settings(16, HOST).device_policy(policy), 2).await;
         // Eviction passes the parents.

@@ -77,7 +77,7 @@ fn nothing_is_left(purged: Purged) {
 /// Another tenant's copy has reserved the slot of a tenant's block, and has not written it: the block is
 /// still there whole, with its record.
 #[tokio::test]
-async fn a_block_whose_slot_another_has_taken_is_purged_and_the_other_gets_another_slot() {
+async fn purged_block_in_a_slot_reserved_by_another_is_gone() {
     for zero in [false, true] {
         let disks = Disks::new(1, 6);
         let tier = disks.open();
@@ -121,7 +121,7 @@ async fn a_block_whose_slot_another_has_taken_is_purged_and_the_other_gets_anoth
 
 /// No caller knows the name of a partial block once its request gives it up. Its slot is given up then.
 #[tokio::test]
-async fn what_was_given_up_before_a_purge_is_forgotten_for_good_when_it_is_over() {
+async fn partial_block_given_up_before_a_purge_is_forgotten() {
     let disks = Disks::new(1, 4);
     let tier = disks.open();
     // Without a host tier: preempted blocks go to the disk.
@@ -143,7 +143,7 @@ async fn what_was_given_up_before_a_purge_is_forgotten_for_good_when_it_is_over(
 
 /// A volume is out of service: the next opening finds its blocks, also those of purged tenants.
 #[tokio::test]
-async fn what_a_volume_that_is_out_of_service_has_is_counted_whether_anybody_has_noticed_or_not() {
+async fn purge_counts_blocks_of_an_out_of_service_volume() {
     for noticed in [false, true] {
         let disks = Disks::new(2, 8);
         let tier = disks.open();
@@ -220,7 +220,7 @@ async fn write_one(disk: &Arc<SimDisk>) -> Written {
 /// The port frees the slot, with the part of the block that was written, and the bytes that were there
 /// before.
 #[tokio::test]
-async fn a_write_that_fails_leaves_bytes_which_a_purge_that_overwrites_counts() {
+async fn zeroing_purge_counts_bytes_left_by_a_failed_write() {
     for (zero, left) in [(true, 1), (false, 0)] {
         let plan = Plan { fail: ALWAYS, ..Plan::calm(1) };
         let disk = Arc::new(SimDisk::new(8, BYTES, plan));
@@ -234,7 +234,7 @@ async fn a_write_that_fails_leaves_bytes_which_a_purge_that_overwrites_counts() 
 
 /// Another slot would do for the block, but it is not wanted any more.
 #[tokio::test]
-async fn a_write_that_is_lost_with_its_volume_is_not_made_again_for_a_tenant_that_is_being_purged() {
+async fn lost_write_of_a_purged_tenant_is_not_retried() {
     for purges in [false, true] {
         let plan = Plan { lose: ALWAYS, ..Plan::calm(1) };
         let disk = Arc::new(SimDisk::striped(8, BYTES, plan, u32::MAX, 2));
@@ -256,7 +256,7 @@ async fn a_write_that_is_lost_with_its_volume_is_not_made_again_for_a_tenant_tha
 /// Victims have reserved slots that still have a purged tenant's blocks, and there are no others.
 /// Waiting victims are lost, which is no failure.
 #[tokio::test]
-async fn victims_whose_slots_a_purge_takes_are_dropped_and_no_failure() {
+async fn victims_losing_slots_to_a_purge_are_dropped() {
     let disks = Disks::new(1, 4);
     let tier = disks.open();
     // Without a host tier, and one copy at a time.

@@ -35,7 +35,7 @@ fn sequence(tenant: &Tiers, number: u32, blocks: u32) -> Vec<SequenceHash> {
 }
 
 #[tokio::test]
-async fn two_tenants_with_equal_tokens_share_nothing() {
+async fn tenants_with_equal_tokens_share_nothing() {
     let manager = ground::build(ground::settings(16, 16));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
     let group = a.default_group();

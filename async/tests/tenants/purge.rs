@@ -11,7 +11,7 @@ use std::time::Duration;
 const ZERO: Purge = Purge::new().zero(true).deadline(Duration::from_secs(60));
 
 #[tokio::test]
-async fn what_is_idle_leaves_all_tiers_at_once_and_its_bytes_with_it() {
+async fn purge_removes_idle_blocks_and_bytes_of_all_tiers() {
     let ground = Ground::new(8, 32);
     let [a, b] = ["a", "b"].map(|name| ground.manager.tenant(name).expect("few tenants"));
     let (of_a, of_b) = (sequence(&a, 1, 8), sequence(&b, 1, 6));
@@ -42,7 +42,7 @@ async fn what_is_idle_leaves_all_tiers_at_once_and_its_bytes_with_it() {
 }
 
 #[tokio::test]
-async fn what_requests_hold_is_found_by_nobody_and_goes_when_it_is_released() {
+async fn purge_withdraws_held_blocks_and_frees_them_at_release() {
     let ground = Ground::new(8, 8);
     let a = ground.manager.tenant("a").expect("few tenants");
     let group = a.default_group();
@@ -78,7 +78,7 @@ async fn what_requests_hold_is_found_by_nobody_and_goes_when_it_is_released() {
 }
 
 #[tokio::test]
-async fn what_comes_up_does_not_arrive() {
+async fn purge_during_onboard_ends_it_without_blocks() {
     let ground = Ground::new(8, 8);
     let a = ground.manager.tenant("a").expect("few tenants");
     let run = sequence(&a, 1, 3);
@@ -116,7 +116,7 @@ async fn what_comes_up_does_not_arrive() {
 }
 
 #[tokio::test]
-async fn what_goes_down_does_not_stay_there_and_the_purge_ends_though_nobody_waits() {
+async fn purge_during_offload_leaves_no_copy_though_unpolled() {
     let ground = Ground::new(4, 8);
     let [a, b] = ["a", "b"].map(|name| ground.manager.tenant(name).expect("few tenants"));
     let run = sequence(&a, 1, 4);
@@ -155,7 +155,7 @@ async fn what_goes_down_does_not_stay_there_and_the_purge_ends_though_nobody_wai
 }
 
 #[tokio::test]
-async fn who_waits_for_blocks_is_told() {
+async fn purge_refuses_waiting_allocations() {
     let ground = Ground::new(4, 4);
     let a = ground.manager.tenant("a").expect("few tenants");
     let all = ground.manager.default_group().allocate(4).await.expect("free");

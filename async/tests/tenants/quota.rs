@@ -18,7 +18,7 @@ fn there(tenant: &Tiers, tier: Tier, hashes: &[SequenceHash]) -> usize {
 }
 
 #[tokio::test]
-async fn at_its_quota_a_tenant_gives_up_its_own_oldest_blocks_and_nobody_elses() {
+async fn tenant_at_its_quota_evicts_only_its_own_oldest_blocks() {
     let manager = build(settings(16, 32).quota_device(0.5));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
     let group = a.default_group();
@@ -51,7 +51,7 @@ async fn at_its_quota_a_tenant_gives_up_its_own_oldest_blocks_and_nobody_elses()
 }
 
 #[tokio::test]
-async fn who_waits_at_a_quota_waits_for_its_own_and_holds_nobody_up() {
+async fn allocation_at_a_quota_delays_no_other_tenant() {
     let manager = build(settings(16, 16).quota_device(0.25));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
     let error = a.default_group().allocate(5).await.expect_err("more than its quota");
@@ -87,7 +87,7 @@ async fn who_waits_at_a_quota_waits_for_its_own_and_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn below_a_tenant_at_its_quota_replaces_its_own_copies() {
+async fn tenant_at_its_host_quota_replaces_its_own_copies() {
     let manager = build(settings(8, 16).tenants([TenantSettings {
         name: "a".to_owned(),
         host: Some(0.25),
@@ -118,7 +118,7 @@ async fn below_a_tenant_at_its_quota_replaces_its_own_copies() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_quota_is_exact_under_many_tasks() {
+async fn quota_is_exact_under_many_tasks() {
     let manager = build(settings(24, 32).quota_device(0.5).quota_host(0.25));
     let a = manager.tenant("a").expect("few tenants");
     let over = Arc::new(AtomicBool::new(false));
@@ -167,7 +167,7 @@ async fn a_quota_is_exact_under_many_tasks() {
 }
 
 #[tokio::test]
-async fn what_is_preempted_or_guessed_is_the_tenants_too() {
+async fn preempted_and_prefetched_blocks_count_for_the_tenant() {
     let manager = build(settings(8, 16).quota_device(0.5));
     let a = manager.tenant("a").expect("few tenants");
     let group = a.default_group();
@@ -194,7 +194,7 @@ async fn what_is_preempted_or_guessed_is_the_tenants_too() {
 }
 
 #[tokio::test]
-async fn a_tenant_at_its_quota_passes_its_blocks_that_are_being_copied() {
+async fn allocation_at_a_quota_passes_blocks_being_copied() {
     let settings = settings(8, 8).quota_device(0.5).idle_host_after(Some(1));
     let ground = Ground::of(settings, 8, 8);
     let a = ground.manager.tenant("a").expect("few tenants");
@@ -212,7 +212,7 @@ async fn a_tenant_at_its_quota_passes_its_blocks_that_are_being_copied() {
 
 /// The tenant has its quota of the host: two blocks, which are being copied.
 #[tokio::test]
-async fn what_finds_no_credit_below_for_now_is_copied_later() {
+async fn copy_without_host_credit_is_made_later() {
     let settings = settings(8, 16).watermark_device(0.3).watermark_device_low(0.0).quota_host(0.125);
     let ground = Ground::of(settings, 8, 16);
     let a = ground.manager.tenant("a").expect("few tenants");
@@ -232,7 +232,7 @@ async fn what_finds_no_credit_below_for_now_is_copied_later() {
 }
 
 #[tokio::test]
-async fn at_its_quota_a_tenant_has_its_parents_that_eviction_has_passed() {
+async fn tenant_at_its_quota_gets_parents_passed_by_eviction() {
     for policy in Policy::ALL {
         let manager = build(settings(8, 0).device_policy(policy).quota_device(0.5));
         let group = manager.default_group();
@@ -257,7 +257,7 @@ async fn at_its_quota_a_tenant_has_its_parents_that_eviction_has_passed() {
 /// Of four credits that a request waits for, there are two. They are given once the other two are not
 /// wanted any more.
 #[tokio::test]
-async fn who_is_held_and_needs_fewer_is_looked_after() {
+async fn held_onboard_is_served_when_fewer_credits_suffice() {
     let ground = Ground::of(settings(8, 8).quota_device(0.5), 8, 8);
     let a = ground.manager.tenant("a").expect("few tenants");
     let group = a.default_group();
@@ -278,7 +278,7 @@ async fn who_is_held_and_needs_fewer_is_looked_after() {
 }
 
 #[tokio::test]
-async fn copies_of_others_keep_no_parents_from_a_tenant_at_its_quota() {
+async fn copies_of_others_keep_no_parents_at_a_quota() {
     for policy in [Policy::Sieve, Policy::S3Fifo, Policy::Lfu] {
         let settings = settings(12, 24).device_policy(policy).quota_device(1.0 / 3.0);
         let ground = Ground::of(settings.offload_mode(WriteMode::Through), 12, 24);
@@ -303,7 +303,7 @@ async fn copies_of_others_keep_no_parents_from_a_tenant_at_its_quota() {
 }
 
 #[tokio::test]
-async fn at_its_quota_a_tenant_has_its_parents_of_lower_classes_first() {
+async fn tenant_at_its_quota_gets_low_priority_parents_first() {
     let manager = build(settings(8, 0).device_policy(Policy::Sieve).quota_device(0.5));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
     let run = sequence(&a, 1, 4);
@@ -325,7 +325,7 @@ async fn at_its_quota_a_tenant_has_its_parents_of_lower_classes_first() {
 
 /// As for one group: a run without an owner that a tenant brings up counts for the tenant.
 #[tokio::test]
-async fn a_run_of_all_groups_counts_for_the_tenant_that_asks() {
+async fn onboard_of_all_groups_counts_for_the_asking_tenant() {
     let manager = build(settings(16, 16).quota_device(0.25));
     let run = sequence(&manager, 1, 5);
     drop(compute(&manager, &run, None).await);

@@ -44,7 +44,7 @@ fn named(name: &str) -> [TenantSettings; 1] {
 }
 
 #[tokio::test]
-async fn a_purge_after_a_restart_finds_what_nobody_has_used_since() {
+async fn purge_after_a_restart_finds_unused_blocks() {
     for (who, other, zero) in [("a", "b", true), ("b", "a", true), ("b", "x", false)] {
         let Left { _folder, file, of_a, of_b } = left().await;
         let ((its, blocks), (others, left)) = match who {
@@ -82,7 +82,7 @@ async fn a_purge_after_a_restart_finds_what_nobody_has_used_since() {
 }
 
 #[tokio::test]
-async fn what_a_restart_finds_counts_for_the_quota() {
+async fn blocks_found_by_a_restart_count_for_the_quota() {
     let Left { _folder, file, of_b, .. } = left().await;
     let second = with(&file, |settings| settings.quota_disk(0.25).tenants(named("b")));
     let [b, a] = ["b", "a"].map(|name| second.tenant(name).expect("few tenants"));
@@ -101,7 +101,7 @@ async fn what_a_restart_finds_counts_for_the_quota() {
 }
 
 #[tokio::test]
-async fn a_block_is_served_though_nobody_has_asked_for_its_tenant_and_stays_the_tenants() {
+async fn recovered_block_served_to_others_stays_its_tenants() {
     let Left { _folder, file, of_b, .. } = left().await;
     let second = manager(&file);
     let group = second.default_group();
@@ -135,7 +135,7 @@ fn in_file(file: &Path, runs: &[Vec<SequenceHash>]) -> usize {
 }
 
 #[tokio::test]
-async fn a_purged_block_is_not_found_after_a_restart_nor_are_its_bytes() {
+async fn purged_blocks_and_bytes_survive_no_restart() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let (of_a, of_b);
@@ -181,7 +181,7 @@ async fn a_purged_block_is_not_found_after_a_restart_nor_are_its_bytes() {
 }
 
 #[tokio::test]
-async fn at_its_quota_of_the_disk_a_tenant_replaces_its_own() {
+async fn tenant_at_its_disk_quota_replaces_its_own_blocks() {
     let manager = build(settings(4, 4).disk_blocks(32).host_headroom(0).quota_disk(0.25));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
     let of_b = fill(&b).await;
@@ -196,7 +196,7 @@ async fn at_its_quota_of_the_disk_a_tenant_replaces_its_own() {
 }
 
 #[tokio::test]
-async fn a_purge_with_zeros_erases_what_one_without_has_left() {
+async fn purge_with_zeros_erases_bytes_left_by_a_plain_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let manager = manager(&file);

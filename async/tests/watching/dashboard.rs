@@ -42,7 +42,7 @@ async fn known() -> Known {
 }
 
 #[tokio::test]
-async fn every_metric_and_label_that_it_names_is_in_the_text_of_a_manager() {
+async fn dashboard_names_only_metrics_and_labels_of_a_manager() {
     let (dashboard, known) = (dashboard(), known().await);
     let mut reader = Reader::new(&known);
     let mut panels = 0;
@@ -101,7 +101,7 @@ async fn every_metric_and_label_that_it_names_is_in_the_text_of_a_manager() {
 }
 
 #[tokio::test]
-async fn its_variables_are_labels_of_what_they_are_asked_of_and_are_used() {
+async fn dashboard_variables_are_existing_labels_and_used() {
     let (dashboard, known) = (dashboard(), known().await);
     let expressions: Vec<&str> = list(&dashboard, "panels")
         .iter()
@@ -146,7 +146,7 @@ async fn its_variables_are_labels_of_what_they_are_asked_of_and_are_used() {
 }
 
 #[test]
-fn panels_have_ids_places_and_the_source_of_the_variable() {
+fn dashboard_panels_have_ids_places_and_the_datasource() {
     let dashboard = dashboard();
     // For Grafana 10.
     assert!(

@@ -52,7 +52,7 @@ fn get(address: SocketAddr, path: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_scrape_has_the_figures_of_now() {
+async fn scrape_has_the_current_figures() {
     let (manager, address) = listening();
     let group = manager.metrics().tiers[0].group.clone();
     let inflight = |address| {
@@ -69,7 +69,7 @@ async fn a_scrape_has_the_figures_of_now() {
 }
 
 #[tokio::test]
-async fn whatever_else_is_asked_for_is_refused() {
+async fn unknown_requests_are_refused() {
     let (_manager, address) = listening();
     assert_eq!(get(address, "/healthz").1, "ok\n");
     assert!(get(address, "/metrics?name[]=up").0.starts_with("HTTP/1.0 200 "));
@@ -90,7 +90,7 @@ async fn whatever_else_is_asked_for_is_refused() {
 
 /// A dozen, like connections that a browser opens ahead, or a balancer's checks.
 #[tokio::test]
-async fn who_says_nothing_keeps_nobody_waiting() {
+async fn silent_connections_delay_no_answer() {
     let (_manager, address) = listening();
     // Answered beside them, not after they were given up: shown once, since they are given up soon.
     let beside = || {
@@ -108,7 +108,7 @@ async fn who_says_nothing_keeps_nobody_waiting() {
 }
 
 #[tokio::test]
-async fn more_who_say_nothing_than_have_a_place_are_given_up_and_the_next_is_answered() {
+async fn silent_connections_beyond_the_places_are_given_up() {
     let (_manager, address) = listening();
     let silent: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(address).expect("it listens")).collect();
     assert_eq!(get(address, "/healthz").1, "ok\n");
@@ -119,7 +119,7 @@ async fn more_who_say_nothing_than_have_a_place_are_given_up_and_the_next_is_ans
 }
 
 #[test]
-fn where_figures_hang_it_is_said_whether_what_they_are_of_is_alive() {
+fn health_is_answered_while_figures_hang() {
     let (go_on, hang) = mpsc::channel::<()>();
     let (hang, (asked, asks)) = (Mutex::new(hang), mpsc::channel());
     let figures = move || {
@@ -148,7 +148,7 @@ fn slow(address: SocketAddr, connections: usize) -> Vec<TcpStream> {
 }
 
 #[tokio::test]
-async fn who_does_not_come_to_an_end_is_given_up_soon() {
+async fn unfinished_request_is_given_up_soon() {
     let (_manager, address) = listening();
     let began = Instant::now();
     for mut slow in slow(address, 40) {
@@ -161,7 +161,7 @@ async fn who_does_not_come_to_an_end_is_given_up_soon() {
 
 /// Ten times as many as have a thread: neither a probe nor a scrape waits until they are given up.
 #[tokio::test]
-async fn slow_connections_keep_nobody_waiting() {
+async fn slow_connections_delay_no_answer() {
     let (_manager, address) = listening();
     // Answered beside them, not after they were given up: shown once, since they are given up soon.
     let beside = || {
@@ -179,7 +179,7 @@ async fn slow_connections_keep_nobody_waiting() {
 
 /// More than wait at a time: the oldest give their places up, and the next is answered.
 #[tokio::test]
-async fn more_heads_than_are_waited_for_end_the_oldest() {
+async fn heads_beyond_the_waiting_limit_end_the_oldest() {
     let (_manager, address) = listening();
     let mut slow = slow(address, 300);
     assert_eq!(get(address, "/healthz").1, "ok\n");
@@ -189,7 +189,7 @@ async fn more_heads_than_are_waited_for_end_the_oldest() {
 
 /// Byte by byte, as no client does: the same answer.
 #[tokio::test]
-async fn a_head_in_pieces_is_answered_as_a_whole_one() {
+async fn head_in_pieces_is_answered_as_a_whole_one() {
     let (_manager, address) = listening();
     let mut connection = say(address, "");
     connection.set_nodelay(true).expect("a socket");
@@ -200,7 +200,7 @@ async fn a_head_in_pieces_is_answered_as_a_whole_one() {
 }
 
 #[test]
-fn where_all_places_are_taken_it_is_said_at_once_whether_it_is_alive_and_nothing_else() {
+fn health_alone_is_answered_when_all_places_are_taken() {
     let (go_on, hang) = mpsc::channel::<()>();
     let (hang, (asked, asks)) = (Mutex::new(hang), mpsc::channel());
     let hanging = AtomicUsize::new(0);
@@ -248,7 +248,7 @@ fn refused(address: SocketAddr) -> bool {
 }
 
 #[tokio::test]
-async fn a_shutdown_can_be_watched_until_it_is_over() {
+async fn endpoint_answers_until_the_shutdown_is_over() {
     let address: SocketAddr = ANYWHERE.parse().expect("an address");
     let Ground { manager, mover, .. } = Ground::of(settings(4, 16).metrics_listen(Some(address)), 4, 16);
     let address = manager.metrics_address().expect("it listens");
@@ -276,7 +276,7 @@ async fn a_shutdown_can_be_watched_until_it_is_over() {
 }
 
 #[tokio::test]
-async fn a_shutdown_that_is_not_over_is_watched_for_as_long_as_somebody_has_the_manager() {
+async fn endpoint_answers_after_a_late_shutdown_to_the_last_handle() {
     let listen = settings(4, 16).metrics_listen(Some(ANYWHERE.parse().expect("an address")));
     let Ground { manager, mover, .. } = Ground::of(listen.deadline_shutdown(Duration::from_millis(5)), 4, 16);
     let address = manager.metrics_address().expect("it listens");
@@ -292,7 +292,7 @@ async fn a_shutdown_that_is_not_over_is_watched_for_as_long_as_somebody_has_the_
 }
 
 #[tokio::test]
-async fn behind_a_shutdown_and_behind_the_last_handle_the_next_manager_listens_at_once() {
+async fn address_is_free_after_shutdown_or_last_handle() {
     let (first, address) = listening();
     let again = settings(4, 16).metrics_listen(Some(address)).build().expect("a configuration");
     let waits = TcpStream::connect(address).expect("it listens");
@@ -306,7 +306,7 @@ async fn behind_a_shutdown_and_behind_the_last_handle_the_next_manager_listens_a
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_named_with_its_setting() {
+async fn taken_address_is_refused_with_its_setting() {
     let (_manager, address) = listening();
     let config = settings(4, 16).metrics_listen(Some(address)).build().expect("a configuration");
     let error = KvBlockManager::open(&config).expect_err("taken").to_string();

@@ -104,7 +104,7 @@ pub fn value(families: &BTreeMap<String, Family>, name: &str, labels: &[(&str, &
 }
 
 #[test]
-fn names_and_help_with_all_that_is_special_come_back() {
+fn escaped_names_and_help_are_read_back() {
     let text = "# HELP a_total b \\\\ c\n# TYPE a_total counter\na_total{x=\"1\\\"2\\\\3\\n\",y=\"\"} 0.5\n";
     let families = read(text);
     let labels = &families["a_total"].samples[0].labels;
@@ -112,7 +112,7 @@ fn names_and_help_with_all_that_is_special_come_back() {
 }
 
 #[tokio::test]
-async fn the_text_of_a_manager_at_work_is_of_the_format() {
+async fn text_of_a_busy_manager_keeps_the_format() {
     let manager = busy().await;
     let families = read(&manager.metrics().to_prometheus());
     for (name, family) in &families {

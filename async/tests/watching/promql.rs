@@ -276,7 +276,7 @@ fn some() -> Known {
 }
 
 #[test]
-fn what_is_right_is_read() {
+fn valid_expressions_are_read() {
     let known = some();
     let mut reader = Reader::new(&known);
     let of = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();
@@ -301,7 +301,7 @@ fn what_is_right_is_read() {
 }
 
 #[test]
-fn what_is_wrong_is_refused() {
+fn wrong_expressions_are_refused() {
     let known = some();
     for (text, why) in [
         ("sum(rate(hit_total[5m]))", "there is no hit_total"),

@@ -40,7 +40,7 @@ fn by_layers() -> OnboardOptions {
 }
 
 #[test]
-fn a_block_that_is_there_twice_stays_with_each_who_computes_with_it() {
+fn block_there_twice_stays_with_each_of_its_holders() {
     play(ground(), |world, manager| async move {
         let (hashes, others) = (sequence(1, 1), sequence(2, 6));
         drop(compute(&world, &manager, &hashes).await);
@@ -76,7 +76,7 @@ fn a_block_that_is_there_twice_stays_with_each_who_computes_with_it() {
 }
 
 #[test]
-fn a_layer_that_has_rotted_comes_from_the_disk_and_those_before_it_stay() {
+fn rotten_layer_comes_from_the_disk_and_earlier_ones_stay() {
     play(ground(), |world, manager| async move {
         let hashes = sequence(1, 2);
         drop(compute(&world, &manager, &hashes).await);
@@ -106,7 +106,7 @@ fn a_layer_that_has_rotted_comes_from_the_disk_and_those_before_it_stay() {
 }
 
 #[test]
-fn a_pause_that_outlives_its_flight_resumes_no_other() {
+fn retry_pause_outliving_its_transfer_resumes_no_other() {
     let mut settings = ground();
     (settings.retries, settings.retry_after) = (1, Duration::from_millis(500));
     play(settings, |world, manager| async move {
@@ -137,7 +137,7 @@ fn a_pause_that_outlives_its_flight_resumes_no_other() {
 }
 
 #[test]
-fn an_onboarding_ends_when_its_last_block_is_there() {
+fn onboard_ends_with_its_last_block() {
     play(ground(), |world, manager| async move {
         let hashes = sequence(1, 3);
         drop(compute(&world, &manager, &hashes).await);
@@ -150,7 +150,7 @@ fn an_onboarding_ends_when_its_last_block_is_there() {
 }
 
 #[test]
-fn blocks_that_have_drained_are_no_promise_of_more() {
+fn repeated_allocations_of_the_device_are_served_soon() {
     play(ground(), |world, manager| async move {
         for which in 1..6 {
             let began = Instant::now();
@@ -161,7 +161,7 @@ fn blocks_that_have_drained_are_no_promise_of_more() {
 }
 
 #[test]
-fn what_waits_for_a_gate_is_answered_by_a_shutdown() {
+fn shutdown_answers_gated_offloads() {
     play(ground(), |world, manager| async move {
         let blocks = compute(&world, &manager, &sequence(1, 3)).await;
         let pass = manager.begin_iteration().expect("none runs");
@@ -178,7 +178,7 @@ fn what_waits_for_a_gate_is_answered_by_a_shutdown() {
 }
 
 #[test]
-fn a_shutdown_drains_what_waits_for_the_bytes_of_an_iteration() {
+fn shutdown_drains_copies_awaiting_iteration_bytes() {
     let mut settings = ground();
     settings.iteration_bytes = Some(settings.block_bytes() as u64);
     play(settings, |world, manager| async move {
@@ -194,7 +194,7 @@ fn a_shutdown_drains_what_waits_for_the_bytes_of_an_iteration() {
 }
 
 #[test]
-fn a_disk_is_persisted_to_from_wherever_a_block_is() {
+fn persist_reaches_the_disk_from_any_tier() {
     play(ground(), |world, manager| async move {
         let (low, high) = (sequence(1, 3), sequence(2, 6));
         drop(compute(&world, &manager, &low).await);
@@ -210,7 +210,7 @@ fn a_disk_is_persisted_to_from_wherever_a_block_is() {
 }
 
 #[test]
-fn a_preempted_request_has_the_bytes_of_what_was_not_full() {
+fn preempted_request_keeps_bytes_of_its_partial_block() {
     use kvstrata_core::storage::DevicePort;
     play(ground(), |world, manager| async move {
         let (hashes, other) = (sequence(1, 3), content::child(None, 77));
@@ -230,7 +230,7 @@ fn a_preempted_request_has_the_bytes_of_what_was_not_full() {
 }
 
 #[test]
-fn a_resumption_does_not_wait_for_a_copy_that_waits_for_the_bytes_of_an_iteration() {
+fn resume_waits_for_no_copy_awaiting_iteration_bytes() {
     let mut settings = grounds().nth(1).expect("over a disk alone");
     settings.iteration_bytes = Some(settings.block_bytes() as u64);
     play(settings, |world, manager| async move {

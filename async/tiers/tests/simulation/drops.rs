@@ -95,7 +95,7 @@ fn give_up<F: Future<Output = bool>>(body: impl Fn(Rc<World>, Tiers, Patience) -
 }
 
 #[test]
-fn an_allocation_can_be_given_up_at_any_point() {
+fn allocation_dropped_at_any_point_leaves_nothing() {
     give_up(|_, manager, patience| async move {
         let got = patience.wait(manager.default_group().allocate(4)).await;
         got.map(|blocks| assert_eq!(blocks.expect("in time").len(), 4)).is_some()
@@ -103,7 +103,7 @@ fn an_allocation_can_be_given_up_at_any_point() {
 }
 
 #[test]
-fn an_allocation_behind_another_can_be_given_up_at_any_point() {
+fn allocation_behind_another_dropped_leaves_nothing() {
     give_up(|_, manager, patience| async move {
         let other = kvstrata_testing::virtual_time::spawn_local({
             let manager = manager.clone();
@@ -119,7 +119,7 @@ fn an_allocation_behind_another_can_be_given_up_at_any_point() {
 }
 
 #[test]
-fn an_onboarding_can_be_given_up_at_any_point() {
+fn onboard_dropped_at_any_point_leaves_nothing() {
     give_up(|world, manager, patience| async move {
         let hashes = sequence(1, 6);
         let found = manager.default_group().match_prefix(&hashes);
@@ -131,7 +131,7 @@ fn an_onboarding_can_be_given_up_at_any_point() {
 }
 
 #[test]
-fn two_onboardings_of_the_same_do_not_depend_on_one_another() {
+fn onboard_survives_the_drop_of_another_of_its_blocks() {
     give_up(|world, manager, patience| async move {
         let hashes = sequence(1, 6);
         let begin = || {
@@ -149,7 +149,7 @@ fn two_onboardings_of_the_same_do_not_depend_on_one_another() {
 }
 
 #[test]
-fn a_layer_can_be_given_up_at_any_point_and_the_rest_still_comes() {
+fn layer_wait_dropped_leaves_the_onboard_whole() {
     give_up(|world, manager, patience| async move {
         let hashes = sequence(1, 6);
         let options = OnboardOptions::default().layers(1);
@@ -171,7 +171,7 @@ fn a_layer_can_be_given_up_at_any_point_and_the_rest_still_comes() {
 }
 
 #[test]
-fn an_offload_can_be_given_up_at_any_point_and_goes_on() {
+fn offload_dropped_at_any_point_goes_on() {
     give_up(|world, manager, patience| async move {
         let hashes = sequence(3, 2);
         let blocks = compute(&world, &manager, &hashes).await;
@@ -188,7 +188,7 @@ fn an_offload_can_be_given_up_at_any_point_and_goes_on() {
 }
 
 #[test]
-fn a_shutdown_can_be_given_up_at_any_point_and_asked_for_again() {
+fn shutdown_dropped_at_any_point_can_be_repeated() {
     give_up(|world, manager, patience| async move {
         let onboard = manager
             .default_group()
@@ -202,7 +202,7 @@ fn a_shutdown_can_be_given_up_at_any_point_and_asked_for_again() {
 
 /// Transfers that still move when the first half of the time is over are awaited in the second.
 #[test]
-fn a_shutdown_can_be_given_up_while_it_waits_for_what_moves() {
+fn shutdown_dropped_while_transfers_move_can_be_repeated() {
     for mut settings in grounds() {
         settings.shutdown = Duration::from_secs(8);
         settings.mover.latency = Duration::from_secs(7)..Duration::from_millis(7001);
@@ -222,7 +222,7 @@ fn a_shutdown_can_be_given_up_while_it_waits_for_what_moves() {
 
 /// The same for the wait for disks that close: where nothing is in flight, it comes first.
 #[test]
-fn a_shutdown_can_be_given_up_while_the_disks_close_and_they_do_all_the_same() {
+fn shutdown_dropped_while_disks_close_still_closes_them() {
     let settings = grounds().last().expect("with a disk");
     let closing = |gives_up: bool| {
         play(settings.clone(), move |world, manager| async move {

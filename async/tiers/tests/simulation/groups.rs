@@ -393,7 +393,7 @@ fn run(seed: u64) -> (u64, Option<String>) {
 }
 
 #[test]
-fn all_groups_have_the_same_prefix_or_none() {
+fn groups_have_the_same_prefix_or_none() {
     Seeds::asked(SEEDS).run("cargo test -p kvstrata --test simulation groups -- --nocapture", |seed, _| {
         let (trace, violation) = run(seed);
         match violation {

@@ -438,7 +438,7 @@ mod directed {
 
     /// Each wait has its own time: an engine may take long over a pass.
     #[test]
-    fn the_deadline_is_of_each_layer_and_not_of_the_pass() {
+    fn offload_deadline_is_per_layer_not_per_pass() {
         let quick = Duration::from_millis(1)..Duration::from_millis(2);
         let mut settings = paced(0, Plan { latency: quick, ..Plan::calm(0) });
         (settings.offload, settings.queue) = (Duration::from_millis(100), 1024);
@@ -462,7 +462,7 @@ mod directed {
     }
 
     #[test]
-    fn what_goes_down_behind_layers_has_the_bytes_of_all_of_them() {
+    fn offload_behind_layers_has_the_bytes_of_all_layers() {
         for seed in 0..40 {
             let plan = if seed % 3 == 0 { Plan { hang: 0, ..Plan::rough(seed) } } else { Plan::calm(seed) };
             let quick = Duration::from_millis(1)..Duration::from_millis(8);

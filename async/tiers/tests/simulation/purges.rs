@@ -42,7 +42,7 @@ fn each_time(body: impl AsyncFn(Rc<World>, Tiers, bool)) {
 }
 
 #[test]
-fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_down() {
+fn purge_passes_offloads_kept_by_a_failed_device() {
     each_time(async |world, tenant, before| {
         let blocks = compute(&world, &tenant, &sequence(1, 3)).await;
         world.mover.change(|plan| plan.lose = ALWAYS);
@@ -57,7 +57,7 @@ fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_down() {
 }
 
 #[test]
-fn a_purge_does_not_wait_for_victims_that_a_failed_device_keeps() {
+fn purge_passes_victims_kept_by_a_failed_device() {
     each_time(async |world, tenant, before| {
         drop(compute(&world, &tenant, &sequence(1, 6)).await);
         world.mover.change(|plan| plan.lose = ALWAYS);
@@ -74,7 +74,7 @@ fn a_purge_does_not_wait_for_victims_that_a_failed_device_keeps() {
 }
 
 #[test]
-fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_up() {
+fn purge_passes_onboards_kept_by_a_failed_device() {
     each_time(async |world, tenant, before| {
         drop(compute(&world, &tenant, &sequence(1, 3)).await);
         // All of it goes down, and blocks without a tenant take its place.
@@ -101,7 +101,7 @@ fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_up() {
 
 /// The partial block has a name that is forgotten: so it is withdrawn, and the device keeps it.
 #[test]
-fn a_purge_does_not_wait_for_what_a_failed_device_keeps_of_a_preempted_request() {
+fn purge_passes_a_preemption_kept_by_a_failed_device() {
     each_time(async |world, tenant, before| {
         let blocks = compute(&world, &tenant, &sequence(1, 1)).await;
         let partial = tenant.default_group().allocate(1).await.expect("six");
@@ -131,7 +131,7 @@ fn either(settings: impl Fn(&mut Settings), body: impl AsyncFn(Rc<World>, Tiers)
 }
 
 #[test]
-fn what_cannot_be_overwritten_is_never_used_again() {
+fn block_not_overwritten_is_never_used_again() {
     let settings = |settings: &mut Settings| settings.retries = 1;
     either(settings, async |world, tenant| {
         drop(compute(&world, &tenant, &sequence(1, 2)).await);
@@ -150,7 +150,7 @@ fn what_cannot_be_overwritten_is_never_used_again() {
 }
 
 #[test]
-fn what_the_disk_cannot_overwrite_is_never_used_again_nor_the_tenants() {
+fn disk_slot_not_overwritten_is_never_used_again() {
     let calm = |_: &mut Settings| {};
     either(calm, async |world, tenant| {
         let Some(disk) = &world.disk else { return };
@@ -166,7 +166,7 @@ fn what_the_disk_cannot_overwrite_is_never_used_again_nor_the_tenants() {
 }
 
 #[test]
-fn a_slot_that_could_not_be_read_is_erased_when_its_last_holder_releases_it() {
+fn unreadable_slot_is_erased_at_its_last_release() {
     let calm = |_: &mut Settings| {};
     either(calm, async |world, tenant| {
         let Some(disk) = world.disk.as_ref().filter(|_| world.settings.host == 0) else { return };
@@ -195,7 +195,7 @@ fn a_slot_that_could_not_be_read_is_erased_when_its_last_holder_releases_it() {
 }
 
 #[test]
-fn a_block_that_could_not_be_overwritten_at_once_is_tried_again() {
+fn failed_overwrite_is_retried() {
     let settings = |settings: &mut Settings| {
         (settings.retries, settings.retry_after) = (1, Duration::from_millis(500));
     };
@@ -215,7 +215,7 @@ fn a_block_that_could_not_be_overwritten_at_once_is_tried_again() {
 }
 
 #[test]
-fn a_purge_answers_at_its_deadline_though_the_device_does_not() {
+fn purge_with_a_hanging_device_answers_at_its_deadline() {
     let calm = |_: &mut Settings| {};
     either(calm, async |world, tenant| {
         let ids: Vec<_> = compute(&world, &tenant, &sequence(1, 2)).await.ids().collect();

@@ -70,7 +70,7 @@ fn no_seed_serves_a_wrong_byte_loses_a_block_or_hangs() {
 
 /// Seeds that a check of the simulation misjudged, and why.
 #[test]
-fn seeds_that_were_judged_wrongly_pass() {
+fn seeds_that_were_misjudged_pass() {
     let seeds = [
         // `before_eviction` left out blocks that are hidden behind another block of their hash. It took
         // a held block for one that might be evicted.
@@ -101,7 +101,7 @@ fn seeds_that_found_a_fault_pass() {
 }
 
 #[test]
-fn a_seed_does_the_same_each_time_on_any_thread() {
+fn seed_does_the_same_on_any_thread() {
     for seed in 0..200 {
         let once = outcome(seed, false);
         let again =

@@ -59,7 +59,7 @@ fn look() {
 }
 
 #[test]
-fn a_loop_that_does_not_end_ends_with_its_name() {
+fn endless_loop_ends_the_process_with_its_name() {
     if std::env::var(LIMIT).is_ok() {
         let _watch = watch("KVSTRATA_SEED=17");
         loop {

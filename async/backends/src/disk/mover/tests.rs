@@ -140,7 +140,7 @@ impl Ground {
 }
 
 #[test]
-fn what_would_have_to_wait_is_given_up_where_there_is_no_thread_and_its_buffers_and_slots_come_back() {
+fn requests_that_must_wait_without_a_thread_are_abandoned() {
     let mut ground = Ground::new();
     let kept = ground.take();
     ground.write(kept, 1);
@@ -174,7 +174,7 @@ fn what_would_have_to_wait_is_given_up_where_there_is_no_thread_and_its_buffers_
 
 /// A list has one errand for a full queue, however many slots are put on it meanwhile.
 #[test]
-fn what_is_given_back_while_the_queue_is_full_costs_one_errand() {
+fn slots_released_at_a_full_queue_cost_one_errand() {
     let mut ground = Ground::new();
     let slots: Vec<BlockId> = (0..4).map(|_| ground.take()).collect();
     for (slot, number) in slots.iter().zip(1..) {
@@ -204,7 +204,7 @@ fn what_is_given_back_while_the_queue_is_full_costs_one_errand() {
 
 /// Purges, each of which asks each volume to erase its blocks, on a device that hangs.
 #[test]
-fn whoever_asks_a_volume_that_hangs_to_erase_something_is_served_by_one_thread_in_its_next_turn() {
+fn erasures_on_a_hanging_volume_share_one_thread_and_turn() {
     let mut ground = Ground::new();
     let slots = [(); 3].map(|()| ground.take());
     ground.fill();
@@ -229,7 +229,7 @@ fn whoever_asks_a_volume_that_hangs_to_erase_something_is_served_by_one_thread_i
 
 /// It is unknown whether the device will make the write.
 #[test]
-fn a_request_whose_errand_panics_is_given_up_and_those_behind_it_have_their_turn() {
+fn request_with_a_panicking_errand_is_abandoned_alone() {
     let ground = Ground::new();
     let mut ground = Ground { mover: ground.mover.in_order(), ..ground };
     let (slots, free) = ([ground.take(), ground.take()], ground.mover.pool().free());
@@ -256,7 +256,7 @@ fn a_request_whose_errand_panics_is_given_up_and_those_behind_it_have_their_turn
 /// The read's record has to end before the answer. Where no thread can end it the block stays
 /// as it is, and may be read again.
 #[test]
-fn a_read_that_has_failed_is_given_up_where_nobody_can_end_its_record() {
+fn failed_read_without_a_thread_is_abandoned() {
     let mut ground = Ground::new();
     let slot = ground.take();
     ground.write(slot, 1);

@@ -60,7 +60,7 @@ fn eviction_order(pool: &BlockPool) -> Vec<SequenceHash> {
 }
 
 #[test]
-fn every_block_is_at_its_slot_and_leaves_by_age() {
+fn recovered_blocks_keep_slots_and_leave_by_age() {
     for linked in [false, true] {
         let (pool, _) = pool(100);
         let slots = [17, 3, 99, 0, 50];
@@ -74,7 +74,7 @@ fn every_block_is_at_its_slot_and_leaves_by_age() {
 }
 
 #[test]
-fn an_empty_volume_leaves_an_empty_pool() {
+fn empty_volume_leaves_an_empty_pool() {
     let (pool, heard) = pool(3);
     assert_eq!(recover(&pool, &[], true), (0, vec![]));
     assert!(heard.lock().expect("no panic").is_empty());
@@ -113,7 +113,7 @@ fn twins() -> [SequenceHash; 2] {
 }
 
 #[test]
-fn a_key_that_two_hashes_have_is_no_link_but_to_the_one_that_was_written_next() {
+fn key_of_two_hashes_links_only_the_one_written_next() {
     let [one, other] = twins();
     assert!(one != other && HashKey::of(one) == HashKey::of(other));
     let of = |slot, hash, parent: Option<SequenceHash>| Recovered {
@@ -136,7 +136,7 @@ fn a_key_that_two_hashes_have_is_no_link_but_to_the_one_that_was_written_next() 
 }
 
 #[test]
-fn parents_in_a_circle_end_somewhere() {
+fn parents_in_a_circle_are_recovered() {
     let (pool, _) = pool(10);
     let blocks = [
         record(0, 0, Some(2), 1),
@@ -149,7 +149,7 @@ fn parents_in_a_circle_end_somewhere() {
 }
 
 #[test]
-fn what_is_there_twice_or_nowhere_is_left_out() {
+fn duplicate_and_misplaced_records_are_left_out() {
     for linked in [false, true] {
         let (pool, _) = pool(4);
         let blocks = [
@@ -165,7 +165,7 @@ fn what_is_there_twice_or_nowhere_is_left_out() {
 }
 
 #[test]
-fn a_long_chain_is_no_deep_recursion() {
+fn long_chain_is_recovered_without_deep_recursion() {
     let (pool, heard) = pool(200_000);
     let parent = |n: u64| (n < 199_999).then_some(n + 1);
     let blocks: Vec<_> = (0..200_000).map(|n| record(n as u32, n, parent(n), n)).collect();

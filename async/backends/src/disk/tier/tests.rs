@@ -69,7 +69,7 @@ fn flip_a_bit_in(file: &Path, slots: u64, slot: u64) {
 }
 
 #[test]
-fn what_is_stored_is_found_again_after_a_restart() {
+fn stored_blocks_are_found_after_a_restart() {
     let (folder, arena) = (folder(), arena());
     for volumes in [1, 3] {
         let files = files(&folder, volumes);
@@ -94,7 +94,7 @@ fn what_is_stored_is_found_again_after_a_restart() {
 }
 
 #[test]
-fn a_read_that_is_rejected_ends_the_block_for_good() {
+fn rejected_read_ends_the_block_for_good() {
     let (folder, arena) = (folder(), arena());
     let files = files(&folder, 1);
     let (tier, _) = open(&files, 8, TierOptions::default());
@@ -122,7 +122,7 @@ fn a_read_that_is_rejected_ends_the_block_for_good() {
 }
 
 #[test]
-fn a_block_with_a_wrong_sum_is_a_miss_that_is_counted_and_one_with_the_right_sum_is_served() {
+fn block_with_a_wrong_sum_is_a_counted_miss() {
     let (folder, arena) = (folder(), arena());
     let (tier, _) = open(&files(&folder, 1), 8, TierOptions::default());
     for number in [1, 2] {
@@ -147,7 +147,7 @@ fn a_block_with_a_wrong_sum_is_a_miss_that_is_counted_and_one_with_the_right_sum
 }
 
 #[test]
-fn a_read_that_fails_ends_the_block_for_good() {
+fn failed_read_ends_the_block_for_good() {
     let (folder, arena) = (folder(), arena());
     let files = files(&folder, 1);
     let (tier, _) = open(&files, 8, TierOptions::default());
@@ -169,7 +169,7 @@ fn a_read_that_fails_ends_the_block_for_good() {
 }
 
 #[test]
-fn the_admission_filter_hears_of_uses_and_victims() {
+fn admission_filter_hears_of_uses_and_victims() {
     let (folder, arena) = (folder(), arena());
     let options = TierOptions { admission: AdmissionPolicy::TinyLfu, ..TierOptions::default() };
     let (tier, _) = open(&files(&folder, 1), 2, options);
@@ -210,7 +210,7 @@ fn blocks_of_a_lost_volume_are_misses_and_its_slots_are_parked() {
 }
 
 #[test]
-fn blocks_that_nobody_looked_up_leave_a_lost_volume_by_eviction() {
+fn unused_blocks_of_a_lost_volume_leave_by_eviction() {
     let (folder, arena) = (folder(), arena());
     let (tier, _) = open(&files(&folder, 2), 8, TierOptions::default());
     (0..16).for_each(|number| assert!(store(&tier, &arena, number) < 16));
@@ -221,7 +221,7 @@ fn blocks_that_nobody_looked_up_leave_a_lost_volume_by_eviction() {
 }
 
 #[test]
-fn a_write_that_fails_or_is_dropped_frees_its_slot() {
+fn failed_or_dropped_write_frees_its_slot() {
     let (folder, arena) = (folder(), arena());
     let files = files(&folder, 1);
     let (tier, _) = open(&files, 4, TierOptions::default());
@@ -240,7 +240,7 @@ fn a_write_that_fails_or_is_dropped_frees_its_slot() {
 }
 
 #[test]
-fn a_second_copy_is_neither_kept_nor_found_again() {
+fn second_copy_is_neither_kept_nor_recovered() {
     let (folder, arena) = (folder(), arena());
     let files = files(&folder, 1);
     let (tier, _) = open(&files, 4, TierOptions::default());
@@ -253,7 +253,7 @@ fn a_second_copy_is_neither_kept_nor_found_again() {
 }
 
 #[test]
-fn what_is_refused_is_counted_by_reason() {
+fn refused_blocks_are_counted_by_reason() {
     let folder = folder();
     let write_budget = Some(144 * 3 * BYTES as u64);
     let options = TierOptions { admission: AdmissionPolicy::SecondUse, write_budget, linked: false };
@@ -268,7 +268,7 @@ fn what_is_refused_is_counted_by_reason() {
 }
 
 #[test]
-fn pool_and_volumes_must_agree() {
+fn pool_and_volumes_of_other_sizes_are_refused() {
     let folder = folder();
     let volume = VolumeOptions::new(folder.path().join("v"), 8, BYTES).backend(Backend::Blocking);
     let error =
@@ -278,7 +278,7 @@ fn pool_and_volumes_must_agree() {
 }
 
 #[test]
-fn a_volume_that_goes_out_of_service_is_lost_at_the_first_request_that_meets_it() {
+fn retired_volume_is_lost_at_the_first_request_to_it() {
     let (folder, arena) = (folder(), arena());
     let (tier, _) = open(&files(&folder, 2), 8, TierOptions::default());
     let places: Vec<u32> = (0..16).map(|number| store(&tier, &arena, number)).collect();
@@ -326,7 +326,7 @@ fn until(tier: &DiskTier, volume: usize, state: ServiceState) {
 
 /// An empty file has no superblock, as if its drive were gone.
 #[test]
-fn a_volume_that_is_away_keeps_its_blocks() {
+fn away_volume_keeps_its_blocks() {
     let (folder, arena) = (folder(), arena());
     let files = files(&folder, 2);
     let (tier, _) = open(&files, 8, TierOptions::default());
@@ -373,7 +373,7 @@ fn a_volume_that_is_away_keeps_its_blocks() {
 
 /// On a small file system of its own, where one can be made: another file takes its room.
 #[test]
-fn a_volume_without_room_is_read_and_takes_no_writes() {
+fn volume_without_room_is_read_and_not_written() {
     let run = |program: &str, arguments: &[&str]| {
         let done = std::process::Command::new(program).args(arguments).output();
         done.is_ok_and(|done| done.status.success())

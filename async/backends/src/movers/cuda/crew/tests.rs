@@ -61,7 +61,7 @@ fn nowhere(host: HostSide) -> Copy {
 }
 
 #[test]
-fn a_list_that_brings_up_goes_before_those_that_take_down_and_zeros() {
+fn onboard_list_goes_before_offloads_and_zeros() {
     let (double, device, memory, mover) = mover(2);
     let go_on = keep_the_thread(&mover);
     let (tells, heard) = channel();
@@ -88,7 +88,7 @@ fn a_list_that_brings_up_goes_before_those_that_take_down_and_zeros() {
 
 /// The sums of a long list are made between others' turns.
 #[test]
-fn a_list_that_takes_down_gives_way_between_its_sums() {
+fn offload_list_gives_way_between_its_sums() {
     let (double, device, memory, mover) = mover(4);
     let go_on = keep_the_thread(&mover);
     let (tells, heard) = channel();
@@ -120,7 +120,7 @@ fn a_list_that_takes_down_gives_way_between_its_sums() {
 }
 
 #[test]
-fn a_step_that_panics_answers_its_list_and_the_thread_goes_on() {
+fn panicking_step_answers_its_list_and_the_thread_goes_on() {
     let (double, device, memory, mover) = mover(2);
     let (tells, heard) = channel();
     let tells: Arc<dyn Lands> = Arc::new(Tells(Mutex::new(tells)));
