@@ -344,7 +344,7 @@ async fn allocation_does_not_wait_for_the_iteration_budget() {
 }
 
 #[tokio::test]
-async fn blocks_whose_copy_cannot_begin_are_free_at_once() {
+async fn blocks_that_cannot_be_copied_are_free_at_once() {
     let ground = Ground::new(4, 4);
     drop(compute(&ground.manager, &hashes(1, 4), None).await);
     // Readers hold the host's memory, so that nothing is written to it.

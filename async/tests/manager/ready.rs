@@ -78,7 +78,7 @@ async fn parent_of_a_used_child_stays() {
 
 /// The host has let go of their copies, so they would have to be copied again: other blocks leave.
 #[tokio::test]
-async fn block_whose_copy_below_is_gone_is_not_ready() {
+async fn block_without_its_copy_below_is_not_ready() {
     let ground = Ground::of(all_ahead(Policy::Lfu).host_headroom(0).host_blocks(4), 8, 4);
     let manager = &ground.manager;
     let group = manager.default_group();
