@@ -1,4 +1,4 @@
-//! Several tiers below host memory, one of which fails, is away or is slow: the blocks that this
+//! Several tiers below host memory, where one fails, is away or is slow: the blocks that this
 //! costs, and those that it does not.
 
 use super::below::{

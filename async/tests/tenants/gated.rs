@@ -168,7 +168,7 @@ impl Ground {
         Ground::with_needs(settings, (device, host), layers, disk, Needs::All { page: 2 })
     }
 
-    /// The same with blocks of which a sequence needs these.
+    /// The same; `needs` says which blocks a sequence needs.
     pub fn with_needs(
         settings: ManagerConfigBuilder,
         (device, host): (u32, u32),
