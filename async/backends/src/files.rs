@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_process_of_our_number_has_left_does_not_keep_a_file_from_being_written() {
+    fn leftover_of_a_process_with_our_number_is_replaced() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("report");
         let (left, _) = begin(&path).expect("a new one");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_is_one_by_whatever_path() {
+    fn file_is_the_same_by_any_path() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name);
         let apart = |one: &str, other: &str| check_apart(("--json", &path(one)), ("--plot", &path(other)));

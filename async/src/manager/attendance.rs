@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_that_hangs_is_waited_for_until_the_deadline_and_ends_later() {
+    fn hanging_work_is_awaited_until_the_deadline() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         let attendance = Attendance::new(runtime.handle().clone(), None);
         let ((go_on, hangs), (ended, closed)) = (mpsc::channel::<()>(), mpsc::channel());

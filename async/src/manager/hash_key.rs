@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn key_that_a_link_names_is_not_used_and_another_folders_is() {
+    fn key_behind_a_link_is_not_used() {
         let folder = tempfile::tempdir().expect("a folder");
         let places = ["a", "b"].map(|name| folder.path().join(name));
         places.iter().for_each(|place| fs::create_dir(place).expect("made"));

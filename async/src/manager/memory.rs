@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_mapped_is_counted() {
+    fn memory_need_counts_all_mappings() {
         let one =
             config("geometry.block_bytes = 1000\ndevice.blocks = 10\nhost.blocks = 20\ndisk.blocks = 7");
         let need = Need::of(&one, true, 0);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_most_is_named_with_its_remedy() {
+    fn largest_memory_need_is_named_with_its_remedy() {
         let path = PathBuf::from("/sys/fs/cgroup/pods");
         let bound = Bound::Group { path, file: "memory.max", limit_bytes: 64 << 20 };
         let room = MemoryRoom { available_bytes: 50 << 20, bound, huge_bytes: 0 };
@@ -176,7 +176,7 @@ mod tests {
         );
         let staging = "device.blocks = 1\nhost.blocks = 0\ndisk.blocks = 1\ndisk.staging = 1000\n";
         assert!(refusal(staging).starts_with("disk.staging = 1000 (k.toml:4): "));
-        // What is there is enough to the last byte.
+        // The memory is enough to the last byte.
         let small = config("device.blocks = 1\nhost.blocks = 0");
         let need = Need::of(&small, true, 0);
         let exactly = MemoryRoom { available_bytes: need.all() as u64, ..room.clone() };

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_model_group_rank_and_degree() {
+    fn file_name_says_model_group_rank_and_degree() {
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path().join("d");
         assert_eq!(names(&place, "model = \"llama-3-8b\""), ["d"]);

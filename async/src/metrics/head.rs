@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The plainest reader: all bytes up to the limit are looked through from the beginning.
+    /// The plainest reader: it searches all bytes up to the limit from the beginning.
     fn naive(bytes: &[u8]) -> Option<Result<Head, TooLong>> {
         let kept = &bytes[..bytes.len().min(MOST_BYTES)];
         let ends = |end: &[u8]| kept.windows(end.len()).any(|window| window == end);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_its_method_and_path() {
+    fn request_head_is_method_and_path() {
         let of = |text: &str| match HeadReader::default().push(text.as_bytes()) {
             Some(Ok(Head { method, path })) => (method, path),
             other => panic!("{other:?}"),
@@ -115,7 +115,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_head_is_the_same_however_it_is_cut(
+        fn head_in_any_pieces_is_the_same(
             line in "(GET|HEAD|POST|x)? ?(http://)?[/a-z?\u{1b}é ]{0,20}",
             fill in 0_usize..2 * MOST_BYTES,
             end in "(\r|\n){0,6}",

@@ -1,4 +1,5 @@
-//! What no manager is made of: parts that do not fit together, and settings that the machine cannot meet. Each is named, with its value.
+//! Parts that do not fit together, and settings that the machine cannot meet, are refused. The
+//! error names each with its value.
 
 use super::ground::{BYTES, settings};
 use kvstrata::config::{DeviceKind, ManagerConfig, ManagerConfigBuilder};
@@ -19,7 +20,7 @@ fn of_stacks(settings: ManagerConfigBuilder, stacks: Vec<StackParts>) -> Result<
     KvBlockManager::of_parts(&config, parts).map_err(|error| error.to_string())
 }
 
-/// A stack that fits, before the change.
+/// A stack that fits, with a change made to it.
 fn stack(change: impl FnOnce(&mut StackParts)) -> StackParts {
     let layers = [BYTES / 2; 2];
     let memory = HostMemory::new(BLOCKS as usize, &layers).expect("memory");
@@ -43,9 +44,10 @@ fn stack(change: impl FnOnce(&mut StackParts)) -> StackParts {
     stack
 }
 
-/// The figures of a place are one tier's: two names there would be two tiers with one's figures, or one name for two places.
+/// Figures belong to a position among the tiers. Two names for a position would be two tiers with one
+/// set of figures, or one name for two positions.
 #[tokio::test]
-async fn tiers_of_one_place_are_called_the_same_in_all_groups() {
+async fn tiers_of_one_place_with_two_names_are_refused() {
     let of = |names: [&[&str]; 2]| {
         let stacks = names.map(|names| {
             stack(|of| {
@@ -121,7 +123,7 @@ async fn parts_that_do_not_fit_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn parts_are_those_of_the_settings_groups() {
+async fn parts_that_differ_from_the_settings_groups_are_refused() {
     let error = of_stacks(settings(BLOCKS, BLOCKS), Vec::new()).expect_err("no stack");
     assert_eq!(error, "group all: the settings have 1 groups, and the parts 0 stacks; give one for each");
     let three = || {
@@ -132,7 +134,7 @@ async fn parts_are_those_of_the_settings_groups() {
     let two = || vec![stack(|_| {}), stack(|_| {})];
     let error = of_stacks(three(), two()).expect_err("two stacks");
     assert_eq!(error, "group all: the settings have 1 groups, and the parts 2 stacks; give one for each");
-    // Settings that tell no layers apart leave that to the parts: here two groups of two layers.
+    // Settings that describe no layers leave that to the parts: here two groups of two layers.
     let manager = of_stacks(settings(BLOCKS, BLOCKS), two()).expect("as the parts say");
     assert_eq!(manager.groups(), 2);
     let pass = manager.begin_iteration().expect("none runs");
@@ -143,7 +145,7 @@ async fn parts_are_those_of_the_settings_groups() {
     assert_eq!(error, "group one: its blocks have 2 layers, and the settings' 3; make them equal");
 }
 
-/// What was given and is ignored would mislead: it is refused. Defaults say nothing.
+/// A given setting that is ignored would mislead, so it is refused. Defaults say nothing.
 #[tokio::test]
 async fn settings_that_contradict_parts_are_refused_by_name() {
     let one = |settings| of_stacks(settings, vec![stack(|_| {})]);
@@ -194,15 +196,15 @@ async fn settings_that_contradict_parts_are_refused_by_name() {
     }
 }
 
-/// What the machine cannot meet, of settings that are allowed.
+/// Allowed settings that the machine cannot meet.
 #[tokio::test]
-async fn what_cannot_be_had_names_its_settings_and_their_values() {
+async fn settings_beyond_the_machine_are_refused_by_name() {
     let refusal = |settings: ManagerConfigBuilder| {
         let config = settings.build().expect("a configuration");
         KvBlockManager::open(&config).expect_err("not to be had").to_string()
     };
     let large = |device, host| settings(device, host).geometry_block_bytes(Some(4 << 20));
-    // Before any of it is mapped: the setting that asks for most, and what for.
+    // Refused before anything is mapped: the setting that asks for most, and the uses of the memory.
     for (settings, begins) in [
         (
             large(4, 1 << 28),

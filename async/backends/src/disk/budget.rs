@@ -66,7 +66,7 @@ mod tests {
     const BLOCK: u64 = 64 << 10;
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// Blocks written of `offers` a second, for so long.
+    /// Blocks written of `offers` a second, over a span of time.
     fn written(budget: &Budget, offers: u32, from: Duration, to: Duration) -> u64 {
         let seconds = from.as_secs()..to.as_secs();
         let offers = seconds.flat_map(|second| (0..offers).map(move |_| Duration::from_secs(second)));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_writes_a_days_worth_and_the_burst() {
+    fn day_writes_a_days_budget_and_the_burst() {
         let blocks_a_day = 100_000;
         let budget = Budget::new(blocks_a_day * BLOCK, BLOCK);
         let burst = blocks_a_day / 144;
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bucket_holds_ten_minutes_worth() {
+    fn bucket_holds_ten_minutes_of_budget() {
         let budget = Budget::new(144_000 * BLOCK, BLOCK);
         let at_once = |now| (0..5000).filter(|_| budget.take(BLOCK, now)).count();
         assert_eq!(at_once(Duration::ZERO), 1000);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_is_written_now_and_then_however_small_the_budget() {
+    fn smallest_budget_writes_a_block_now_and_then() {
         let budget = Budget::new(BLOCK, BLOCK);
         assert_eq!(written(&budget, 1, Duration::ZERO, 3 * DAY), 3);
         assert!(!Budget::new(0, BLOCK).take(BLOCK + 1, Duration::ZERO));

@@ -116,7 +116,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(20);
 
     #[test]
-    fn errands_are_done_in_order_by_one_thread_and_one_that_panics_keeps_no_other_from_its_turn() {
+    fn errands_run_in_order_past_one_that_panics() {
         let errands = Errands::default();
         let ((go_on, waits), (done, is_done)) = (channel::<()>(), channel());
         errands.run(Box::new(move |_| _ = waits.recv()));
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(all, [0, 1, 2, 3].map(|number| (number, true, first)));
         assert_ne!(first, here);
         drop(done);
-        // Its thread has nothing more to do, and ends; the next errand has another.
+        // The thread has nothing more to do, and ends. The next errand has another one.
         while Arc::strong_count(&errands.line) > 1 {
             thread::yield_now();
         }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_thread_each_errand_is_told_so_and_the_next_one_looks_again() {
+    fn errands_without_a_thread_are_told_and_the_next_retries() {
         let errands = Arc::new(Errands::default());
         errands.without.store(true, Relaxed);
         let (done, is_done) = channel();

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_brings_up_goes_first_and_one_of_five_goes_down() {
+    fn onboards_go_first_and_one_of_five_is_an_offload() {
         let mut turns = Turns::default();
         (0..3).for_each(|item| turns.push(false, item));
         (10..17).for_each(|item| turns.push(true, item));

@@ -399,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_condition_has_a_bit_of_its_own() {
+    fn condition_has_a_bit_of_its_own() {
         for bit in 0..ALL {
             assert_eq!(Notice::at(bit).bit(), bit);
         }
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_it_was_is_told_as_it_was_raised() {
+    fn notice_names_its_group_and_tenant_as_raised() {
         for whose in [
             About::default(),
             About::of_group(GroupId::FIRST),
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_has_a_remedy_and_what_a_disk_says_itself_is_not_said_twice() {
+    fn notices_have_remedies_and_skip_those_of_the_disk() {
         let said: Vec<Words> = (0..ALL).filter_map(|bit| Notice::at(bit).words()).collect();
         assert!(said.iter().all(|words| !words.remedy.is_empty() && !words.what.is_empty()));
         for path in Path::all(MOST_BELOW) {

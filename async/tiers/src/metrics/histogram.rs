@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_in_the_first_bucket_that_does_not_end_before_it() {
+    fn value_is_in_the_first_bucket_not_ending_before_it() {
         let (micro, nano) = (Duration::from_micros(1), Duration::from_nanos(1));
         for (time, bucket) in [
             (Duration::ZERO, 0),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_in_the_first_bucket_that_does_not_end_before_them() {
+    fn size_is_in_the_first_bucket_not_ending_before_it() {
         let sizes = Sizes::default();
         [1, 4096, 4097, 16 << 10, 4 << 30, (4 << 30) + 1].into_iter().for_each(|bytes| sizes.record(bytes));
         let seen = SizeHistogram::of([&sizes].into_iter());

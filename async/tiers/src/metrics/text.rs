@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_break_a_line_is_escaped() {
+    fn line_breaking_text_is_escaped() {
         assert_eq!(escaped("a \"b\"\\\nc", true), "a \\\"b\\\"\\\\\\nc");
         assert_eq!(escaped("a \"b\"\\\nc", false), "a \"b\"\\\\\\nc");
         assert_eq!(escaped("plain", true), "plain");

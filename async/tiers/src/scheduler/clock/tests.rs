@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 const LAYERS: u32 = 4;
 
 #[test]
-fn each_misuse_names_its_call_and_changes_nothing() {
+fn misuse_names_its_call_and_changes_nothing() {
     let mut clock = Clock::new(3);
     let state = |clock: &Clock| (clock.iteration(), clock.gate(Some(1)), clock.due());
     let between = state(&clock);
@@ -41,7 +41,7 @@ fn each_misuse_names_its_call_and_changes_nothing() {
 }
 
 #[test]
-fn engines_that_tell_less_keep_nothing_waiting() {
+fn engine_that_reports_less_keeps_no_gate_shut() {
     let mut clock = Clock::new(LAYERS);
     let mut gated = Gated::new(10);
     clock.begin().expect("none runs");
@@ -69,7 +69,7 @@ fn engines_that_tell_less_keep_nothing_waiting() {
 }
 
 #[test]
-fn one_more_than_may_wait_is_given_back() {
+fn gated_item_beyond_the_limit_is_given_back() {
     let mut gated = Gated::new(1);
     gated.hold_beyond(Gate::Open, 'a');
     gated.hold(Gate::Open, 'b').expect("room: what has begun takes none");
@@ -173,7 +173,7 @@ fn rank(gate: Gate) -> (u64, u32) {
 
 proptest! {
     #[test]
-    fn gates_open_when_what_they_wait_for_is_done(
+    fn gates_open_with_their_layer_or_iteration(
         limit in 1u32..40,
         operations in prop::collection::vec(operation(), 0..300),
     ) {
