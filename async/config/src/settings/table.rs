@@ -372,10 +372,10 @@ macro_rules! all_settings {
             }
             /// Queues of transfers by path: device to host, host to disk, host to device, disk to device.
             transfer: TransferSettings {
-                /// Maximum transfers queued per path (disk reads: and group), in a class and more urgent
-                /// ones; waits for host memory count. When full, onboards wait, explicit offloads are
-                /// refused, speculative copies deferred; evictions and admitted lists are exempt. Also
-                /// limits offloads held for a layer or iteration.
+                /// Maximum queued transfers per path, in a class and more urgent ones (disk reads: per
+                /// group); waits for host memory count. When full: onboards wait, explicit offloads are
+                /// refused, speculative copies are deferred. Evictions and admitted lists are exempt.
+                /// Also limits offloads held for a layer or iteration.
                 transfer_queue => queue: u32 = 1024, number(1, 1 << 20, "transfers");
                 /// Maximum bytes in flight per path; at least one block, and raised to one block unless
                 /// given. Raise it if transfers wait (kvstrata_queue_transfers) while the drive or the
