@@ -10,7 +10,7 @@ pub const ALLOWED: &str =
 /// Parses an address and a port. A name gives the first address of the system's look-up.
 ///
 /// # Errors
-/// The text is no address and port, or the look-up fails; the message says what is allowed.
+/// The text is no address and port, or the look-up fails. The message names the allowed texts.
 pub fn place(text: &str) -> Result<SocketAddr, String> {
     let text = text.trim();
     if let Ok(address) = text.parse() {

@@ -239,7 +239,7 @@ impl Checker {
         if let Some(group) = large.filter(|_| disk.blocks > 0) {
             let why = format!(
                 "{} tokens of group {} make a block of {} bytes, above the {MOST_SLOT_BYTES} of a \
-                 disk; lower geometry.page_size",
+                 disk; lower geometry.page_size, or set disk.blocks = 0",
                 group.page_size,
                 group.name,
                 group.block_bytes()

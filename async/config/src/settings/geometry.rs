@@ -135,7 +135,7 @@ impl Maker<'_> {
             None => Ok(()),
             Some((other, _)) => {
                 let why = format!(
-                    "opaque blocks have no layers; it conflicts with {other} ({}); remove one of them",
+                    "conflicts with {other} ({}): opaque blocks have no layers; remove one of them",
                     self.origins.of(other)
                 );
                 Err(self.conflict("geometry.block_bytes".to_owned(), bytes_text(bytes), why))

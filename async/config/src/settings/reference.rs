@@ -91,7 +91,7 @@ name = \"full\"
 layers = \"1-23/2\"
 ";
 
-/// Words in lines of at most 100 characters, each of which begins with `start`.
+/// Words in lines of at most 100 characters. Each line begins with `start`.
 pub(super) fn wrapped(start: &str, words: &str) -> String {
     let mut text = String::new();
     let mut line = String::from(start);

@@ -374,8 +374,8 @@ macro_rules! all_settings {
             transfer: TransferSettings {
                 /// Maximum queued transfers per path, in a class and more urgent ones (disk reads: per
                 /// group); waits for host memory count. When full: onboards wait, explicit offloads are
-                /// refused, speculative copies are deferred. Evictions and admitted lists are exempt.
-                /// Also limits offloads held for a layer or iteration.
+                /// refused, speculative copies deferred. Evictions and admitted lists are exempt. Also
+                /// limits offloads held for a layer or iteration.
                 transfer_queue => queue: u32 = 1024, number(1, 1 << 20, "transfers");
                 /// Maximum bytes in flight per path; at least one block, and raised to one block unless
                 /// given. Raise it if transfers wait (kvstrata_queue_transfers) while the drive or the
@@ -392,7 +392,7 @@ macro_rules! all_settings {
                 /// Bytes that a request may move on a path before the next request of its class has a
                 /// turn (deficit round robin). Smaller is fairer, down to the size of one transfer.
                 transfer_quantum => quantum: u64 = 4 << 20, bytes(1);
-                /// Maximum retries of a transfer whose error may pass. 0: no retry.
+                /// Maximum retries of a transfer after an error that may pass. 0: no retry.
                 transfer_retries => retries: u32 = 2, number(0, 100, "times");
                 /// Delay before each retry of a transfer.
                 transfer_retry_after => retry_after: Duration = Duration::from_millis(10), Time { least: Duration::ZERO, most: A_DAY };

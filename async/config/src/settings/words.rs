@@ -1,4 +1,4 @@
-//! Settings with a fixed set of values, each of which has a name.
+//! Settings with a fixed set of named values.
 
 use super::kind::Named;
 use kvstrata_backends::disk::AdmissionPolicy;
@@ -47,7 +47,7 @@ words! {
         /// XXH3-128, for deployments where only trusted callers choose the tokens.
         Xxh3 = "xxh3",
     }
-    /// The sources of blocks whose checksums are verified. Reads from the disk are verified in any case.
+    /// Sources for which checksums of blocks are verified. Reads from the disk are verified in any case.
     Verify {
         /// Host memory and the disk.
         All = "all",

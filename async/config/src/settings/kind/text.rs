@@ -1,4 +1,4 @@
-//! Kinds whose values are text: words, paths, layers.
+//! Kinds with values that are text: words, paths, layers.
 
 use super::{Kind, Raw};
 use crate::address;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// One of several named values.
 pub(in crate::settings) struct Word;
 
-/// A type with few values, each of which has a name.
+/// A type with few values that all have names.
 pub(in crate::settings) trait Named: Copy + PartialEq + 'static {
     /// All values.
     fn all() -> Vec<Self>;

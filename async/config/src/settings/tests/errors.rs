@@ -223,7 +223,7 @@ fn what_is_unknown_is_named_with_what_may_be_meant() {
     {
         variables(name).expect(name);
     }
-    // The variable with a key may have our prefix, in whatever order the builder learns of it.
+    // The variable with a key may have our prefix, in any order of the calls.
     let key = [("KVSTRATA_MY_KEY", "00")];
     ManagerConfig::builder().variables(key).build().expect_err("no setting names it");
     ManagerConfig::builder()

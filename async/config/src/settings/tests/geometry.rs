@@ -149,13 +149,13 @@ fn geometries_that_do_not_go_together_are_refused() {
         ),
         (
             "model = \"llama-3-8b\"\ngeometry.block_bytes = \"64K\"".to_owned(),
-            "geometry.block_bytes = 64K (k.toml:2): opaque blocks have no layers; it conflicts with model (k.toml:1); \
+            "geometry.block_bytes = 64K (k.toml:2): conflicts with model (k.toml:1): opaque blocks have no layers; \
              remove one of them"
                 .to_owned(),
         ),
         (
             format!("geometry.block_bytes = \"64K\"\n{group}"),
-            "geometry.block_bytes = 64K (k.toml:1): opaque blocks have no layers; it conflicts with group (k.toml:2); \
+            "geometry.block_bytes = 64K (k.toml:1): conflicts with group (k.toml:2): opaque blocks have no layers; \
              remove one of them"
                 .to_owned(),
         ),
@@ -252,7 +252,7 @@ fn a_block_larger_than_a_slot_goes_without_a_disk() {
     assert_eq!(
         refusal(&format!("{text}disk.blocks = 4")),
         "disk.blocks = 4 (k.toml:5): 16384 tokens of group all make a block of 5368709120 bytes, above the \
-         4294963200 of a disk; lower geometry.page_size"
+         4294963200 of a disk; lower geometry.page_size, or set disk.blocks = 0"
     );
 }
 
