@@ -74,7 +74,7 @@ impl trace::SpanExporter for Telling {
         if let Err(error) = &outcome
             && !self.told.swap(true, Relaxed)
         {
-            let remedy = "see whether a collector listens there, or unset the variable";
+            let remedy = "check that a collector listens there, or unset the variable";
             warn!(variable = self.named_by, remedy, "spans are not sent: {error}");
         }
         outcome
@@ -115,26 +115,26 @@ impl Exporting {
         };
         let refused = |why: &str| {
             ExportError(format!(
-                "{named_by} {endpoint}: {why}; give a collector's address, as http://127.0.0.1:4318"
+                "{named_by} {endpoint}: {why}; give a collector's address, such as http://127.0.0.1:4318"
             ))
         };
         if endpoint.starts_with("https:") {
-            return Err(refused("spans are sent without TLS, to this machine or to what encrypts"));
+            return Err(refused(
+                "TLS is not supported: use a collector on this machine, or an encrypting proxy",
+            ));
         }
         if !endpoint.starts_with("http://") {
-            return Err(refused("no address that begins with http://"));
+            return Err(refused("the address does not begin with http://"));
         }
         let protocol = PROTOCOLS.into_iter().find_map(|name| Some((name, variable(name)?)));
         if let Some((name, protocol)) = protocol.filter(|(_, protocol)| protocol != PROTOCOL) {
-            return Err(ExportError(format!(
-                "{name} {protocol}: spans are sent by {PROTOCOL} alone; leave it out"
-            )));
+            return Err(ExportError(format!("{name} {protocol}: only {PROTOCOL} is supported; unset it")));
         }
         // Empty ones too: the exporter takes them for the name of one that it does not know.
         let compression = COMPRESSIONS.into_iter().find_map(|name| Some((name, std::env::var(name).ok()?)));
         if let Some((name, compression)) = compression.filter(|(_, compression)| compression != "gzip") {
             return Err(ExportError(format!(
-                "{name} \"{compression}\": spans are sent by gzip, or as they are; give gzip, or unset it"
+                "{name} \"{compression}\": not supported; set it to gzip, or unset it"
             )));
         }
         let at =
@@ -166,7 +166,7 @@ impl Drop for Exporting {
             // Nothing is left to be done where even this cannot be written.
             let _ = writeln!(
                 std::io::stderr(),
-                "kvstrata: {}: the last spans were not sent ({error}); see whether a collector listens there, or unset it",
+                "kvstrata: {}: the last spans were not sent: {error}; check that a collector listens there, or unset it",
                 self.named_by
             );
         }

@@ -35,7 +35,7 @@ use std::sync::Arc;
 pub enum CostStoreError {
     /// Nothing says where files go.
     #[error(
-        "neither KVSTRATA_CONFIG_DIR nor XDG_CACHE_HOME nor HOME is set; set KVSTRATA_CONFIG_DIR to a directory"
+        "KVSTRATA_CONFIG_DIR, XDG_CACHE_HOME and HOME are not set; set KVSTRATA_CONFIG_DIR to a directory"
     )]
     NoFolder,
     /// The system refuses.
@@ -52,7 +52,7 @@ pub enum CostStoreError {
         source: io::Error,
     },
     /// A file that does not have what it should.
-    #[error("{}: {}; run `kvstrata tune`, which writes it anew, or remove it", shown_path(path), shown(why))]
+    #[error("{}: {}; run `kvstrata tune` to rewrite it, or remove it", shown_path(path), shown(why))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -60,7 +60,7 @@ pub enum CostStoreError {
         why: String,
     },
     /// Costs that nobody has measured.
-    #[error("costs that are {source}: only measured ones are stored", source = of)]
+    #[error("these costs are {source}; only measured costs are stored", source = of)]
     NotMeasured {
         /// What they are.
         of: CostSource,
@@ -91,7 +91,7 @@ impl fmt::Display for Note {
                 write!(f, "measured under another driver, of CUDA {major}.{minor}: run `kvstrata tune` again")
             }
             Note::WithoutKernels => f.write_str(
-                "measured by a build without kernels, which are never taken then: run `kvstrata tune` again",
+                "measured by a build without kernels, so kernels are never used: run `kvstrata tune` again",
             ),
             Note::Unusable(error) => error.fmt(f),
         }

@@ -20,7 +20,7 @@ pub fn check(option: &str, path: &Path) -> Result<(), String> {
         return refuse("is a directory; name a file in it");
     }
     if !folder(path).is_dir() {
-        return refuse("its directory does not exist; create it, or name another");
+        return refuse("its directory does not exist; create it, or name another one");
     }
     if is_special(path) {
         return Ok(());
@@ -34,7 +34,7 @@ pub fn check_apart(one: (&str, &Path), other: (&str, &Path)) -> Result<(), Strin
     let ((option, path), (another, other)) = (one, other);
     if entries(path).any(|entry| entries(other).any(|of_other| entry == of_other)) {
         return Err(format!(
-            "{option} {} and {another} {} are one file, and what is in it first would be lost; name another file for one of them",
+            "{option} {} and {another} {} are the same file, and one output would be lost; name two files",
             shown_path(path),
             shown_path(other)
         ));

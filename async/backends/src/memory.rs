@@ -37,7 +37,7 @@ pub enum MemoryTierError {
     Arena(#[from] ArenaError),
     /// The threads.
     #[error(
-        "thread {number} of the memory tier cannot be started ({source}); use fewer, or raise the limit on threads (ulimit -u)"
+        "cannot start thread {number} of the memory tier: {source}; use fewer threads, or raise ulimit -u"
     )]
     Spawn {
         /// Which.

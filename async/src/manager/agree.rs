@@ -45,7 +45,7 @@ pub(super) fn check(
             && u64::from(wanted) != there
         {
             return refuse(format!(
-                "{} makes {wanted} blocks of its {tier} tier, and the parts have {there}; make them equal, or leave the setting out",
+                "{}: blocks of the {tier} tier: {wanted}, of the parts: {there}; make them equal, or remove the setting",
                 said(config, tier, key)
             ));
         }
@@ -53,7 +53,7 @@ pub(super) fn check(
         let given_policy = |(_, there): &(u64, Policy)| config.origin(policy).is_given() && *there != wanted;
         if let Some((_, there)) = pool.filter(given_policy) {
             return refuse(format!(
-                "{}, and the parts' {tier} tier has {}; make them equal, or leave the setting out",
+                "{}, but the parts' {tier} tier has {}; make them equal, or remove the setting",
                 given(config, &[(policy, &wanted)]),
                 there
             ));
@@ -62,7 +62,7 @@ pub(super) fn check(
     let length = LENGTH.into_iter().find(|key| config.origin(key).is_given());
     if let Some(key) = length.filter(|_| group.block_bytes() != stack.block_bytes) {
         return refuse(format!(
-            "by {key} ({}) its blocks have {} bytes, and the parts' {}; make them equal, or leave the setting out",
+            "bytes per block: {1} by {key} ({0}), {2} by the parts; make them equal, or remove the setting",
             config.origin(key),
             group.block_bytes(),
             stack.block_bytes
@@ -77,7 +77,7 @@ pub(super) fn check(
     let says = ["group", "geometry.page_size"].into_iter().find(|key| config.origin(key).is_given());
     if let Some(key) = says.filter(|_| differs) {
         return refuse(format!(
-            "by {key} ({}) it has {}, and by the parts {}; make them equal, or leave the setting out",
+            "needs {1} by {key} ({0}), {2} by the parts; make them equal, or remove the setting",
             config.origin(key),
             needed.words(),
             stack.needs.words()

@@ -159,9 +159,8 @@ impl Drop for Attending {
         // What nobody asks any more needs no word.
         if gave {
             error!(
-                remedy =
-                    "let the manager's runtime live as long as the manager, and shut the manager down before",
-                "the manager's runtime has ended: the manager is closed"
+                remedy = "keep the runtime alive as long as the manager, and shut the manager down first",
+                "the manager's runtime ended first: the manager is closed"
             );
         }
         if let Some(of) = of {

@@ -178,7 +178,7 @@ fn assemble(
     if count == 0 || is_told && count != told.len() {
         let groups: Vec<&str> = config.groups().iter().map(|group| group.name.as_str()).collect();
         let why = format!(
-            "the settings have {} groups, and the parts {count} stacks; give one for each",
+            "groups of the settings: {}, stacks of the parts: {count}; give one stack for each group",
             groups.len()
         );
         return Err(BuildError::Parts { group: groups.join(", "), why });
@@ -222,7 +222,7 @@ fn serve(tiers: &Tiers, bound: Bound) -> std::io::Result<Endpoint> {
 fn fits(parts: &StackParts, told: u32, group: Option<&Group>) -> Result<(), String> {
     let StackParts { port, block_bytes, layers, .. } = parts;
     if *layers != told {
-        return Err(format!("its blocks have {layers} layers, and the settings' {told}; make them equal"));
+        return Err(format!("layers per block: {layers}, by the settings: {told}; make them equal"));
     }
     let Some(port) = port else { return Ok(()) };
     let on_device = port.block_bytes() as u64;
@@ -230,13 +230,13 @@ fn fits(parts: &StackParts, told: u32, group: Option<&Group>) -> Result<(), Stri
     let padded = group.map(|group| group.stride_bytes(Tier::Device, DeviceKind::Cuda));
     if on_device != *block_bytes && Some(on_device) != padded {
         return Err(format!(
-            "its blocks have {block_bytes} bytes, and those of the device's port {on_device}; make them equal"
+            "bytes per block: {block_bytes}, of the device's port: {on_device}; make them equal"
         ));
     }
     let (blocks, there) = (u64::from(parts.device.blocks()), port.size_bytes() / on_device.max(1));
     if there < blocks {
         return Err(format!(
-            "its device has {blocks} blocks, and the device's port {there}; make them equal"
+            "blocks of the device: {blocks}, of the device's port: {there}; make them equal"
         ));
     }
     Ok(())

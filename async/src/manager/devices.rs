@@ -32,7 +32,7 @@ pub(super) fn open(
                 super::memory::check(config, true)?;
             }
             let device = simulated(config, group, memory)?;
-            let note = format!("{}: no GPU is used: {error}", of_device(config, true));
+            let note = format!("{}: no GPU used: {error}", of_device(config, true));
             Ok(Device { note: Some(note), ..device })
         }),
     }

@@ -31,7 +31,7 @@ pub enum BuildError {
     },
     /// More memory than there is.
     #[error(
-        "{given}: needs {needed}, and {available} are there, by {bound}; use fewer or smaller blocks{}",
+        "{given}: needs {needed}, but {bound} leaves {available}; use fewer or smaller blocks{}",
         if matches!(bound, Bounded::Machine) { "" } else { ", or raise that limit" }
     )]
     Room {
@@ -66,8 +66,8 @@ pub enum BuildError {
     },
     /// A runtime of the manager's own.
     #[error(
-        "{given}: the threads of a runtime cannot be had ({source}); use fewer, enter a runtime before, or raise the limit on \
-         threads (ulimit -u, the cgroup's pids.max)"
+        "{given}: cannot start the runtime's threads: {source}; use fewer, build inside a runtime, or raise ulimit -u \
+         or the cgroup's pids.max"
     )]
     Runtime {
         /// The setting that asks for them, with its value.
@@ -77,7 +77,7 @@ pub enum BuildError {
     },
     /// The runtime that was handed in: whoever waits has a deadline.
     #[error(
-        "the tokio runtime has no timers; build it with enable_time(), or make the manager outside of it, for one of its own"
+        "the tokio runtime has no timers; call enable_time() on its builder, or build the manager outside a runtime"
     )]
     Timers,
     /// A GPU.
@@ -91,7 +91,7 @@ pub enum BuildError {
         source: CudaMoverError,
     },
     /// An engine's own device.
-    #[error("the device that the engine gave for group {}: {source}", shown(group))]
+    #[error("the engine's device for group {}: {source}", shown(group))]
     OwnDevice {
         /// Of which group.
         group: String,
@@ -99,7 +99,7 @@ pub enum BuildError {
         source: DeviceError,
     },
     /// Threads that copy.
-    #[error("{given}: {source}; use from 1 to 256, or leave it out")]
+    #[error("{given}: {source}; use 1 to 256, or remove the setting")]
     Threads {
         /// The setting that asks for them, with its value.
         given: String,
@@ -107,9 +107,7 @@ pub enum BuildError {
         source: ThreadsError,
     },
     /// Where figures are to be served.
-    #[error(
-        "{given}: nothing can be served there ({source}); choose another address or port, or leave it out"
-    )]
+    #[error("{given}: cannot listen there: {source}; choose another address or port, or remove the setting")]
     Metrics {
         /// The setting that asks for it, with its value.
         given: String,

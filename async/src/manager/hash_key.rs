@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Its name beside the volumes.
 pub const FILE: &str = "kvstrata.hash-key";
-const OF_THIS_PROCESS: &str = "a secret of this process alone";
+const OF_THIS_PROCESS: &str = "a secret of this process only";
 
 /// Why there is no secret.
 #[derive(Debug, thiserror::Error)]
@@ -41,8 +41,8 @@ pub enum HashKeyError {
     },
     /// The file beside a volume cannot be made.
     #[error(
-        "hash.key_file: a new key cannot be written to {} ({source}); name a file with hash.key_file, or a variable with \
-         hash.key_env",
+        "hash.key_file: cannot write a new key to {}: {source}; set hash.key_file to a file, or hash.key_env to a \
+         variable",
         shown_path(path)
     )]
     Make {
@@ -52,7 +52,7 @@ pub enum HashKeyError {
         source: io::Error,
     },
     /// A secret that was found beside the volumes is not this user's.
-    #[error("hash.key_file: the key beside the volumes, {}, is not used: {source}", shown_path(path))]
+    #[error("hash.key_file: the key {} beside the volumes is not used: {source}", shown_path(path))]
     NotOurs {
         /// The file.
         path: PathBuf,
@@ -60,7 +60,7 @@ pub enum HashKeyError {
         source: io::Error,
     },
     /// The system gives no random numbers.
-    #[error("hash.key_file: the system gives no random numbers for a key; name a file with hash.key_file")]
+    #[error("hash.key_file: the system provides no random numbers for a key; set hash.key_file to a file")]
     Random,
 }
 
@@ -73,7 +73,7 @@ fn chosen(config: &ManagerConfig, writes: bool) -> Result<Hashing, HashKeyError>
     let drawn = Key::random().map_err(|_| HashKeyError::Random)?;
     let seed = drawn.expose().iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
     if config.hash.function == HashFunction::Xxh3 {
-        let origin = "no secret: anyone who chooses tokens can choose hashes".to_owned();
+        let origin = "no secret: choosing tokens is choosing hashes".to_owned();
         return Ok(Hashing { hasher: Hasher::Xxh3, origin, lasts: true, seed });
     }
     let failed = |setting| move |source| HashKeyError::Key { setting, source };
@@ -105,7 +105,7 @@ pub fn look(config: &ManagerConfig) -> Result<String, HashKeyError> {
     let files = if is_beside { files(config) } else { Vec::new() };
     match files.first() {
         Some(file) if !files.iter().any(|file| file.exists()) => {
-            Ok(format!("keyed, a secret that the first start writes to {}", shown_path(file)))
+            Ok(format!("keyed, the first start writes a secret to {}", shown_path(file)))
         }
         _ => chosen(config, false).map(|chosen| format!("{}, {}", chosen.hasher.name(), chosen.origin)),
     }
@@ -163,11 +163,11 @@ fn is_ours(file: &Path) -> io::Result<()> {
     let facts = fs::symlink_metadata(file)?;
     let (owner, own) = (facts.uid(), fs::metadata("/proc/self").map_or(facts.uid(), |process| process.uid()));
     if !facts.is_file() {
-        return Err(io::Error::other("it is not a regular file; name the secret's own with hash.key_file"));
+        return Err(io::Error::other("it is not a regular file; set hash.key_file to the secret's file"));
     }
     if owner != own && owner != 0 {
         let why = format!(
-            "user {owner} owns it, and this process is user {own}'s; name the secret's file with hash.key_file"
+            "its owner is user {owner}, this process runs as user {own}; set hash.key_file to the secret's file"
         );
         return Err(io::Error::other(why));
     }

@@ -85,7 +85,7 @@ impl Need {
     pub fn in_words(&self) -> String {
         let [all, device, host, staging, disk] =
             [self.all(), self.device, self.host, self.staging, self.disk].map(|bytes| binary(bytes as f64));
-        format!("{all} of memory (device {device}, host {host}, staging {staging}, books of the disk {disk})")
+        format!("{all} of memory (device {device}, host {host}, staging {staging}, disk metadata {disk})")
     }
 
     /// What is wrong where there is no room: the setting that asks for most, and what to do.
@@ -166,9 +166,9 @@ mod tests {
         };
         assert_eq!(
             refusal("host.bytes = \"2T\"\ndevice.blocks = 16"),
-            "host.bytes = 2T (k.toml:1): needs 2.01 TiB of memory (device 1.00 MiB, host 2.01 TiB, staging 0 B, books of the disk \
-             0 B), and 50.0 MiB are there, by the control group's memory.max = 67108864 in /sys/fs/cgroup/pods; use fewer or smaller \
-             blocks, or raise that limit"
+            "host.bytes = 2T (k.toml:1): needs 2.01 TiB of memory (device 1.00 MiB, host 2.01 TiB, staging 0 B, \
+             disk metadata 0 B), but the control group's memory.max = 67108864 in /sys/fs/cgroup/pods leaves 50.0 MiB; use \
+             fewer or smaller blocks, or raise that limit"
         );
         assert!(
             refusal("device.blocks = 4K\nhost.blocks = 9".replace("4K", "4096").as_str())

@@ -28,8 +28,8 @@ pub enum DiskError {
     Tier(TierError),
     /// A file holds blocks of something else.
     #[error(
-        "volume {}: its {field} is {}, and {} is wanted; {remedy}, or choose other disk.paths, or start over with \
-         disk.reinitialize, which forgets what it holds",
+        "volume {}: {field} is {}, but the settings need {}; {remedy}, or choose other disk.paths, or start it over, \
+         empty, with disk.reinitialize",
         shown_path(path),
         shown(found),
         shown(wanted)
@@ -58,9 +58,7 @@ pub enum DiskError {
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// No place for a file without a name.
-    #[error(
-        "no file for the disk tier could be made in any of {places:?}; name one with disk.paths (the last: {last})"
-    )]
+    #[error("cannot make a file for the disk tier in any of {places:?}; set disk.paths (last error: {last})")]
     NoPlace {
         /// Tried.
         places: Vec<PathBuf>,
@@ -75,10 +73,9 @@ impl From<TierError> for DiskError {
             return DiskError::Tier(error);
         };
         let (field, remedy) = match field {
-            "model_fingerprint" if is_of_other_hashes(&found, &wanted) => (
-                "hash secret",
-                "give the secret (hash.key_file, hash.key_env) or the hash.function that it was filled with",
-            ),
+            "model_fingerprint" if is_of_other_hashes(&found, &wanted) => {
+                ("hash secret", "give its secret (hash.key_file, hash.key_env) or its hash.function")
+            }
             _ => (field, remedy_for(field)),
         };
         DiskError::Foreign { path, field, found, wanted, remedy }
@@ -88,17 +85,13 @@ impl From<TierError> for DiskError {
 /// What to give so that a volume fits that differs in this field.
 fn remedy_for(field: &str) -> &'static str {
     match field {
-        "model_fingerprint" => {
-            "give the model, geometry.tp, geometry.rank, groups and disk.weights that it was made with"
-        }
-        "slot_bytes" | "layout_fingerprint" => "give the geometry that it was made with",
-        "slots" => "give the disk.blocks that it was made with, and as many disk.paths",
-        "stripe_index" | "stripe_count" | "set_id" => {
-            "give the disk.paths that it was made with, in that order"
-        }
-        "version" => "it was made by another version of kvstrata, which may open it still",
-        "key" => "give the key that it was made with (disk.key_file, disk.key_env)",
-        _ => "give the settings that it was made with",
+        "model_fingerprint" => "give its model, geometry.tp, geometry.rank, groups and disk.weights",
+        "slot_bytes" | "layout_fingerprint" => "give its geometry",
+        "slots" => "give its disk.blocks and number of disk.paths",
+        "stripe_index" | "stripe_count" | "set_id" => "give its disk.paths, in the original order",
+        "version" => "open it with the version of kvstrata that made it",
+        "key" => "give its key (disk.key_file, disk.key_env)",
+        _ => "give the settings that made it",
     }
 }
 

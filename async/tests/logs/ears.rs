@@ -68,7 +68,7 @@ impl Ears {
 
     /// Those that say that something is wrong, but for what this machine, or its file system, lacks.
     pub fn complaints(&self) -> Vec<Heard> {
-        let lacks = [OF_FILE_SYSTEMS, "served the slow way"];
+        let lacks = [OF_FILE_SYSTEMS, "served without io_uring"];
         let of_machine = |line: &Heard| lacks.iter().any(|words| line.what.contains(words));
         let wrong = |line: &Heard| line.level <= Level::WARN && !of_machine(line);
         self.lines().into_iter().filter(wrong).collect()
@@ -125,7 +125,7 @@ impl<S: Subscriber> Layer<S> for Ears {
 }
 
 /// Words about where a volume is.
-pub const OF_FILE_SYSTEMS: &str = "not on what a disk tier wants";
+pub const OF_FILE_SYSTEMS: &str = "file system does not suit a disk tier";
 
 /// The process's ears, for one test at a time, which has heard nothing yet.
 pub async fn listen() -> (Ears, Turn<'static, ()>) {

@@ -100,7 +100,7 @@ async fn a_subscriber_that_panics_takes_nothing_along() {
 async fn what_another_disk_fails_at_the_manager_says() {
     for (cause, level, words) in [
         (Cause::Tier, Level::WARN, "failed a transfer"),
-        (Cause::Rejected, Level::ERROR, "something else than what was written"),
+        (Cause::Rejected, Level::ERROR, "returned wrong data"),
         (Cause::Lost, Level::ERROR, "out of service"),
     ] {
         let (ears, _turn) = listen().await;

@@ -41,7 +41,7 @@ async fn what_was_registered_is_found_and_what_was_evicted_comes_back() {
 async fn what_can_never_be_had_is_refused_and_what_may_come_is_waited_for() {
     let manager = build(settings(4, 8));
     let error = manager.default_group().allocate(5).await.expect_err("more than there are");
-    assert_eq!(error.to_string(), "5 blocks were asked for, and the device has 4; ask for fewer");
+    assert_eq!(error.to_string(), "5 blocks requested, but the device has 4; request fewer");
     let all = manager.default_group().allocate(4).await.expect("all of them");
     let error =
         manager.default_group().allocate(1).deadline(Duration::from_millis(5)).await.expect_err("none");

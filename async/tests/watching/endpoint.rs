@@ -310,5 +310,5 @@ async fn an_address_that_is_taken_is_named_with_its_setting() {
     let config = settings(4, 16).metrics_listen(Some(address)).build().expect("a configuration");
     let error = KvBlockManager::open(&config).expect_err("taken").to_string();
     assert!(error.starts_with(&format!("metrics.listen = {address} (")), "{error}");
-    assert!(error.contains("nothing can be served there (") && error.contains("choose another"), "{error}");
+    assert!(error.contains("cannot listen there: ") && error.contains("choose another"), "{error}");
 }

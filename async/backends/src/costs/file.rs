@@ -88,7 +88,7 @@ impl Grids {
                     rows.into_iter().map(TryInto::try_into).collect::<Result<_, _>>().unwrap_or_default();
                 *cells = rows.try_into().map_err(|_| {
                     format!(
-                        "the times of {route:?}, {name:?}, are not {} by {}",
+                        "the table of times of {route:?}, {name:?}, is not {} by {}",
                         CopyCosts::SIZES.len(),
                         CopyCosts::COUNTS.len()
                     )
@@ -121,15 +121,18 @@ pub(super) fn decode(text: &[u8], uuid: &str) -> Result<CopyCosts, String> {
     let value: serde_json::Value =
         serde_json::from_slice(text).map_err(|error| format!("is damaged: {}", shown(error)))?;
     if value["format"] != FORMAT {
-        return Err("is no file of copy costs".to_owned());
+        return Err("is not a file of copy costs".to_owned());
     }
     if value["version"] != VERSION {
-        return Err(format!("is of version {}, and this program has {VERSION}", shown(&value["version"])));
+        return Err(format!(
+            "has version {}, but this program reads version {VERSION}",
+            shown(&value["version"])
+        ));
     }
     let document: Document =
         serde_json::from_value(value).map_err(|error| format!("is damaged: {}", shown(error)))?;
     if document.uuid != uuid {
-        return Err(format!("is of the device {}, not of {uuid}", shown(&document.uuid)));
+        return Err(format!("belongs to device {}, not to {uuid}", shown(&document.uuid)));
     }
     let directions = document.costs.directions()?;
     CopyCosts::measured(&document.device, document.cuda, &document.measured, directions)

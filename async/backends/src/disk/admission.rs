@@ -66,7 +66,7 @@ impl AdmissionPolicy {
 
 /// No admission policy has that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no admission policy is called {0:?}; there are always, second-use and tinylfu")]
+#[error("unknown admission policy {0:?}; use always, second-use or tinylfu")]
 pub struct UnknownAdmission(pub String);
 
 impl FromStr for AdmissionPolicy {

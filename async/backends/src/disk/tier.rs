@@ -96,7 +96,7 @@ pub enum TierError {
     #[error("the disk tier's pool: {0}")]
     Pool(#[from] ConfigError),
     /// The pool has not as many blocks as the volumes have slots.
-    #[error("the disk tier's pool has {blocks} blocks and its volumes {slots} slots; make them equal")]
+    #[error("blocks of the disk tier's pool: {blocks}, slots of its volumes: {slots}; make them equal")]
     Slots {
         /// Blocks of the pool.
         blocks: usize,

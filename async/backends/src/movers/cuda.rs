@@ -66,10 +66,10 @@ pub enum CudaMoverError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The pinned memory is another one's.
-    #[error("the arena that is registered is not the host memory's; register `HostMemory::arena`")]
+    #[error("the registered arena is not the host memory's; register `HostMemory::arena`")]
     OtherArena,
     /// There are more layers on one side.
-    #[error("the device's blocks have {device} layers, and the host's {host}; make them equal")]
+    #[error("layers per block: {device} on the device, {host} in host memory; make them equal")]
     Layers {
         /// The device's.
         device: u32,
@@ -78,8 +78,8 @@ pub enum CudaMoverError {
     },
     /// A layer lies elsewhere in the host memory's blocks than a contiguous block of the device's geometry has it.
     #[error(
-        "layer {layer} of a block has {wanted_bytes} bytes from {wanted_start} on, and the host memory has {found_bytes} bytes from \
-         {found_start} on for it; make the host memory of the geometry's layer_bytes"
+        "layer {layer}: {wanted_bytes} bytes at {wanted_start}, but {found_bytes} at {found_start} in host memory; \
+         make host memory with the geometry's layer_bytes"
     )]
     Layer {
         /// Which.
@@ -94,7 +94,7 @@ pub enum CudaMoverError {
         found_bytes: u64,
     },
     /// Bytes for a block that are not as long as it.
-    #[error("{found} bytes for a block of {wanted}; give all of it")]
+    #[error("bytes given: {found}, bytes of a block: {wanted}; give the whole block")]
     Bytes {
         /// How many were given.
         found: usize,
@@ -102,7 +102,7 @@ pub enum CudaMoverError {
         wanted: usize,
     },
     /// A thread cannot be started.
-    #[error("cannot start a thread: {0}; raise the limit on threads (`ulimit -u`)")]
+    #[error("cannot start a thread: {0}; raise the limit on threads (ulimit -u)")]
     Thread(#[from] std::io::Error),
 }
 

@@ -26,12 +26,10 @@ const MOST_AT_ONCE: usize = 32;
 #[non_exhaustive]
 pub enum ThreadsError {
     /// Nobody would carry out a copy.
-    #[error("threads = 0: a mover needs at least one")]
+    #[error("threads = 0: a mover needs at least one thread")]
     NoThreads,
     /// Device and host memory do not have the same layers.
-    #[error(
-        "the device's blocks have layers of {device:?} bytes, host memory's of {host:?}; make them equal"
-    )]
+    #[error("bytes of each layer: {device:?} on the device, {host:?} in host memory; make them equal")]
     Layers {
         /// Of the device, in bytes.
         device: Vec<usize>,
@@ -39,7 +37,7 @@ pub enum ThreadsError {
         host: Vec<usize>,
     },
     /// The system gives no more threads.
-    #[error("cannot start thread {number} of a mover: {source}; use fewer, or raise the limit")]
+    #[error("cannot start thread {number} of a mover: {source}; use fewer threads, or raise ulimit -u")]
     Spawn {
         /// Which one, from 0.
         number: usize,

@@ -71,7 +71,7 @@ impl Bounce {
 impl Made {
     fn block(&self) -> Result<BlockWrite, CudaError> {
         // Refused while a dead device keeps it.
-        let busy = |_| CudaError::Full { what: "blocks to bounce by", limit: 1 };
+        let busy = |_| CudaError::Full { what: "the list of bounce buffers", limit: 1 };
         self.pinned.arena().write(0).map_err(busy)
     }
 
@@ -94,6 +94,6 @@ impl Made {
             Held::Write(held, _) => Some(held),
             _ => None,
         });
-        Ok(guards.next().ok_or(CudaError::NotRegistered { what: "block to bounce by" })?)
+        Ok(guards.next().ok_or(CudaError::NotRegistered { what: "a bounce buffer" })?)
     }
 }

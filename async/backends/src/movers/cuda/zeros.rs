@@ -55,7 +55,7 @@ impl Zeros {
             Some(made) => made,
             None => made.insert(self.make(plans)?),
         };
-        let busy = |_| CudaError::Full { what: "readers of the block of zeros", limit: 1 };
+        let busy = |_| CudaError::Full { what: "the count of readers of the zero block", limit: 1 };
         let prepared = match *layers == (0..self.device.0.config().num_layers) {
             true => made.whole.clone(),
             false => plans.part(&made.sides, Way::Erase, layers)?,
