@@ -1,12 +1,11 @@
-//! What is said of a volume, each kind of thing once: that a transfer has failed, that what it holds is not
-//! what was written, that it has no room, does not answer, serves again, is out of service, or that its
-//! file was removed; and what its opening has found.
+//! Log lines about a volume, each kind once: a failed transfer, wrong data, no room, no answer, service
+//! again, out of service, a removed file; and the findings of the opening.
 //!
-//! By whatever thread finds it out, none of which has a lock, and after the books are right: a subscriber is
-//! a caller's code. How often is in the figures.
+//! The thread that finds a condition logs it, without any lock, and after the metadata are updated: a
+//! subscriber is caller code. The figures count how often it happens.
 //!
 //! # Orderings
-//! Relaxed: only that one of those who find it out says it.
+//! Relaxed: only one of the threads that find a condition logs it.
 
 use super::tier::DiskTier;
 use kvstrata_ffi::disk::{Concern, FailureCause, IoFailure, Rejection, ServiceState};
@@ -18,11 +17,11 @@ use std::io::{Error, ErrorKind};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use tracing::{error, info, warn};
 
-/// What has been said of a volume: a bit for each [`Kind`].
+/// The kinds that were logged for a volume: a bit for each [`Kind`].
 #[derive(Debug, Default)]
 pub(super) struct Said(AtomicU16);
 
-/// What there is to say: causes that have one remedy are one.
+/// The kinds of log lines. Causes with the same remedy are one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     NoRoom,
@@ -44,7 +43,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// None: it is no failure of a transfer, and said where it is found.
+    /// Returns the kind of a failure; `None` if the failure is logged where it is found.
     fn of_failure(cause: &FailureCause) -> Option<Kind> {
         Some(match cause {
             FailureCause::Os { errno } => match Error::from_raw_os_error(*errno).kind() {
@@ -113,7 +112,7 @@ impl Kind {
 }
 
 impl Said {
-    /// Whether it was not said before.
+    /// Whether this kind is logged for the first time.
     fn first(&self, what: Kind) -> bool {
         let bit = 1 << what as u16;
         self.0.load(Relaxed) & bit == 0 && self.0.fetch_or(bit, Relaxed) & bit == 0
@@ -126,7 +125,7 @@ impl Said {
 }
 
 impl DiskTier {
-    /// Says it, if it was not said before of this volume.
+    /// Logs a kind, unless it was logged for this volume before.
     fn say_once(&self, volume: usize, kind: Kind, say: impl FnOnce(&dyn Display, &str)) {
         if self.said[volume].first(kind) {
             let path = &self.volumes.volumes()[volume].describe().path;
@@ -134,7 +133,7 @@ impl DiskTier {
         }
     }
 
-    /// A transfer has failed for good, and the volume is still in service.
+    /// Logs that a transfer failed for good, while the volume is still in service.
     pub(super) fn say_failed(&self, volume: usize, failure: &IoFailure) {
         let cause = &failure.cause;
         let Some(kind) = Kind::of_failure(cause) else { return };
@@ -149,7 +148,7 @@ impl DiskTier {
         });
     }
 
-    /// What a volume does now, if that is news.
+    /// Logs a change of a volume's state.
     pub(super) fn say_state(&self, volume: usize) {
         let of = &self.volumes.volumes()[volume];
         if self.closed() {
@@ -175,7 +174,8 @@ impl DiskTier {
         }
     }
 
-    /// What a slot holds is not what was written to it; `after_crash`: by a process that ended without a shutdown.
+    /// Logs that a slot's contents are not those that were written. `after_crash`: written by a process
+    /// that ended without a shutdown.
     pub(super) fn say_rejected(&self, volume: usize, why: Rejection, after_crash: bool) {
         let kind = Kind::of_rejection(why, after_crash);
         self.say_once(volume, kind, |path, remedy| match kind {
@@ -189,7 +189,7 @@ impl DiskTier {
         });
     }
 
-    /// A volume is out of service.
+    /// Logs that a volume is out of service.
     pub(super) fn say_lost(&self, volume: usize) {
         self.say_once(volume, Kind::Lost, |path, remedy| {
             let what = "the volume is out of service: its blocks are misses, and the tier is smaller";
@@ -197,7 +197,7 @@ impl DiskTier {
         });
     }
 
-    /// What could be better with volumes, and what the opening has found.
+    /// Logs the concerns of each volume, and the results of the opening.
     pub(super) fn say_opened(
         &self,
         at_opening: &RejectedAtOpening,
@@ -247,7 +247,7 @@ impl DiskTier {
     }
 }
 
-/// The causes that there are, with their counts.
+/// Lists the causes that occurred, with their counts.
 fn listed(rejected: &RejectedAtOpening) -> String {
     let causes = rejected.causes().into_iter().filter(|(_, count)| *count > 0);
     causes.map(|(cause, count)| format!("{cause} {count}")).collect::<Vec<_>>().join(", ")
@@ -261,7 +261,7 @@ fn what_of(concern: Concern) -> &'static str {
     }
 }
 
-/// What it is, and what to do.
+/// Returns the cause and the remedy.
 fn of_concern(concern: Concern) -> (&'static str, &'static str) {
     match concern {
         Concern::MadeAnew => (
