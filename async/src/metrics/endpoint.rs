@@ -358,11 +358,9 @@ impl Served {
     fn text(&self, head: &Result<Head, TooLong>, busy: bool) -> String {
         let (status, kind, body) = match head {
             Ok(head) => self.of(&head.method, &head.path, busy),
-            Err(TooLong) => (
-                "431 Request Header Fields Too Large",
-                PLAIN,
-                format!("the head may have {MOST_BYTES} bytes\n"),
-            ),
+            Err(TooLong) => {
+                ("431 Request Header Fields Too Large", PLAIN, format!("{MOST_BYTES} bytes are enough\n"))
+            }
         };
         let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
         let length = body.len();
@@ -381,15 +379,15 @@ impl Served {
         match (method, path) {
             ("GET" | "HEAD", "/healthz") if (self.alive)() => ("200 OK", PLAIN, "ok\n".to_owned()),
             ("GET" | "HEAD", "/healthz") => unavailable("out of service"),
-            _ if busy => unavailable("too many connections; try again later"),
-            ("", _) | (_, "") => ("400 Bad Request", PLAIN, "not an HTTP request\n".to_owned()),
+            _ if busy => unavailable("as many connections are served as may be"),
+            ("", _) | (_, "") => ("400 Bad Request", PLAIN, "this is HTTP\n".to_owned()),
             ("GET" | "HEAD", "/metrics") => match Place::of(SCRAPES, &self.scrapes) {
-                None => unavailable("too many scrapes in progress; try again later"),
+                None => unavailable("as many scrapes are under way as may be"),
                 Some(_place) => (self.figures)()
                     .map_or_else(|| unavailable("out of service"), |text| ("200 OK", CONTENT_TYPE, text)),
             },
-            ("GET" | "HEAD", _) => ("404 Not Found", PLAIN, "only /metrics and /healthz exist\n".to_owned()),
-            _ => ("405 Method Not Allowed", PLAIN, "only GET and HEAD are allowed\n".to_owned()),
+            ("GET" | "HEAD", _) => ("404 Not Found", PLAIN, "there are /metrics and /healthz\n".to_owned()),
+            _ => ("405 Method Not Allowed", PLAIN, "GET and HEAD are allowed\n".to_owned()),
         }
     }
 }

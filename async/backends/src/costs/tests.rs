@@ -1,4 +1,4 @@
-//! Where files go. What is in them is tested with devices to store: `tests/tune.rs`.
+//! The store's paths. `tests/tune.rs` tests the files' contents, with devices to store.
 
 use super::*;
 

@@ -1,9 +1,9 @@
-//! What the filters take, forget and mistake.
+//! The filters: which keys they take, forget and mistake.
 
 use super::*;
 
 fn hash(number: u64) -> SequenceHash {
-    // Not mixed at all: the worst that a caller's own hashes can be.
+    // Without any mixing: the worst hashes that a caller can have.
     SequenceHash::from_u128(u128::from(number))
 }
 
@@ -17,7 +17,7 @@ fn policies_are_found_by_their_names() {
         assert_eq!(policy.name().parse(), Ok(policy));
     }
     let error = "twice".parse::<AdmissionPolicy>().expect_err("none of that name").to_string();
-    assert!(error.contains("\"twice\"") && error.contains("always, second-use and tinylfu"), "{error}");
+    assert!(error.contains("\"twice\"") && error.contains("use always, second-use or tinylfu"), "{error}");
 }
 
 #[test]
@@ -53,7 +53,8 @@ fn the_window_of_the_second_use_is_between_two_and_four_times_the_blocks() {
         (0..3000).filter(|number| filter.admits(hash(*number), true)).count()
     };
     assert_eq!(between(u64::from(2 * blocks) - 3000), 3000, "the last 2 × blocks uses are remembered");
-    // What is left is mistaken: a key that looks known is not inserted, and takes its second place at once.
+    // The rest are false positives: such a key looks known, is not inserted, and takes its second place
+    // at once.
     assert!(between(u64::from(4 * blocks)) < 60, "and not more than 4 × blocks");
 }
 
@@ -80,7 +81,8 @@ fn the_frequent_age() {
     filter.evicted(hash(7));
     (0..5).for_each(|_| filter.used(hash(8)));
     assert!(!filter.admits(hash(8), true));
-    // Others' uses, until all has been halved some times over; the doorkeeper forgets meanwhile.
+    // Uses of other blocks, until all counters were halved several times; the doorkeeper forgets
+    // meanwhile.
     (0..100_000).for_each(|use_| filter.used(hash(1000 + use_ % 50)));
     (0..5).for_each(|_| filter.used(hash(8)));
     assert!(filter.admits(hash(8), true));

@@ -1,4 +1,4 @@
-//! The tier over real volumes, and what becomes of blocks whose volume is out of service.
+//! The tier over real volumes, and its blocks when a volume is out of service.
 
 use super::*;
 use crate::disk::WriteOutcome;
@@ -30,7 +30,7 @@ fn files(folder: &TempDir, volumes: usize) -> Vec<PathBuf> {
     (0..volumes).map(|number| folder.path().join(number.to_string())).collect()
 }
 
-/// A tier of `slots` slots on each of `files`, by the backend that every machine has.
+/// A tier of `slots` slots on each of `files`, with the backend that every machine has.
 fn open(files: &[PathBuf], slots: u32, options: TierOptions) -> (DiskTier, RecoveryReport) {
     let volume =
         |file: &PathBuf| VolumeOptions::new(file, slots, BYTES).backend(Backend::Blocking).keep(true);
@@ -105,7 +105,7 @@ fn a_read_that_is_rejected_ends_the_block_for_good() {
     let failure = read(&tier, &arena, &block).expect_err("a bit is wrong");
     assert_eq!(failure.cause, FailureCause::Rejected(Rejection::Payload));
     assert_eq!(tier.rejected(&block, &failure), ReadOutcome::Rejected);
-    // Somebody else who had it already finds an empty slot.
+    // A holder that found the block before finds an empty slot.
     let failure = read(&tier, &arena, &block).expect_err("forgotten");
     assert_eq!(tier.rejected(&block, &failure), ReadOutcome::Rejected);
     let reference = block.downgrade();
@@ -194,7 +194,7 @@ fn blocks_of_a_lost_volume_are_misses_and_its_slots_are_parked() {
         assert_eq!(tier.lookup(hash(number)).is_some(), place % 2 == 0, "slot {place}");
     }
     assert_eq!((tier.stats().lost_volumes, tier.stats().parked), (1, 0));
-    // Sixteen blocks are wanted, and the eight of the other volume are there.
+    // Sixteen slots are requested; only the other volume's eight can be taken.
     let taken = tier.take(16);
     assert!(taken.len() == 8 && taken.iter().all(|slot| slot.id().0 % 2 == 0), "I2");
     assert_eq!(tier.stats().parked, 8);
@@ -274,7 +274,7 @@ fn pool_and_volumes_must_agree() {
     let error =
         DiskTier::open(vec![volume], PoolConfig::new(9), TierOptions::default()).expect_err("refused");
     let message = error.to_string();
-    assert!(message.contains("9 blocks") && message.contains("8 slots"), "{message}");
+    assert!(message.contains("pool: 9") && message.contains("volumes: 8"), "{message}");
 }
 
 #[test]
@@ -283,11 +283,11 @@ fn a_volume_that_goes_out_of_service_is_lost_at_the_first_request_that_meets_it(
     let (tier, _) = open(&files(&folder, 2), 8, TierOptions::default());
     let places: Vec<u32> = (0..16).map(|number| store(&tier, &arena, number)).collect();
     tier.volumes().volumes()[1].retire();
-    // Nobody has met it yet: its blocks are found, and the first read of one says so.
+    // The loss is not known yet: lookups find its blocks, and the first read reports it.
     let on_it = places.iter().position(|place| place % 2 == 1).expect("striped") as u64;
     let block = tier.lookup(hash(on_it)).expect("still known");
     let failure = loop {
-        // The ring thread takes a moment to leave.
+        // The ring thread takes a moment to end.
         if let Err(failure) = read(&tier, &arena, &block) {
             break failure;
         }
@@ -296,7 +296,7 @@ fn a_volume_that_goes_out_of_service_is_lost_at_the_first_request_that_meets_it(
     assert_eq!(tier.stats().lost_volumes, 1);
     drop(block);
     assert!(tier.lookup(hash(on_it)).is_none());
-    // A write that meets it is lost with its slot, and another slot does.
+    // A write to it is lost with its slot; another slot works.
     let other = self::folder();
     let (tier, _) = open(&files(&other, 2), 8, TierOptions::default());
     tier.volumes().volumes()[0].retire();
@@ -324,7 +324,7 @@ fn until(tier: &DiskTier, volume: usize, state: ServiceState) {
     }
 }
 
-/// An empty file has no superblock: its drive is as good as gone.
+/// An empty file has no superblock: to the tier, the drive is gone.
 #[test]
 fn a_volume_that_is_away_keeps_its_blocks() {
     let (folder, arena) = (folder(), arena());
@@ -347,7 +347,7 @@ fn a_volume_that_is_away_keeps_its_blocks() {
     }
     until(&tier, 1, ServiceState::Away);
     assert!(gone.len() <= 3, "a bad place costs its block, a drive that fails none: {gone:?}");
-    // Found by nobody, written by nobody, evicted by nobody.
+    // Its blocks are not found, written or evicted.
     let is_on_it = |number: u64| places[number as usize] % 2 == 1;
     for number in 0..14 {
         assert_eq!(tier.lookup(hash(number)).is_some(), !is_on_it(number), "{number}");
@@ -356,7 +356,7 @@ fn a_volume_that_is_away_keeps_its_blocks() {
     let taken = tier.take(16);
     assert!(taken.len() == 8 && taken.iter().all(|slot| slot.id().0 % 2 == 0), "I2");
     taken.into_iter().for_each(|slot| tier.give_back(slot.into_id()));
-    // What is stored anew meanwhile is found where it is now.
+    // A block that is stored again meanwhile is found at its new slot.
     let again = (0..14).find(|number| is_on_it(*number) && !gone.contains(number)).expect("one is left");
     assert!(store(&tier, &arena, again).is_multiple_of(2));
     assert_eq!(tier.lookup(hash(again)).expect("found").id().0 % 2, 0);
@@ -371,7 +371,7 @@ fn a_volume_that_is_away_keeps_its_blocks() {
     assert_eq!((tier.stats().parked, tier.stats().lost_volumes), (0, 0));
 }
 
-/// On a small file system of its own, where one can be made: its room is taken by somebody else.
+/// On a small file system of its own, if one can be made: another file takes its room.
 #[test]
 fn a_volume_without_room_is_read_and_takes_no_writes() {
     let run = |program: &str, arguments: &[&str]| {
@@ -388,7 +388,7 @@ fn a_volume_without_room_is_read_and_takes_no_writes() {
     let files = [folder.path().join("0"), place.join("1")];
     let (tier, _) = open(&files, 8, TierOptions::default());
     let places: Vec<u32> = (0..12).map(|number| store(&tier, &arena, number)).collect();
-    // Of its slots the last two are given back to the file system, which somebody else fills.
+    // The volume's last two slots are given back to the file system, and another file fills it.
     let hole = (8192 + 6 * BYTES).to_string();
     let punched = run("fallocate", &["-p", "-o", &hole, "-l", "8192", files[1].to_str().expect("utf-8")]);
     if !punched {
@@ -405,7 +405,7 @@ fn a_volume_without_room_is_read_and_takes_no_writes() {
         assert_eq!(stored, there == 0, "{number}");
     }
     assert!(tier.state(1) == ServiceState::WritesPaused && tier.stats().failed.no_room > 0);
-    // Its blocks are read, and stay, while the other volume takes all.
+    // Its blocks stay readable, while the other volume takes all writes.
     for number in 20..40 {
         assert!(tier.admits(hash(number), NOW));
         assert_eq!(store(&tier, &arena, number) % 2, 0);
