@@ -37,12 +37,13 @@
 //! # }
 //! ```
 //!
-//! 1. **Open** a manager with [`KvBlockManager::open`]; with [`KvBlockManager::builder`] over the engine's own
-//!    device memory. Settings: [`ManagerConfig::builder`], `docs/settings.md`.
+//! 1. **Open** a manager with [`KvBlockManager::open`], or with [`KvBlockManager::builder`] over the engine's
+//!    own device memory. Settings: [`ManagerConfig::builder`], `docs/settings.md`.
 //! 2. **Acquire** a request's blocks with [`Group::acquire`]. Its steps are calls of their own, too:
 //!    [`match_prefix`](Group::match_prefix), [`onboard`](Group::onboard), [`allocate`](Group::allocate).
-//! 3. **Register** computed blocks with [`BlocksMut::register`], and drop [`Blocks`] after the last kernel that
-//!    reads them. If blocks run out, [`preempt`](Group::preempt) a request and [`resume`](Group::resume) it later.
+//! 3. **Register** computed blocks with [`BlocksMut::register`], and drop [`Blocks`] after the last kernel
+//!    that reads them. If blocks run out, [`preempt`](Group::preempt) a request and
+//!    [`resume`](Group::resume) it later.
 //! 4. **Iterations**: [`begin_iteration`](Tiers::begin_iteration), [`layer_done`](Iteration::layer_done) and
 //!    [`end`](Iteration::end) tell when transfers may touch blocks in use.
 //! 5. **Shut down** with [`shutdown`](Tiers::shutdown): it waits for transfers, and closes the disk tier.

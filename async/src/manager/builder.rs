@@ -11,8 +11,8 @@ use tokio::runtime::Handle;
 
 type Open<'b> = dyn FnMut(&Group, &Arc<HostMemory>) -> Result<Device, DeviceError> + 'b;
 
-/// Builds a manager over an engine's own device memory, or on a given runtime. [`device`](Self::device) has an
-/// example.
+/// Builds a manager over an engine's own device memory, or on a given runtime. [`device`](Self::device) has
+/// an example.
 #[must_use = "build() makes the manager"]
 pub struct ManagerBuilder<'b> {
     config: &'b ManagerConfig,
@@ -29,9 +29,9 @@ impl KvBlockManager {
 }
 
 impl<'b> ManagerBuilder<'b> {
-    /// Uses the engine's device instead of `device.kind`. `open` is called once for each group of layers, with
-    /// the group's settings and the host memory that the mover copies to and from. It must return a device
-    /// with the number of blocks that the settings give the group ([`ManagerConfig::blocks_of`]).
+    /// Uses the engine's device instead of `device.kind`. `open` is called once for each group of layers,
+    /// with the group's settings and the host memory that the mover copies to and from. It must return a
+    /// device with the number of blocks that the settings give the group ([`ManagerConfig::blocks_of`]).
     ///
     /// ```
     /// # use kvstrata::manager::Device;

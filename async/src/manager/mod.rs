@@ -60,8 +60,8 @@ use std::sync::Arc;
 /// KV blocks over the tiers of a machine, with the runtime that runs them. Clones are the same manager.
 ///
 /// A manager derefs to [`Tiers`], which has its calls for all groups: iterations, tenants, figures,
-/// [`shutdown`](Tiers::shutdown). [`default_group`](Tiers::default_group) returns the [`Group`] with the calls
-/// for blocks: [`acquire`](Group::acquire), [`allocate`](Group::allocate), [`offload`](Group::offload).
+/// [`shutdown`](Tiers::shutdown). [`default_group`](Tiers::default_group) returns the [`Group`] with the
+/// calls for blocks: [`acquire`](Group::acquire), [`allocate`](Group::allocate), [`offload`](Group::offload).
 ///
 /// `async/examples/embed.rs` is the smallest engine over a manager; `async/examples/engine.rs` also batches,
 /// preempts and decodes.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a full queue ──► errands of its volume, in order ──► their thread: each waits for room
-//!                                    └── no thread: the caller runs each with `Err(NoThread)`, without waiting
+//!                                    └── no thread: the caller runs each with `Err(NoThread)`; none waits
 //! ```
 //!
 //! A volume has two queues of errands, each with its own thread: errands that wait for room in the

@@ -159,7 +159,7 @@ pub enum ReadOutcome {
 #[derive(Debug, Default)]
 pub(super) struct Taking {
     pub(super) victims: Vec<(BlockId, SequenceHash)>,
-    /// Victims to take if some volumes take no writes. `passed`: the scan's position; `writable`: its volumes.
+    /// Victims, if some volumes take no writes. `passed`: the scan's position; `writable`: its volumes.
     pub(super) found: Vec<BlockRef>,
     pub(super) passed: Passed,
     pub(super) writable: Vec<bool>,
