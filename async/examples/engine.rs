@@ -35,7 +35,7 @@ type Failed = Box<dyn Error>;
 struct Request {
     number: u64,
     tokens: TokenBlockSequence,
-    /// Full blocks, whose keys and values are computed.
+    /// Full blocks, with computed keys and values.
     blocks: Blocks,
     /// The block that is being filled; `None` at a block's boundary.
     tail: Option<BlocksMut>,

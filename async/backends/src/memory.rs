@@ -4,8 +4,7 @@
 //!   read, write ──► queue ──► threads: copy between the slot and the buffer, and sum ──► landing
 //! ```
 //!
-//! A slot keeps the hash and the XXH3-64 sum of its block. A read whose bytes have another sum is
-//! rejected.
+//! A slot keeps the hash and the XXH3-64 sum of its block. A read is rejected if its bytes have another sum.
 //!
 //! Invariants
 //! - I1: each request is answered: by a thread, or by its landing when the queue is dropped.

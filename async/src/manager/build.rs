@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// The parts of a manager whose tiers are not made from settings
-/// ([`of_parts`](super::KvBlockManager::of_parts)).
+/// The parts of a manager, if settings do not make its tiers: for
+/// [`of_parts`](super::KvBlockManager::of_parts).
 pub struct Parts {
     /// The tiers of each group of layers.
     pub stacks: Vec<StackParts>,

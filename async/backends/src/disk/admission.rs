@@ -227,7 +227,7 @@ impl Doorkeeper {
         false
     }
 
-    /// Called only by the thread whose insertion fills the filter. Others use the full filter meanwhile.
+    /// Called only by the thread that fills the filter. Others use the full filter meanwhile.
     #[cold]
     fn rotate(&self) {
         let turn = self.turn.load(Relaxed) + 1;

@@ -291,7 +291,7 @@ struct Books {
     /// `None` before the task has run, and after its end.
     task: Option<Waker>,
     asked: Vec<Request>,
-    /// Requests whose threads will put them here (I4).
+    /// Requests with threads that will bring them here (I4).
     away: usize,
     /// The place of the next write, where writes end in order.
     place: u64,

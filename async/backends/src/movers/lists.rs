@@ -54,7 +54,7 @@ impl Lists {
         None
     }
 
-    /// Hands out a copy, with its place, from the oldest list of the direction whose turn it is.
+    /// Hands out a copy, with its place, from the oldest list of the direction that has its turn.
     pub(super) fn take(&mut self) -> Option<(Place, Copy)> {
         let order = self.order.turn()?;
         let key = *order.front()?;

@@ -60,8 +60,8 @@ impl<T> Turns<T> {
         !self.up.is_empty()
     }
 
-    /// Takes a turn. Returns the queue of the direction whose turn it is, which is not empty: the turn
-    /// is its first item's. `None`: no item waits.
+    /// Takes a turn. Returns the queue of the direction that has its turn, which is not empty: the turn is
+    /// its first item's. `None`: no item waits.
     pub(super) fn turn(&mut self) -> Option<&mut VecDeque<T>> {
         let both = !self.up.is_empty() && !self.down.is_empty();
         let up = self.down.is_empty() || both && self.ups < UPS;

@@ -154,7 +154,7 @@ impl Shared {
         self.lock().closing
     }
 
-    /// Answers a list whose flight has ended. The flight is reused if it is `whole`.
+    /// Answers the list of a flight that has ended. The flight is reused if it is `whole`.
     pub(super) fn end(&self, flight: &Arc<Flight>, copies: Copies, whole: bool) {
         if whole {
             // Before the answer: its landing may start the next list.

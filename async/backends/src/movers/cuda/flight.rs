@@ -60,7 +60,7 @@ struct Leg {
     next: usize,
     to_sum: usize,
     sent: Vec<Sent>,
-    /// The failure of onboards whose order with the engine was refused.
+    /// The failure of onboards, if their order with the engine was refused.
     unheld: Option<Failure>,
     // Kept for their memory.
     device: Vec<BlockId>,
@@ -81,7 +81,7 @@ impl Flight {
     }
 
     fn lock(&self) -> MutexGuard<'_, Leg> {
-        // `crash` gives up a flight whose step has panicked.
+        // After a panic of a step, `crash` gives the flight up.
         self.leg.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
