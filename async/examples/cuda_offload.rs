@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let offload = TransferQueue::new(&device, Purpose::Offload, QueueOptions::new())?;
 
     // If the engine's kernels use these blocks: `offload.wait_for_stream(…)` before a copy that reads their
-    // writes, and `onboard.hold_stream(…)` after a copy that writes their inputs. Neither makes the host wait.
+    // writes, and `onboard.hold_stream(…)` after a copy that writes their inputs. The host does not wait.
 
     // For each list of blocks: the transfer owns the host's blocks until the device has answered.
     let on_host: Vec<BlockId> = (0..BLOCKS).map(BlockId).collect();

@@ -28,8 +28,8 @@ pub enum DiskError {
     Tier(TierError),
     /// A file has blocks of another model, geometry or secret.
     #[error(
-        "volume {}: {field} is {}, but the settings need {}; {remedy}, or choose other disk.paths, or start it over, \
-         empty, with disk.reinitialize",
+        "volume {}: its {field} is {}, the settings need {}; {remedy}, or choose other disk.paths, or empty it with \
+         disk.reinitialize",
         shown_path(path),
         shown(found),
         shown(wanted)

@@ -21,8 +21,7 @@ async fn a_name_has_one_number_and_there_are_so_many() {
     let error = manager.tenant("one more").expect_err("too many");
     assert_eq!(
         error.to_string(),
-        "tenant \"one more\" exceeds quota.tenants = 4095, all in use; purge a tenant and drop its handles, or raise \
-         quota.tenants"
+        "tenant \"one more\": all quota.tenants = 4095 are in use; purge one and drop its handles, or raise quota.tenants"
     );
     assert_eq!(manager.tenant("a").expect("known").tenant_id(), first.tenant_id());
     drop(others);

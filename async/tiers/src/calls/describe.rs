@@ -46,7 +46,7 @@ pub(crate) fn describe(inner: &Inner) -> String {
         let most = inner.tenants.names.most();
         let _ = writeln!(
             text,
-            "recovered blocks without a tenant: {beyond}, which no purge erases; recovered tenants may use half of quota.tenants = {most}"
+            "recovered blocks without a tenant: {beyond} (never purged); half of quota.tenants = {most} is for recovered ones"
         );
     }
     text

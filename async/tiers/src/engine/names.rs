@@ -51,8 +51,7 @@ pub enum TenantError {
     Empty,
     /// No number is left.
     #[error(
-        "tenant {name:?} exceeds quota.tenants = {most}, all in use; purge a tenant and drop its handles, or raise \
-         quota.tenants"
+        "tenant {name:?}: all quota.tenants = {most} are in use; purge one and drop its handles, or raise quota.tenants"
     )]
     TooMany {
         /// The name that was asked for.
