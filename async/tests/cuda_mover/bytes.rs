@@ -145,7 +145,10 @@ fn mover_with_its_own_memory_reads_and_writes_blocks() {
         assert!(mover.read_block(BlockId(block)).expect("read") == pattern(u64::from(block), BLOCK_BYTES));
     }
     let short = mover.write_block(BlockId(0), &[0; 7]).expect_err("too short");
-    assert_eq!(short.to_string(), format!("7 bytes for a block of {BLOCK_BYTES}; give all of it"));
+    assert_eq!(
+        short.to_string(),
+        format!("bytes given: 7, bytes of a block: {BLOCK_BYTES}; give the whole block")
+    );
     assert!(matches!(mover.read_block(BlockId(BLOCKS)), Err(CudaMoverError::Cuda(_))));
     assert!(mover.describe().contains("8 blocks of 3 layers, by the copy engine"), "{}", mover.describe());
     drop((mover, memory));
@@ -169,12 +172,11 @@ fn host_memory_of_other_sizes_is_refused_with_numbers() {
     let (memory, pinned) = host(&ground.device, &[LAYER_BYTES, LAYER_BYTES - 8, LAYER_BYTES + 8]);
     assert_eq!(
         refused(Arc::clone(&memory), pinned),
-        "layer 1 of a block has 256 bytes from 256 on, and the host memory has 248 bytes from 256 on for it; make the host memory of \
-         the geometry's layer_bytes"
+        "layer 1: 256 bytes at 256, but 248 at 256 in host memory; make host memory with the geometry's layer_bytes"
     );
     let (other, pinned) = host(&ground.device, &[BLOCK_BYTES / 2; 2]);
     assert!(refused(memory, Arc::clone(&pinned)).contains("register `HostMemory::arena`"));
-    assert!(refused(other, pinned).contains("the device's blocks have 3 layers, and the host's 2"));
+    assert!(refused(other, pinned).contains("layers per block: 3 on the device, 2 in host memory"));
     // The place has a byte of each tensor.
     let (memory, pinned) = host(&ground.device, &[LAYER_BYTES; LAYERS as usize]);
     assert!(refused(memory, pinned).contains("are not inside the device ranges"));

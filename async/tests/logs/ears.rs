@@ -69,7 +69,7 @@ impl Ears {
 
     /// Lines at warn and above, except those about what this machine or its file system lacks.
     pub fn complaints(&self) -> Vec<Heard> {
-        let lacks = [OF_FILE_SYSTEMS, "served the slow way"];
+        let lacks = [OF_FILE_SYSTEMS, "served without io_uring"];
         let of_machine = |line: &Heard| lacks.iter().any(|words| line.what.contains(words));
         let wrong = |line: &Heard| line.level <= Level::WARN && !of_machine(line);
         self.lines().into_iter().filter(wrong).collect()
@@ -126,7 +126,7 @@ impl<S: Subscriber> Layer<S> for Ears {
 }
 
 /// Words of the line about a volume in an unsuitable place.
-pub const OF_FILE_SYSTEMS: &str = "not on what a disk tier wants";
+pub const OF_FILE_SYSTEMS: &str = "file system does not suit a disk tier";
 
 /// Returns the process's subscriber, emptied, and the turn that keeps other listening tests out.
 pub async fn listen() -> (Ears, Turn<'static, ()>) {

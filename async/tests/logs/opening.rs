@@ -31,7 +31,7 @@ async fn shutdown_logs_no_loss() {
     let (_ground, _tier) = over_a_volume(folder.path());
     let open = ears.said("tier is open");
     let after: Vec<&str> = open.iter().map(|open| open.field("after")).collect();
-    assert_eq!(after, ["nothing: it is new", "a clean end"]);
+    assert_eq!(after, ["creation", "a clean shutdown"]);
     assert!(open.iter().all(|open| Path::new(open.field("files")) == folder.path().join("volume")));
     assert!(
         open[0].field("blocks") == "0"
@@ -70,7 +70,7 @@ async fn open_with_lost_volumes_logs_each_file() {
         let causes: Vec<&str> = of.map(|line| line.field("cause")).collect();
         assert!(causes.len() == 1 && causes[0].contains(what), "{what}: {complaints:?}");
     };
-    told(0, "gone");
+    told(0, "missing");
     told(1, "one superblock");
     told(2, "neither superblock");
     assert_eq!(complaints.len(), 3, "{complaints:?}");
@@ -78,7 +78,7 @@ async fn open_with_lost_volumes_logs_each_file() {
     let opened = ears.said("tier is open");
     assert_eq!((opened.len(), opened[2].field("rejected")), (3, "superblock 3"));
     // The rejections of each volume are logged beside the sum.
-    let of_volumes = ears.said("its opening did not take");
+    let of_volumes = ears.said("the opening rejected parts");
     let of_volumes = of_volumes.iter().map(|line| (Path::new(line.field("file")), line.field("rejected")));
     let wanted = [(files[1].as_path(), "superblock 1"), (files[2].as_path(), "superblock 2")];
     assert_eq!(of_volumes.collect::<Vec<_>>(), wanted);
@@ -133,9 +133,9 @@ async fn crash_leftovers_are_told_from_later_rot() {
     let rejected = tier.stats().rejected_reads;
     assert!(rejected.after_crash > 0 && rejected.payload == 0, "{rejected:?}");
     assert!(ears.complaints().is_empty(), "{:?}", ears.complaints());
-    let told = ears.said("of before the crash");
+    let told = ears.said("from before the crash");
     assert_eq!((told.len(), told[0].level), (1, Level::INFO), "{told:?}");
-    assert_eq!(ears.said("tier is open")[1].field("after"), "a crash, or a kill");
+    assert_eq!(ears.said("tier is open")[1].field("after"), "a crash or a kill");
     // Blocks that this process writes into the same slots.
     for sequence in 11..20 {
         drop(compute(&ground.manager, &hashes(sequence, 4), None).await);

@@ -105,7 +105,7 @@ async fn offloads_and_waits_have_spans_and_full_queues_are_logged() {
     let more = more.await.expect("one that nobody has");
     assert_eq!(of_request("12"), ["12", "1", &numbers(more.ids().iter().copied())]);
     let complaints = ears.complaints();
-    for what in ["a queue is full", "not served in time"] {
+    for what in ["queue is full", "allocation timed out"] {
         assert_eq!(
             complaints.iter().filter(|line| line.what.contains(what)).count(),
             1,

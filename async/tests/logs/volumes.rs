@@ -102,7 +102,7 @@ async fn panicking_subscriber_stops_neither_tier_nor_manager() {
 async fn failures_of_a_foreign_disk_are_logged_by_the_manager() {
     for (cause, level, words) in [
         (Cause::Tier, Level::WARN, "failed a transfer"),
-        (Cause::Rejected, Level::ERROR, "something else than what was written"),
+        (Cause::Rejected, Level::ERROR, "returned wrong data"),
         (Cause::Lost, Level::ERROR, "out of service"),
     ] {
         let (ears, _turn) = listen().await;

@@ -126,7 +126,7 @@ async fn register_behind_withdrawn_or_later_parent_is_refused() {
     let refused =
         blocks.register_ahead(&all[2..], Some(&first), 2).expect_err("its parent is written by the third");
     assert_eq!(refused.why, RegisterFault::Unwritten { parent: 3, iteration: 2 });
-    assert!(refused.to_string().contains("written in iteration 3, behind iteration 2"), "{refused}");
+    assert!(refused.to_string().contains("written in iteration 3, after iteration 2"), "{refused}");
     assert_eq!((refused.blocks.ids(), cancelled.withdraw()), (&*ids, 2));
     let refused =
         refused.blocks.register_ahead(&all[2..], Some(&first), 3).expect_err("its parent is withdrawn");

@@ -80,7 +80,7 @@ async fn description_names_groups_tiers_sizes_and_files() {
 async fn description_without_gpu_says_why() {
     let manager = build(settings(8, 16).device_kind(DeviceKind::Auto).device_ordinal(1000));
     let text = manager.describe();
-    let why = "device.kind = auto (builder) and device.ordinal = 1000 (builder) and device.blocks = 8 (builder): no GPU is used: ";
+    let why = "device.kind = auto (builder) and device.ordinal = 1000 (builder) and device.blocks = 8 (builder): no GPU used: ";
     assert!(text.contains(why), "{text}");
 }
 

@@ -128,7 +128,7 @@ async fn volume_of_other_version_is_refused_with_remedy() {
         KvBlockManager::open(&of().build().expect("a configuration")).expect_err("of another version");
     let error = error.to_string();
     let said = [
-        "its version is 1, and 2 is wanted; it was made by another version of kvstrata",
+        "its version is 1, the settings need 2; open it with the version of kvstrata that made it",
         "disk.paths",
         "disk.reinitialize",
     ];

@@ -57,7 +57,7 @@ fn forked_child_is_refused_and_its_drops_do_nothing() {
                 AllocateError::Inherited
             );
             let said = AllocateError::Inherited.to_string();
-            assert!(said.contains("make one in this process, after the fork"), "{said}");
+            assert!(said.contains("build a manager in this process, after the fork"), "{said}");
             let within = manager.default_group().allocate(1).deadline(Duration::from_millis(1));
             assert_eq!(now(within).expect_err("a child"), AllocateError::Inherited);
             assert!(manager.default_group().try_allocate(1).is_none());

@@ -41,7 +41,7 @@ async fn registered_blocks_are_found_and_evicted_ones_come_back() {
 async fn allocation_beyond_capacity_is_refused_and_others_wait() {
     let manager = build(settings(4, 8));
     let error = manager.default_group().allocate(5).await.expect_err("more than there are");
-    assert_eq!(error.to_string(), "5 blocks were asked for, and the device has 4; ask for fewer");
+    assert_eq!(error.to_string(), "5 blocks requested, but the device has 4; request fewer");
     let all = manager.default_group().allocate(4).await.expect("all of them");
     let error =
         manager.default_group().allocate(1).deadline(Duration::from_millis(5)).await.expect_err("none");

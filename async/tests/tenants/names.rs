@@ -21,8 +21,7 @@ async fn name_has_one_number_up_to_the_limit() {
     let error = manager.tenant("one more").expect_err("too many");
     assert_eq!(
         error.to_string(),
-        "tenant \"one more\" would be one more than quota.tenants = 4095, and each of those has a handle, blocks or transfers; purge one \
-         and drop its handles, or raise quota.tenants"
+        "tenant \"one more\": all quota.tenants = 4095 are in use; purge one and drop its handles, or raise quota.tenants"
     );
     assert_eq!(manager.tenant("a").expect("known").tenant_id(), first.tenant_id());
     drop(others);

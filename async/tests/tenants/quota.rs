@@ -57,8 +57,8 @@ async fn allocation_at_a_quota_delays_no_other_tenant() {
     let error = a.default_group().allocate(5).await.expect_err("more than its quota");
     assert_eq!(
         error.to_string(),
-        "5 blocks were asked for, and the tenant may have 4 of the device's 16; ask for fewer, or raise its quota: the device of its \
-         [[tenant]], or quota.device where it has none of its own"
+        "5 requested, but the tenant's quota is 4 of 16 device blocks; request fewer, or raise its quota: \
+         [[tenant]] device, else quota.device"
     );
     let all = a.default_group().allocate(4).await.expect("its quota");
     let error =
@@ -67,8 +67,8 @@ async fn allocation_at_a_quota_delays_no_other_tenant() {
     // The text does not say that twelve are left for the one that was refused.
     assert_eq!(
         error.to_string(),
-        "1 block(s) did not come within 5ms: the tenant has 4 of the 4 that it may have, though of the device 12 of 16 are free or evictable, \
-         and 0 waited before; release some, or preempt a request"
+        "block allocation timed out after 5ms: 1 requested, tenant's quota 4 of 4 used, 12 of 16 available, \
+         0 ahead in the queue; release blocks or preempt a request"
     );
     let waits = tokio::spawn({
         let a = a.clone();

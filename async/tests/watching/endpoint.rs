@@ -311,5 +311,5 @@ async fn taken_address_is_refused_with_its_setting() {
     let config = settings(4, 16).metrics_listen(Some(address)).build().expect("a configuration");
     let error = KvBlockManager::open(&config).expect_err("taken").to_string();
     assert!(error.starts_with(&format!("metrics.listen = {address} (")), "{error}");
-    assert!(error.contains("nothing can be served there (") && error.contains("choose another"), "{error}");
+    assert!(error.contains("cannot listen there: ") && error.contains("choose another"), "{error}");
 }

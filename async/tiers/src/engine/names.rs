@@ -47,12 +47,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 #[non_exhaustive]
 pub enum TenantError {
     /// The name is empty.
-    #[error("a tenant's name is empty; the manager's own calls are nobody's")]
+    #[error("the tenant name is empty; for calls without a tenant, use the manager itself")]
     Empty,
     /// No number is left.
     #[error(
-        "tenant {name:?} would be one more than quota.tenants = {most}, and each of those has a handle, blocks or transfers; purge one \
-         and drop its handles, or raise quota.tenants"
+        "tenant {name:?}: all quota.tenants = {most} are in use; purge one and drop its handles, or raise quota.tenants"
     )]
     TooMany {
         /// The name that was asked for.

@@ -3,7 +3,7 @@
 use super::*;
 
 fn hash(number: u64) -> SequenceHash {
-    // Not mixed at all: the worst that a caller's own hashes can be.
+    // Without any mixing: the worst hashes that a caller can have.
     SequenceHash::from_u128(u128::from(number))
 }
 
@@ -17,7 +17,7 @@ fn policies_are_found_by_their_names() {
         assert_eq!(policy.name().parse(), Ok(policy));
     }
     let error = "twice".parse::<AdmissionPolicy>().expect_err("none of that name").to_string();
-    assert!(error.contains("\"twice\"") && error.contains("always, second-use and tinylfu"), "{error}");
+    assert!(error.contains("\"twice\"") && error.contains("use always, second-use or tinylfu"), "{error}");
 }
 
 #[test]

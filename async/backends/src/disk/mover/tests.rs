@@ -102,7 +102,7 @@ impl Ground {
             let waker = Waker::from(Arc::new(Keeps(entered, Mutex::new(go_on))));
             let buffer = self.arena.write(31).expect("idle");
             let nobody = tier.volumes().read(0, hash(u64::MAX), Urgency::Urgent, buffer);
-            // Unless it has been answered already.
+            // Unless the device has answered already.
             if nobody.tell(&waker) {
                 inside.recv().expect("the ring thread wakes");
                 break Some(let_go);
@@ -129,7 +129,7 @@ impl Ground {
         std::mem::take(&mut self.ear.0.lock().expect("no panic"))
     }
 
-    /// Waits until so many slots are free.
+    /// Waits until this many slots are free.
     fn free(&self, slots: usize) {
         let since = Instant::now();
         while self.mover.pool().free() < slots {

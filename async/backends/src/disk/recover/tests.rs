@@ -52,7 +52,7 @@ fn recover(pool: &BlockPool, blocks: &[Recovered], linked: bool) -> (u64, Vec<u3
     (recovered, forgotten.into_inner())
 }
 
-/// The hashes of all blocks in the order in which they leave.
+/// Returns the hashes of all blocks in eviction order.
 fn eviction_order(pool: &BlockPool) -> Vec<SequenceHash> {
     let mut victims = Vec::new();
     while pool.evict(1, &mut victims) > 0 {}
@@ -83,7 +83,7 @@ fn empty_volume_leaves_an_empty_pool() {
 #[test]
 fn parents_written_after_their_children_are_named_in_the_events() {
     let (pool, heard) = pool(10);
-    // Tail first, as blocks come down: 2 follows 1 follows 0; 5 follows 4, which is not there.
+    // Tail first, as blocks come down: 2 follows 1 follows 0; 5 follows 4, which is absent.
     let blocks = [
         record(7, 2, Some(1), 10),
         record(5, 1, Some(0), 11),
@@ -122,7 +122,7 @@ fn key_of_two_hashes_links_only_the_one_written_next() {
         sequence: slot.into(),
     };
     for (blocks, linked) in [
-        // The child's parent is `other`, and `one` may be there before it or after it.
+        // The child's parent is `other`; `one` may come before or after it.
         (vec![of(0, hash(0), Some(other)), of(1, hash(1), None), of(2, one, None), of(3, other, None)], None),
         (vec![of(0, one, None), of(1, other, None), of(2, hash(0), Some(other))], None),
         (vec![of(0, one, None), of(1, hash(0), Some(other)), of(2, other, None)], Some(2)),

@@ -30,7 +30,7 @@ fn files(folder: &TempDir, volumes: usize) -> Vec<PathBuf> {
     (0..volumes).map(|number| folder.path().join(number.to_string())).collect()
 }
 
-/// A tier of `slots` slots on each of `files`, by the backend that every machine has.
+/// A tier of `slots` slots on each of `files`, with the backend that every machine has.
 fn open(files: &[PathBuf], slots: u32, options: TierOptions) -> (DiskTier, RecoveryReport) {
     let volume =
         |file: &PathBuf| VolumeOptions::new(file, slots, BYTES).backend(Backend::Blocking).keep(true);
@@ -274,7 +274,7 @@ fn pool_and_volumes_of_other_sizes_are_refused() {
     let error =
         DiskTier::open(vec![volume], PoolConfig::new(9), TierOptions::default()).expect_err("refused");
     let message = error.to_string();
-    assert!(message.contains("9 blocks") && message.contains("8 slots"), "{message}");
+    assert!(message.contains("pool: 9") && message.contains("volumes: 8"), "{message}");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn retired_volume_is_lost_at_the_first_request_to_it() {
     let on_it = places.iter().position(|place| place % 2 == 1).expect("striped") as u64;
     let block = tier.lookup(hash(on_it)).expect("still known");
     let failure = loop {
-        // The ring thread takes a moment to leave.
+        // The ring thread takes a moment to end.
         if let Err(failure) = read(&tier, &arena, &block) {
             break failure;
         }
@@ -405,7 +405,7 @@ fn volume_without_room_is_read_and_not_written() {
         assert_eq!(stored, there == 0, "{number}");
     }
     assert!(tier.state(1) == ServiceState::WritesPaused && tier.stats().failed.no_room > 0);
-    // Its blocks are read, and stay, while the other volume takes all.
+    // Its blocks stay readable, while the other volume takes all writes.
     for number in 20..40 {
         assert!(tier.admits(hash(number), NOW));
         assert_eq!(store(&tier, &arena, number) % 2, 0);

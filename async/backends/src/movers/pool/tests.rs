@@ -1,4 +1,4 @@
-//! The pool, with work that waits, panics and counts as it is told.
+//! The pool, with work that waits, panics and counts on demand.
 
 use super::*;
 use kvstrata_core::BlockId;
@@ -100,7 +100,7 @@ fn onboards_go_before_the_rest_of_started_offloads() {
         order.push(hear(&has_begun).expect("the next one"));
     }
     go_on.send(()).expect("a thread that waits");
-    // One of five goes down all the same.
+    // One in five still goes down.
     assert_eq!(order, [10, 1, 2, 3, 4, 11, 5, 12]);
     let answered: Vec<_> = (0..4).map(|_| hear(&answers).expect("an answer")[0].0).collect();
     assert_eq!(answered, [1, 10, 3, 12]);
@@ -121,10 +121,10 @@ fn pool_end_abandons_queued_and_finishes_running_copies() {
     pool.start(copies(&[4, 5], &lands));
     let running = hear(&has_begun).expect("the first one");
     let answers = &answers;
-    // With the sender inside, a failure lets the thread go, too.
+    // The scope owns the sender, so a failure releases the thread, too.
     std::thread::scope(move |scope| {
         let dropped = scope.spawn(move || drop(pool));
-        // Nothing of it has begun: answered while the other list's copy still runs.
+        // No copy of it has begun: it is answered while the other list's copy still runs.
         assert_eq!(hear(answers), Some(all(&[4, 5], ABANDONED)));
         // A drop that did not wait for the thread would be through long before.
         for _ in 0..10_000 {

@@ -20,7 +20,7 @@ impl Lands for Tells {
     }
 }
 
-/// A mover with one thread over the double, and host memory of so many blocks.
+/// A mover with one thread over the double, and host memory of `blocks` blocks.
 fn mover(blocks: u32) -> (Double, Arc<CudaDevice>, Arc<HostMemory>, CudaMover) {
     let double = Double::new();
     let device = CudaDevice::open(&CudaDriver::load().expect("the double"), 0).expect("a device");
@@ -55,7 +55,7 @@ fn keep_the_thread(mover: &CudaMover) -> Sender<()> {
     go_on
 }
 
-/// A copy that fails at the first step: the device has no such block.
+/// A copy that fails at its first step: the device has no such block.
 fn nowhere(host: HostSide) -> Copy {
     Copy::new(Token(0), BlockId(99), host, 0..1, false)
 }
