@@ -370,7 +370,8 @@ impl Engine {
 
 /// Runs a seed. Returns its trace, and the first violation.
 fn run(seed: u64) -> (u64, Option<String>) {
-    let _watch = watch(&format!("KVSTRATA_SEED={seed} cargo test -p kvstrata-tiers --test simulation groups"));
+    let _watch =
+        watch(&format!("KVSTRATA_SEED={seed} cargo test -p kvstrata-tiers --test simulation groups"));
     in_virtual_time(async move {
         let mut random = Random(seed ^ 0x9E37_79B9);
         let model = Model::new(&mut random);
@@ -394,14 +395,17 @@ fn run(seed: u64) -> (u64, Option<String>) {
 
 #[test]
 fn groups_have_the_same_prefix_or_none() {
-    Seeds::asked(SEEDS).run("cargo test -p kvstrata-tiers --test simulation groups -- --nocapture", |seed, _| {
-        let (trace, violation) = run(seed);
-        match violation {
-            Some(what) => Err(what),
-            None if seed % 20 == 0 && run(seed) != (trace, None) => {
-                Err("again, it does something else".to_owned())
+    Seeds::asked(SEEDS).run(
+        "cargo test -p kvstrata-tiers --test simulation groups -- --nocapture",
+        |seed, _| {
+            let (trace, violation) = run(seed);
+            match violation {
+                Some(what) => Err(what),
+                None if seed % 20 == 0 && run(seed) != (trace, None) => {
+                    Err("again, it does something else".to_owned())
+                }
+                None => Ok(()),
             }
-            None => Ok(()),
-        }
-    });
+        },
+    );
 }
