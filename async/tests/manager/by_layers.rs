@@ -234,7 +234,7 @@ async fn offload_without_a_second_step_goes_whole() {
 
 #[tokio::test]
 async fn engine_stopped_within_pass_keeps_nothing_past_deadline() {
-    let ground = ground_of(settings(8, 16).deadline_offload(Duration::from_millis(20)), 8, 16);
+    let ground = ground_of(settings(8, 16).deadline_offload(Duration::from_millis(300)), 8, 16);
     let tenant = ground.manager.tenant("a").expect("few tenants");
     let pass = Pass::begin(&ground, &tenant, (1, 3)).await;
     let offload = pass.offload(2);
