@@ -226,7 +226,7 @@ fn anew((then, before): &(Range<Instant>, Reading), (at, reading): (&Range<Insta
         }
         _ => false,
     };
-    // A version without an uptime has restarted if a counter has become smaller.
+    // A version may not report its uptime. Then only a counter that has become smaller shows a restart.
     let transfers = |reading: &Reading| reading.paths.iter().map(|path| path.transfers).sum::<f64>();
     let evicted = |reading: &Reading| reading.tiers.iter().map(|tier| tier.evicted).sum::<f64>();
     let looked_up = |reading: &Reading| reading.lookups.iter().map(|of| of.asked).sum::<f64>();
