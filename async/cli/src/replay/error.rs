@@ -107,7 +107,7 @@ pub enum ReplayError {
         source: std::io::Error,
     },
     /// The copy threads cannot be started.
-    #[error("--concurrency: cannot start {threads} copy threads: {source}; use a lower number")]
+    #[error("--concurrency: cannot start the copy threads ({threads}): {source}; use a lower number")]
     Threads {
         /// The number of copy threads.
         threads: usize,
