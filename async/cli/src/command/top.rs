@@ -64,7 +64,8 @@ Sections of the view:
       The share of the looked-up blocks that each tier had: in the last interval, and since the process started. With several groups \
       of layers: the share that any tier had, for each group.
   waiting
-      Waiting calls. A request that onboards blocks and allocates others counts for both.
+      Waiting calls and transfers. For blocks: allocations and onboards. For queue room: transfers to the device. For host memory and \
+      at gates: offloads. A request that onboards some blocks and allocates others counts twice.
   TROUBLE
       Dropped blocks, refusals and failures by cause, if there are any.
 

@@ -221,10 +221,10 @@ fn waiting(of: &Requests, width: usize) -> Line<'static> {
     let calls = [
         (of.waiting, "for blocks"),
         (of.onboarding, "onboarding"),
-        (of.aside, "onboards for a queue"),
-        (of.grounded, "offloads for host memory"),
-        (of.gated, "offloads at gates"),
-        (of.purges, "purges"),
+        (of.aside, "for queue room"),
+        (of.grounded, "for host memory"),
+        (of.gated, "at gates"),
+        (of.purges, "purging"),
     ];
     let calls = calls.into_iter().filter(|(count, _)| *count > 0);
     let calls: Vec<String> = calls.map(|(count, words)| format!("{} {words}", whole(count))).collect();

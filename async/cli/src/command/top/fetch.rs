@@ -57,7 +57,7 @@ impl Target {
     fn text(&self) -> Result<String, String> {
         let answer = self.ask().map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => format!("no answer in {PATIENCE:?}"),
-            io::ErrorKind::ConnectionRefused => "the connection was refused: no process listens there".to_owned(),
+            io::ErrorKind::ConnectionRefused => "no process listens there".to_owned(),
             _ => error.to_string(),
         })?;
         let end = answer

@@ -104,7 +104,7 @@ const TROUBLES: [(&str, &str); 10] = [
     ("kvstrata_parked_flights_total", "transfers parked"),
     ("kvstrata_disk_parked_slots", "slots parked"),
     ("kvstrata_transfer_failures_total", "failed"),
-    ("kvstrata_short_onboardings_total", "onboards cut short"),
+    ("kvstrata_short_onboardings_total", "short onboards"),
     ("kvstrata_late_allocations_total", "late allocations"),
     ("kvstrata_dropped_blocks_total", "dropped from"),
     ("kvstrata_refused_blocks_total", "offload refused"),
