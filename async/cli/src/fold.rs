@@ -1,10 +1,11 @@
-//! Prose in lines: what every table, message and note of the command is wrapped with. `--help` is wrapped by clap.
+//! Prose in lines: what every table, message and note of the command is wrapped with.
+//! `--help` is wrapped by clap.
 
 /// Columns of prose in a table.
 pub(crate) const COLUMNS: usize = 80;
 
-/// Appends `words` after `head`, broken at spaces so that no line has more than `columns` if that can be avoided.
-/// Further lines are indented by the length of `head`.
+/// Appends `words` after `head`, broken at spaces so that no line has more than `columns` if that can be
+/// avoided. Further lines are indented by the length of `head`.
 pub(crate) fn paragraph(text: &mut String, head: &str, words: &str, columns: usize) {
     let indent = head.chars().count();
     text.push_str(head);

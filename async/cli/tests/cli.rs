@@ -287,7 +287,7 @@ fn second_run_finds_the_blocks_of_the_first() {
         assert!(!table.contains("recovered"), "{table}");
         let (second, table) = replay_small(folder.path(), &files, &["--disk", disk]);
         let number = |value: &serde_json::Value| value.as_u64().expect("a number");
-                // No block was evicted, so all written blocks are there.
+        // No block was evicted, so all written blocks are there.
         assert_eq!(first["evicted"]["disk"], 0);
         let written = number(&first["disk"]["written_blocks"]);
         assert!(written > 1000, "{first}");
@@ -319,10 +319,7 @@ fn volume_of_other_settings_is_refused_by_field() {
             &["--disk-blocks", "4K"],
             &["--disk v: its slots is 8192, but the options ask for 4096", "--disk-blocks"],
         ),
-        (
-            &["--disk", "w"],
-            &["--disk v: its slots is 8192, but the options ask for 4096", "number of paths"],
-        ),
+        (&["--disk", "w"], &["--disk v: its slots is 8192, but the options ask for 4096", "number of paths"]),
     ];
     for (change, wanted) in cases {
         let kept = std::fs::read(folder.path().join("v")).expect("there");
@@ -376,7 +373,7 @@ fn disk_file_is_filled_as_asked_or_by_the_next_run() {
     for when in ["first", "background", "no"] {
         let (made, _) = replay_small(folder.path(), &["v"], &["--disk", "v", "--disk-fill", when]);
         assert_eq!(says(&made, "through in the background"), when == "background", "{made}");
-                // The default fills the file.
+        // The default fills the file.
         let (found, _) = replay_small(folder.path(), &["v"], &["--disk", "v"]);
         assert_eq!(found["disk"]["recovered_blocks"], made["disk"]["written_blocks"]);
         if says(&found, "does not tell") {
@@ -458,7 +455,7 @@ fn help_has_examples_units_and_exit_codes() {
         }
         assert!(text(&run(&["--help"]).stdout).contains(&format!("\n  {command} ")), "{command}");
     }
-        // Each possible value has its own description.
+    // Each possible value has its own description.
     for policy in Policy::ALL {
         assert!(help.contains(&format!("- {policy}:")), "{policy}");
     }

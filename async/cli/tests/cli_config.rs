@@ -1,4 +1,5 @@
-//! `kvstrata config`, end to end: the reference in its forms, the settings of a file and the environment, completion.
+//! `kvstrata config`, end to end: the reference in its forms, the settings of a file and
+//! the environment, completion.
 
 use kvstrata::config;
 use std::path::Path;
@@ -57,7 +58,7 @@ fn reference_has_each_setting_in_each_form() {
         assert_eq!(fields, expected, "{}", entry.key);
     }
     assert_eq!(printed(&["--markdown"], &[]), config::markdown());
-        // A section, a key, and both; an unknown word is refused.
+    // A section, a key, and both; an unknown word is refused.
     let section = printed(&["quota", "idle.disk_after"], &[]);
     let keys: Vec<_> = section.lines().filter(|line| !line.starts_with(' ')).collect();
     assert_eq!(keys.len(), 5, "{section}");
@@ -89,7 +90,7 @@ fn check_prints_settings_of_file_and_environment() {
     let place = format!("{}:2;", path(&file));
     assert_eq!(marked[0], ["*", "device.blocks", "10", &place, "default", "2048"]);
     assert_eq!(marked[1], ["*", "host.blocks", "30", "variable", "KVSTRATA_HOST_BLOCKS;", "default", "8192"]);
-        // In two parts, because a test compares the variables that sources name with those that exist.
+    // In two parts, because a test compares the variables that sources name with those that exist.
     let wrong = concat!("KVSTRATA_", "DEVICE_BLOKS");
     let message = refused(&["--check", path(&file)], &[(wrong, "1"), ("KVSTRATA_HOST_BLOCKS", "x")]);
     let lines: Vec<_> = message.lines().collect();
@@ -125,7 +126,7 @@ fn check_prints_bytes_and_tokens_of_each_group() {
     assert_eq!(rows[6][6..], ["8", "windows", "of", "1,024"]);
     assert_eq!(rows[8], ["host", "state-3", "32", "61.1", "MiB", "32,768"]);
     assert_eq!(rows[9][..3], ["host", "in", "all"]);
-        // By default: one group, no disk.
+    // By default: one group, no disk.
     std::fs::write(&file, "").expect("written");
     let shown = printed(&["--check", path(&file)], &[]);
     assert_eq!(
@@ -201,12 +202,12 @@ fn here_refuses_settings_beyond_this_machine() {
             line.lines().any(|line| line.starts_with(&begins) && line.contains(remedy)),
             "{text}: {message}"
         );
-                // The facts are printed even so.
+        // The facts are printed even so.
         let shown = String::from_utf8(output.stdout).expect("UTF-8");
         assert!(shown.contains("not found  ") && shown.contains("memory: needs "), "{shown}");
     }
     drop(taken);
-        // Settings within this machine: none is refused, and no file is left behind.
+    // Settings within this machine: none is refused, and no file is left behind.
     let volumes = folder.path().join("volumes");
     std::fs::create_dir(&volumes).expect("made");
     let text = format!(
@@ -226,7 +227,7 @@ fn here_refuses_settings_beyond_this_machine() {
 
 #[test]
 fn shells_complete_each_setting() {
-        // For fish, clap does not complete values of positional arguments.
+    // For fish, clap does not complete values of positional arguments.
     for shell in ["bash", "zsh"] {
         let output =
             Command::new(env!("CARGO_BIN_EXE_kvstrata")).args(["completions", shell]).output().expect("runs");

@@ -60,7 +60,7 @@ fn errors_escape_control_characters() {
     }
     std::fs::create_dir(folder.path().join(format!("{EVIL}folder"))).expect("a folder");
     for of in [
-                // Errors of clap, and its suggestions.
+        // Errors of clap, and its suggestions.
         "@",
         "replay --@",
         "replay --policy @",
@@ -72,7 +72,7 @@ fn errors_escape_control_characters() {
         "config @",
         "top @:1",
         "completions @",
-                // Paths that do not exist, or have another type than expected.
+        // Paths that do not exist, or have another type than expected.
         "replay --trace no@.jsonl",
         "policies --trace no@.jsonl",
         "replay --trace @.jsonl --disk-blocks 0",

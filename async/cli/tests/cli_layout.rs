@@ -1,4 +1,5 @@
-//! `kvstrata layout`, end to end: numbers, picture, JSON, errors. Past 500 lines because it has whole pictures.
+//! `kvstrata layout`, end to end: numbers, picture, JSON, errors. Past 500 lines
+//! because it has whole pictures.
 
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
@@ -76,7 +77,7 @@ fn replicated_heads_count_once_for_each_rank() {
     for (preset, degree, of_rank, of_all) in [
         ("qwen2.5-7b", "8", 28 * 2 * 16 * 128 * 2, 1_835_008_u64),
         ("llama-3-70b", "4", 1_310_720, 5_242_880),
-                // Three ranks share eight heads; no head is replicated.
+        // Three ranks share eight heads; no head is replicated.
         ("llama-3-70b", "3", 2 * 655_360, 5_242_880),
         ("deepseek-v3", "8", 61 * 16 * 576 * 2, 8 * 61 * 16 * 576 * 2),
     ] {
@@ -304,7 +305,7 @@ fn json_has_the_stable_keys() {
 fn copy_plan_has_the_pieces_counted_by_hand() {
     let base = ["--tp", "4", "--blocks", "8", "--block", "5"];
     let with = |more: &[&str]| json(&[&base[..], more].concat())["plan"].clone();
-        // The keys and values of a layer lie apart: 80 × 2 pages of 16 tokens × 2 heads × 256 bytes.
+    // The keys and values of a layer lie apart: 80 × 2 pages of 16 tokens × 2 heads × 256 bytes.
     let plan = with(&["--arrangement", "outer-first", "--to", "fully-contiguous"]);
     assert_eq!((&plan["pieces"], &plan["largest_piece_bytes"]), (&160.into(), &8192.into()));
     let first = &plan["first"][1];
@@ -317,7 +318,7 @@ fn copy_plan_has_the_pieces_counted_by_hand() {
         (&(8 * 8192).into(), &8192.into()),
         "values lie behind the keys of all blocks here, and behind the block's keys there"
     );
-        // The destination has heads before tokens: every row is a piece.
+    // The destination has heads before tokens: every row is a piece.
     let plan = with(&["--to", "fully-contiguous", "--to-head-order", "hnd"]);
     assert_eq!((&plan["pieces"], &plan["largest_piece_bytes"]), (&(80 * 2 * 16 * 2).into(), &256.into()));
     assert_eq!(
@@ -327,7 +328,7 @@ fn copy_plan_has_the_pieces_counted_by_hand() {
             .map(|(a, b)| a * b),
         Some(5120)
     );
-        // One of two heads goes to rank 1 of 8: a row of each token.
+    // One of two heads goes to rank 1 of 8: a row of each token.
     let plan = with(&["--to", "fully-contiguous", "--to-tp", "8", "--to-rank", "1"]);
     assert_eq!(
         (&plan["heads"]["src"], &plan["heads"]["dst"], &plan["heads"]["count"]),
@@ -335,7 +336,7 @@ fn copy_plan_has_the_pieces_counted_by_hand() {
     );
     assert_eq!((&plan["pieces"], &plan["bytes"]), (&(80 * 2 * 16).into(), &655_360.into()));
     assert_eq!(plan["first"][0]["src_offset"], 5 * 1_310_720 + 256);
-        // From one tensor for all layers to a tier: the same bytes in the same order.
+    // From one tensor for all layers to a tier: the same bytes in the same order.
     let plan = with(&["--arrangement", "cross-layer", "--to", "fully-contiguous"]);
     assert_eq!(plan["pieces"], 1);
 }
@@ -439,7 +440,8 @@ fn extreme_sizes_are_printed_without_hanging() {
         "1",
     ]);
     assert_eq!((&facts["bytes"]["block"], &facts["pieces"]["count"]), (&1.into(), &1.into()));
-        // Every row is a piece, and no two of four loops merge: more families than are examined, which the command says.
+    // Every row is a piece, and no two of four loops merge: more families than are
+    // examined, which the command says.
     let many = ["--layers", "2048", "--heads", "1024", "--head-size", "2", "--page", "1024", "--blocks", "1"];
     let to = ["--arrangement", "cross-layer-packed", "--to", "fully-contiguous", "--to-head-order", "hnd"];
     let arguments = [&many[..], &to].concat();
@@ -548,7 +550,7 @@ fn copy_to_another_page_size_has_the_pieces_by_hand() {
     assert_eq!((&plan["bytes"], &plan["pages"]["prefix_tokens"]), (&(4 * 1_310_720).into(), &64.into()));
     let back = with(&["--page", "64", "--to-page", "16"]);
     assert_eq!((&back["pieces"], &back["bytes"]), (&plan["pieces"], &plan["bytes"]));
-        // Consecutive blocks of an engine are one piece for the keys of each layer, and one for its values.
+    // Consecutive blocks of an engine are one piece for the keys of each layer, and one for its values.
     let plan = with(&["--arrangement", "outer-first", "--to-page", "64"]);
     assert_eq!((&plan["pieces"], &plan["largest_piece_bytes"]), (&160.into(), &(4 * 8192).into()));
     let plan = with(&["--to-page", "64", "--to-tp", "8", "--to-rank", "1"]);

@@ -72,7 +72,7 @@ fn every_policy_is_listed_and_below_the_optimum() {
         let blocks = report["blocks"].as_f64().expect("a number");
         assert!((ratio - hits[1] as f64 / blocks).abs() < 1e-12);
     }
-        // The table has the same numbers, in the order of the names.
+    // The table has the same numbers, in the order of the names.
     let heads: Vec<&str> =
         table.lines().find(|line| line.contains(" optimum")).expect("heads").split_whitespace().collect();
     assert_eq!(heads, [&["blocks"][..], &names, &["optimum"]].concat());
@@ -92,7 +92,7 @@ fn every_policy_is_listed_and_below_the_optimum() {
 
 #[test]
 fn policy_hits_equal_those_of_a_device_only_replay() {
-        // The longest prompts have more than 100 blocks: both commands cut off the rest.
+    // The longest prompts have more than 100 blocks: both commands cut off the rest.
     for (capacity, policy) in ["100", "300"].into_iter().flat_map(|of| Policy::ALL.map(|policy| (of, policy)))
     {
         let one = ["policies", "--requests", "600", "--json", "-", "--capacities", capacity, "--policies"];
@@ -165,7 +165,7 @@ fn trace_that_is_no_tree_is_refused_by_line() {
     std::fs::write(folder.path().join("t.jsonl"), line("[]")).expect("written");
     let message = refusal(&run_in(folder.path(), &["policies", "--trace", "t.jsonl"]));
     assert!(message.contains("no blocks"), "{message}");
-        // Lines that are not read are not checked.
+    // Lines that are not read are not checked.
     std::fs::write(folder.path().join("t.jsonl"), line("[1, 2]") + &line("[2]")).expect("written");
     good(&run_in(folder.path(), &["policies", "--trace", "t.jsonl", "--requests", "1"]));
 }
@@ -213,10 +213,10 @@ fn curves_are_drawn_with_every_name() {
     {
         assert!(texts.iter().any(|text| text == wanted), "{wanted}: {texts:?}");
     }
-        // Each curve has a mark at each capacity, and one in the legend.
+    // Each curve has a mark at each capacity, and one in the legend.
     let marks = ["<circle ", "<polygon ", "<rect "].map(|mark| svg.matches(mark).count());
     let curves = Policy::ALL.len() + 1;
-        // One more rectangle is the background.
+    // One more rectangle is the background.
     assert_eq!(marks.iter().sum::<usize>(), curves * 4 + 1, "{marks:?}");
     let png = std::fs::read(folder.path().join("curves.PNG")).expect("written");
     assert_eq!(size_of_png(&png), (1000, 604));
@@ -251,7 +251,8 @@ fn single_capacity_has_its_own_tick() {
     }
 }
 
-/// Two results in one file would lose the first, and a result must not replace a file that the run reads or keeps.
+/// Two results in one file would lose the first, and a result must not replace a file
+/// that the run reads or keeps.
 #[test]
 fn outputs_do_not_replace_each_other_or_inputs() {
     let folder = folder();
@@ -288,7 +289,7 @@ fn outputs_do_not_replace_each_other_or_inputs() {
     for name in written {
         assert_eq!(std::fs::read_to_string(folder.path().join(name)).expect("there"), "as it was");
     }
-        // A picture never goes to standard output.
+    // A picture never goes to standard output.
     for command in ["policies", "replay"] {
         let message = refusal(&run_in(folder.path(), &[command, "--json", "-", "--plot", "-"]));
         assert!(message.contains("--plot") && message.contains(".svg or .png"), "{message}");
@@ -368,7 +369,8 @@ fn replay_is_drawn_with_every_tier() {
     assert_eq!(size_of_png(&png).0, 1000);
 }
 
-/// Requests come, then none for ten seconds, then more: the rate has no gap, and the title explains the gap of the hits.
+/// Requests come, then none for ten seconds, then more: the rate has no gap, and the title
+/// explains the gap of the hits.
 #[test]
 fn pause_in_a_trace_is_no_gap_in_a_rate() {
     let folder = folder();
@@ -384,7 +386,7 @@ fn pause_in_a_trace_is_no_gap_in_a_rate() {
         ["replay", "--trace", "t.jsonl", "--disk-blocks", "0", "--block-bytes", "4K", "--speed", "20"];
     good(&run_in(folder.path(), &[&small[..], &["--plot", "run.svg"]].concat()));
     let svg = std::fs::read_to_string(folder.path().join("run.svg")).expect("written");
-        // `filled` is the only solid line of its colour; the legend has two pieces of it.
+    // `filled` is the only solid line of its colour; the legend has two pieces of it.
     let lines = svg.matches("<polyline ").count();
     let filled = svg
         .split("<polyline ")
@@ -401,7 +403,8 @@ fn invalid_plot_target_is_refused_before_the_run() {
             ("run.pdf", ".svg or .png"),
             ("run", ".svg or .png"),
             ("/nonexistent/run.svg", "--plot /nonexistent/run.svg: its directory does not exist"),
-                        // A folder without write permission, and a name too long for a temporary file beside it.
+            // A folder without write permission, and a name too long for a
+            // temporary file beside it.
             ("/proc/run.svg", "--plot /proc/run.svg: cannot be written: "),
             (&format!("{}.svg", "x".repeat(251)), "cannot be written: "),
         ] {

@@ -67,8 +67,9 @@ fn trace_in_seconds_with_other_blocks_gives_warnings() {
     let list = warnings("qwen-bailian.jsonl", &[]);
     let [length, seconds] = &list[..] else { panic!("{list:?}") };
     assert!(
-        length.starts_with("line 1: hash_ids has 5 ids, but input_length = 521 needs 2, at 512 tokens a block; ")
-            && length.contains("--trace-block-tokens")
+        length.starts_with(
+            "line 1: hash_ids has 5 ids, but input_length = 521 needs 2, at 512 tokens a block; "
+        ) && length.contains("--trace-block-tokens")
             && length.ends_with("[2 such lines]"),
         "{length}"
     );
@@ -119,8 +120,9 @@ fn contradicting_length_gives_a_warning() {
     );
     let refused = refusal("inconsistent-length.jsonl", &["--trace-block-tokens", "512"]);
     assert!(
-        refused
-            .starts_with("line 1: hash_ids has 1 id, but input_length = 5000 needs 10, at 512 tokens a block; "),
+        refused.starts_with(
+            "line 1: hash_ids has 1 id, but input_length = 5000 needs 10, at 512 tokens a block; "
+        ),
         "{refused}"
     );
 }

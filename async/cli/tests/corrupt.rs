@@ -1,5 +1,5 @@
-//! Damaged volumes: the replay continues, counts rejected blocks by cause, and serves no wrong byte. A file that is not its
-//! volume stays unchanged.
+//! Damaged volumes: the replay continues, counts rejected blocks by cause, and serves no wrong byte. A
+//! file that is not its volume stays unchanged.
 
 mod common;
 
@@ -107,7 +107,7 @@ fn undamaged_volume_is_found_whole() {
 fn flipped_bits_anywhere_are_misses() {
     let mut random = Random(3);
     let mut rejected = 0;
-        // Many flips would damage every superblock, so they spare the first one.
+    // Many flips would damage every superblock, so they spare the first one.
     for (flips, start) in [(1, 0), (10, 0), (100, 0), (1000, 4096), (20_000, 4096)] {
         let report = replay_over(|file, _| {
             let length = file.metadata().expect("there").len() - start;
@@ -220,7 +220,7 @@ fn records_of_another_volume_are_rejected() {
     volume::settle(&path);
     let stranger = std::fs::read(&path).expect("there");
     let report = replay_over(|file, reading| {
-                // The same blocks are in the same slots; only the volume differs.
+        // The same blocks are in the same slots; only the volume differs.
         let table = &stranger[reading.table_offset as usize..reading.origin as usize];
         file.write_all_at(table, reading.table_offset).expect("within the file");
     });

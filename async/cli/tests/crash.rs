@@ -1,11 +1,13 @@
-//! `kill -9` of a busy replay at random moments: the next replay finds exactly the blocks of the file's table, and no wrong byte.
+//! `kill -9` of a busy replay at random moments: the next replay finds exactly the blocks of the file's
+//! table, and no wrong byte.
 //!
 //!   cargo test -p kvstrata-cli --test crash                          8 kills
 //!   KVSTRATA_CRASHES=200 cargo test -p kvstrata-cli --test crash     200 kills
 //!   KVSTRATA_CRASH_SEED=7 …                                          other moments
 //!
-//! The trace comes through a pipe, in long lines. The kill comes after a random number of lines. Some dozens of them are
-//! then still in the pipe and in buffers, so the replay is busy, or has not even begun.
+//! The trace comes through a pipe, in long lines. The kill comes after a random number of
+//! lines. Some dozens of them are then still in the pipe and in buffers, so the replay is
+//! busy, or has not even begun.
 
 mod common;
 
@@ -118,7 +120,8 @@ fn killed_replay_loses_no_written_block() {
         println!("crash {number} of seed {seed}: {block_bytes}, concurrency {concurrency}, {lines} lines");
         crash(folder.path(), block_bytes, concurrency, &trace[..lines]);
         let path = folder.path().join("volume");
-                // A replay killed before it had a file, or before the file had a superblock, leaves nothing to find.
+        // A replay killed before it had a file, or before the file had a superblock, leaves
+        // nothing to find.
         let reading = match path.exists() {
             true => {
                 volume::settle(&path);
@@ -126,7 +129,7 @@ fn killed_replay_loses_no_written_block() {
             }
             false => Reading::default(),
         };
-                // The requests served last have their blocks on disk.
+        // The requests served last have their blocks on disk.
         let start = lines.saturating_sub(2 * AFTER);
         let report = replay(folder.path(), block_bytes, &trace[start..start + AFTER]);
         if report["disk"]["created"] == true {

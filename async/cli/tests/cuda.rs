@@ -1,4 +1,5 @@
-//! `--device cuda`: over the test double of libcuda, which the command loads in its place, and without libcuda.
+//! `--device cuda`: over the test double of libcuda, which the command loads in its
+//! place, and without libcuda.
 #![cfg(target_os = "linux")]
 
 use kvstrata_cuda_double::Double;
@@ -36,7 +37,7 @@ fn replay_over_the_double_has_no_wrong_byte() {
             assert!(report["hits"][tier].as_u64() > Some(0), "{report}");
         }
     }
-        // A device that damages a byte is noticed here too.
+    // A device that damages a byte is noticed here too.
     let output =
         over_the_double(folder.path(), "5000", &["--device", "cuda", "--reinitialize", "--flip-every", "20"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -46,7 +47,7 @@ fn replay_over_the_double_has_no_wrong_byte() {
 #[test]
 fn too_many_device_blocks_are_refused() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-        // The blocks take 1.2 GiB, and the device has 1.
+    // The blocks take 1.2 GiB, and the device has 1.
     let output = over_the_double(folder.path(), "4M", &["--device", "cuda"]);
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{message}");

@@ -1,4 +1,5 @@
-//! A replay over the test double of libcuda, in this process: the copies that it uses, and a device that fails for good.
+//! A replay over the test double of libcuda, in this process: the copies that it uses, and a
+//! device that fails for good.
 
 #![cfg(target_os = "linux")]
 
@@ -20,7 +21,7 @@ fn settings(folder: &Path) -> Settings {
         host_blocks: 300,
         disk_blocks: 4000,
         disk: vec![folder.join("volume")],
-                // Blocks of host memory are further apart than those of the device.
+        // Blocks of host memory are further apart than those of the device.
         block_bytes: 5000,
         ..Settings::default()
     }
@@ -45,7 +46,8 @@ fn replay(device: impl FnOnce(&Settings) -> Device) -> Report {
 fn cuda_replay_counts_like_the_simulated_device() {
     let double = Double::new();
     let registered = || double.calls("cuMemHostRegister_v2");
-        // Except this one: whether the disk has a victim of the host already may depend on when a copy ends, for some blocks in ten thousand.
+    // Except this one: whether the disk has a victim of the host already may depend on when a copy
+    // ends, for some blocks in ten thousand.
     let written = |report: &Report| report.bytes.host_to_disk / 5000;
     let counts = |report: Report| {
         let Report { hits, mut evicted, mut bytes, verified_blocks, .. } = report;
@@ -83,8 +85,8 @@ fn unregistrable_host_memory_is_refused() {
     double.finish();
 }
 
-/// The device dies during the replay. Its blocks are lost, later requests to it are counted misses, and the replay continues to its
-/// end with the other tiers.
+/// The device dies during the replay. Its blocks are lost, later requests to it are counted misses, and
+/// the replay continues to its end with the other tiers.
 #[test]
 fn dying_device_loses_its_own_tier_only() {
     let double = Double::new();

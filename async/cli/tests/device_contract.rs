@@ -1,5 +1,5 @@
-//! The device contract of `ffi/tests/device_contract` on the device that damages bytes. Without damage the device keeps the
-//! contract; with damage the contract notices.
+//! The device contract of `ffi/tests/device_contract` on the device that damages bytes. Without damage
+//! the device keeps the contract; with damage the contract notices.
 
 #[path = "../../../ffi/tests/device_contract/mod.rs"]
 mod device_contract;

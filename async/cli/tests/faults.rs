@@ -31,7 +31,7 @@ fn flipped_bit_on_the_device_is_found() {
     let device = Device::of_port("sim", FlippingPort::new(common::sim(&settings), 100));
     let report = common::replay_on(settings, device, &|_| {});
     assert!(report.wrong_blocks > 0, "{report}");
-        // A damaged block stays damaged in other tiers, and may be damaged again.
+    // A damaged block stays damaged in other tiers, and may be damaged again.
     assert!((report.wrong_blocks..report.wrong_blocks * 8).contains(&report.wrong_bytes));
     let first = report.first_wrong.as_ref().expect("named");
     assert!(first.line > 1 && first.bytes == 1 && first.first_offset < 4096);
@@ -42,7 +42,8 @@ fn volume_file(folder: &Path) -> File {
     File::options().read(true).write(true).open(folder.join("volume")).expect("open a second time")
 }
 
-/// Flips a bit in each slot after half the requests. With one worker, no transfer is in flight between two requests.
+/// Flips a bit in each slot after half the requests. With one worker, no transfer is in
+/// flight between two requests.
 fn replay_with_flipped_slots(skip_verification: bool) -> Report {
     let origin = 4096 + (20_000u64 * 64).next_multiple_of(4096);
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
@@ -83,7 +84,8 @@ fn unverified_flipped_bit_on_the_disk_is_served() {
 #[test]
 fn failed_disk_reads_are_misses() {
     let group = |number: u64| (4 * number..4 * number + 4).collect::<Vec<u64>>();
-        // The groups come twice, so that all of them are on disk and no write is pending when the first group returns.
+    // The groups come twice, so that all of them are on disk and no write is pending
+    // when the first group returns.
     let mut requests: Vec<_> = (0..20).map(|number| group(number % 10)).collect();
     requests.push(group(0));
     let served = requests.len() as u64;
@@ -113,7 +115,7 @@ fn device_blocks_after_a_failed_read_are_hits() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let settings = Settings { requests: None, device_blocks: 4, host_blocks: 4, ..settings(folder.path()) };
     let mut requests: Vec<Vec<u64>> = vec![vec![0]];
-        // The first block is offloaded to the disk.
+    // The first block is offloaded to the disk.
     requests.extend((1..6).map(|number| (10 * number..10 * number + 4).collect()));
     requests.extend([vec![70, 71], vec![0, 70, 71]]);
     let (served, blocks) = (requests.len() as u64, requests.iter().map(Vec::len).sum::<usize>() as u64);

@@ -1,7 +1,8 @@
-//! `kvstrata replay` and signals: the first ends it in order, with a report of the requests served; the second kills it.
+//! `kvstrata replay` and signals: the first ends it in order, with a report of the requests
+//! served; the second kills it.
 //!
-//! Requests come through a pipe that stays open, or at a time that never comes, so that only the signal ends a replay. Its
-//! metrics show when it has served all requests so far.
+//! Requests come through a pipe that stays open, or at a time that never comes, so that only the signal
+//! ends a replay. Its metrics show when it has served all requests so far.
 
 mod common;
 
@@ -41,13 +42,14 @@ struct AtWork {
 }
 
 impl AtWork {
-        /// Starts a replay with these requests in its pipe, which stays open. It handles signals and serves metrics on return.
+    /// Starts a replay with these requests in its pipe, which stays open. It handles signals and
+    /// serves metrics on return.
     fn begin(folder: &Path, arguments: &[&str], lines: &[String], stdout: Stdio) -> AtWork {
-                // Tests in the background may ignore SIGINT, and the replay would inherit that.
+        // Tests in the background may ignore SIGINT, and the replay would inherit that.
         AtWork::under("--default-signal=INT,TERM", folder, arguments, lines, stdout)
     }
 
-        /// The same, with a signal ignored.
+    /// The same, with a signal ignored.
     fn ignoring(signal: &str, folder: &Path, arguments: &[&str], lines: &[String]) -> AtWork {
         AtWork::under(&format!("--ignore-signal={signal}"), folder, arguments, lines, Stdio::null())
     }
@@ -74,7 +76,7 @@ impl AtWork {
         AtWork { child, errors, metrics: metrics.to_owned() }
     }
 
-        /// Waits until the replay has looked up `blocks` blocks and serves no request.
+    /// Waits until the replay has looked up `blocks` blocks and serves no request.
     fn settle(&self, blocks: f64) {
         let since = Instant::now();
         loop {
@@ -99,21 +101,21 @@ impl AtWork {
         assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
     }
 
-        /// Waits for the end of the replay.
+    /// Waits for the end of the replay.
     fn end(mut self) -> Output {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         if let Some(output) = &mut self.child.stdout {
             output.read_to_end(&mut stdout).expect("a pipe");
         }
         self.errors.read_to_end(&mut stderr).expect("a pipe");
-                // After the outputs: `wait` closes the pipe of the requests.
+        // After the outputs: `wait` closes the pipe of the requests.
         let status = self.child.wait().expect("ended");
         Output { status, stdout, stderr }
     }
 }
 
 impl Drop for AtWork {
-        /// Kills the replay of a failed test, which would wait for ever.
+    /// Kills the replay of a failed test, which would wait for ever.
     fn drop(&mut self) {
         _ = self.child.kill();
         _ = self.child.wait();
@@ -154,7 +156,7 @@ fn sigint_ends_a_waiting_replay_with_a_clean_volume() {
     assert_eq!(told, (&true.into(), &20.into(), &0.into()));
     assert!(volume::read(&folder.path().join("volume")).expect("a volume").clean);
 
-        // This replay ends with its trace, and finds the blocks of the last one.
+    // This replay ends with its trace, and finds the blocks of the last one.
     let mut replay = AtWork::begin(folder.path(), &arguments, &lines[..2], Stdio::piped());
     drop(replay.child.stdin.take());
     let output = replay.end();

@@ -28,7 +28,7 @@ fn device_only(device_blocks: u32) -> Settings {
 #[test]
 fn bundled_trace_has_the_hits_of_an_exact_lru() {
     let requests = common::bundled(usize::MAX);
-        // Known hits of this trace at these capacities, in per cent.
+    // Known hits of this trace at these capacities, in per cent.
     for (capacity, known) in [(1000, "4.45"), (3000, "6.53"), (10_000, "21.16"), (30_000, "32.57")] {
         let report = common::replay(device_only(capacity));
         assert_eq!(report.hits.device, oracle(&requests, capacity as usize), "capacity {capacity}");
@@ -53,7 +53,7 @@ fn device_smaller_than_a_request_hits_like_an_lru() {
 
 #[test]
 fn ids_with_changing_predecessors_hit_like_an_lru() {
-        // No real trace of prompts looks like this, but a user may give one.
+    // No real trace of prompts looks like this, but a user may give one.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let mut state = 1u64;
     let mut next = |below: u64| {
@@ -63,7 +63,7 @@ fn ids_with_changing_predecessors_hit_like_an_lru() {
     let requests: Vec<Vec<u64>> = (0..2000).map(|_| (0..1 + next(6)).map(|_| next(60)).collect()).collect();
     let parsed: Vec<Request> =
         requests.iter().map(|ids| Request { hash_ids: ids.clone(), ..Request::default() }).collect();
-        // Distinct ids only: a repeated id within one request has no defined meaning.
+    // Distinct ids only: a repeated id within one request has no defined meaning.
     let distinct = |request: &&Request| {
         let ids = &request.hash_ids;
         (1..ids.len()).all(|i| !ids[..i].contains(&ids[i]))

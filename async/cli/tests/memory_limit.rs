@@ -1,8 +1,8 @@
-//! A memory control group above that of the process: settings that exceed its limit are refused by name. The kernel
-//! would kill the process without a message.
+//! A memory control group above that of the process: settings that exceed its limit are refused by name.
+//! The kernel would kill the process without a message.
 //!
-//! The test makes a real group with a limit, and runs the process in a group below it without a limit. `SKIP cgroup` if
-//! no group can be made.
+//! The test makes a real group with a limit, and runs the process in a group below it without a limit.
+//! `SKIP cgroup` if no group can be made.
 #![cfg(target_os = "linux")]
 
 use kvstrata::config::{ManagerConfig, ManagerConfigBuilder};
@@ -21,7 +21,7 @@ struct Groups {
 }
 
 impl Groups {
-        /// Makes the groups below the first group that permits it: that of this process, or an ancestor.
+    /// Makes the groups below the first group that permits it: that of this process, or an ancestor.
     fn new(name: &str) -> Option<Groups> {
         let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
         for line in groups.lines() {
@@ -46,11 +46,11 @@ impl Groups {
 
     fn make(&self, limit: &str) -> std::io::Result<()> {
         std::fs::create_dir(&self.limited)?;
-                // The file exists only if the memory controller is enabled.
+        // The file exists only if the memory controller is enabled.
         std::fs::metadata(self.limited.join(limit))?;
         std::fs::write(self.limited.join(limit), LIMIT_BYTES.to_string())?;
         std::fs::create_dir(&self.below)?;
-                // Version 2 has groups that hold groups but no processes.
+        // Version 2 has groups that hold groups but no processes.
         self.run(Command::new("true"))
             .status
             .success()
@@ -107,7 +107,7 @@ fn command_respects_the_limit_of_a_parent_group() {
     let file = folder.path().join("k.toml");
     std::fs::write(&file, "host.bytes = \"200M\"\ndevice.blocks = 16\n").expect("written");
     let file = file.to_str().expect("UTF-8");
-        // Without --here the settings are valid; with it they are refused.
+    // Without --here the settings are valid; with it they are refused.
     let output = groups.run(kvstrata(&["config", "--check", file]));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let output = groups.run(kvstrata(&["config", "--check", file, "--here"]));
@@ -178,7 +178,7 @@ fn manager_beyond_the_limit_is_refused_not_killed() {
     let message = child(200 << 20);
     assert!(message.contains("refused: host.bytes = 200M (builder): needs 20"), "{message}");
     names_the_group(&message, &groups);
-        // A manager within the limit is made, and survives writing all of its blocks.
+    // A manager within the limit is made, and survives writing all of its blocks.
     let message = child(24 << 20);
     assert!(message.contains("served: true"), "{message}");
 }

@@ -1,4 +1,5 @@
-//! A replay stopped by its flag: requests in progress are served, no other begins, and the report covers those served.
+//! A replay stopped by its flag: requests in progress are served, no other begins, and the
+//! report covers those served.
 
 mod common;
 

@@ -93,7 +93,7 @@ fn host_tier_smaller_than_a_request_loses_no_block() {
     let device = common::device(&settings);
     let report = common::run(settings, device, common::trace_file(folder.path(), &requests), &|_| {});
     assert_sound(&report, "40 device blocks, 3 host blocks");
-        // While three blocks are read from the host, the host cannot evict them for others.
+    // While three blocks are read from the host, the host cannot evict them for others.
     assert_eq!(
         (report.hit_blocks + report.dropped_blocks, report.dropped_blocks <= 3),
         (320, true),
@@ -129,7 +129,7 @@ fn ids_with_changing_predecessors_are_served() {
 fn requests_come_at_their_times_and_lateness_is_reported() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let path = folder.path().join("trace.jsonl");
-        // Times count from the first request, at 5,000 ms; the last but one is earlier.
+    // Times count from the first request, at 5,000 ms; the last but one is earlier.
     let times = [5000.0, 5100.0, 5150.0, 10.0, 5200.0];
     let lines = times.iter().enumerate().map(|(id, time)| {
         format!("{{\"timestamp\":{time},\"input_length\":1,\"output_length\":1,\"hash_ids\":[{id}]}}\n")
@@ -142,7 +142,7 @@ fn requests_come_at_their_times_and_lateness_is_reported() {
         let report = common::run(settings, device, trace, &|_| {});
         assert_eq!(report.requests, 5);
         let late = report.lateness_ns.map(|late| (late.count, late.max >= 75_000_000));
-                // The fourth request was due 75 ms before the third began.
+        // The fourth request was due 75 ms before the third began.
         assert_eq!(late, (speed > 0.0).then_some((5, true)), "{report}");
         assert!(speed == 0.0 || report.wall_seconds >= 0.1, "{} s", report.wall_seconds);
         assert_eq!(report.to_string().contains("lateness"), speed > 0.0, "{report}");
@@ -189,7 +189,8 @@ fn admitted_writes_give_more_hits_each() {
         assert!(written < all / 2, "{policy:?}: {written} of {all}");
         assert!(worth(hits, written) > 2.0 * worth(most_hits, all), "{policy:?}: {hits} for {written}");
     }
-        // With 5,000 blocks a day: the share of the trace's minutes, and the ten minutes that the bucket holds.
+    // With 5,000 blocks a day: the share of the trace's minutes, and the ten
+    // minutes that the bucket holds.
     let minutes = common::bundled(1500).last().expect("a request").timestamp / 60_000.0;
     let (written, _) = with(AdmissionPolicy::Always, Some(5000 * 4096));
     let worth = (10.0 + minutes) * 5000.0 / 1440.0;
@@ -198,7 +199,7 @@ fn admitted_writes_give_more_hits_each() {
 
 #[test]
 fn blocks_on_disk_name_their_parents() {
-        // 1 ─ 2 ┬ 3 ─ 4 and a chain of eight, which evicts the others.
+    // 1 ─ 2 ┬ 3 ─ 4 and a chain of eight, which evicts the others.
     //       └ 5 ─ 6
     let requests = [vec![1, 2, 3, 4], vec![1, 2, 5, 6], (11..19).collect(), (11..19).collect()];
     for host_blocks in [0, 3] {
@@ -215,7 +216,8 @@ fn blocks_on_disk_name_their_parents() {
         let depth = |hash: &u128| std::iter::successors(Some(*hash), parent).take(100).count();
         let mut depths: Vec<_> = volume.blocks.keys().map(depth).collect();
         depths.sort_unstable();
-                // With a host tier, only the first three victims reached the disk: 4 after 3, 3 after 2, 6 after 5.
+        // With a host tier, only the first three victims reached the disk: 4
+        // after 3, 3 after 2, 6 after 5.
         let expected: &[usize] = if host_blocks == 0 { &[1, 2, 3, 3, 4, 4] } else { &[2, 2, 3] };
         assert_eq!(depths, expected, "{host_blocks} host blocks: {volume:?}");
     }

@@ -1,5 +1,5 @@
-//! Costs of copies: stored costs are found again, and other costs come with a note. `kvstrata tune` runs over the test
-//! double of libcuda, whose times are not those of a device.
+//! Costs of copies: stored costs are found again, and other costs come with a note. `kvstrata tune` runs
+//! over the test double of libcuda, whose times are not those of a device.
 #![cfg(target_os = "linux")]
 
 use kvstrata::costs::{CostStore, CostStoreError, Note, uuid, write};
@@ -29,7 +29,7 @@ fn costs(device: &DeviceDescription) -> CopyCosts {
         let mut time = 1000 + direction as u64;
         for cell in costs.cells.iter_mut().flatten().flatten() {
             time += 17;
-                        // Some cells were not measured.
+            // Some cells were not measured.
             *cell = (!time.is_multiple_of(5)).then_some(time);
         }
         costs.ctas = [Some(16), Some(64), None][direction];
@@ -56,7 +56,7 @@ fn stored_costs_are_found_again() {
     assert_eq!(store.load(&device).expect("readable"), Some(measured.clone()));
     let (found, note) = store.costs_for(&device, (13, 0));
     assert!(found == measured && note.is_none(), "{note:?}");
-        // With another driver, the costs are used, with a note.
+    // With another driver, the costs are used, with a note.
     let (found, note) = store.costs_for(&device, (13, 1));
     assert_eq!(found, measured);
     let note = note.expect("a note");
@@ -64,11 +64,11 @@ fn stored_costs_are_found_again() {
         matches!(note, Note::OtherDriver { cuda: (13, 0) }) && note.to_string().contains("tune"),
         "{note}"
     );
-        // Costs of another device are never used.
+    // Costs of another device are never used.
     let (found, note) = store.costs_for(&other, (13, 0));
     assert_eq!(found, CopyCosts::reasoned(&other.name));
     assert!(matches!(note, Some(Note::NeverMeasured)), "{note:?}");
-        // Only measured costs can be stored.
+    // Only measured costs can be stored.
     let refused = store.save(&device, &CopyCosts::default()).expect_err("reasoned");
     assert!(matches!(refused, CostStoreError::NotMeasured { .. }), "{refused}");
     assert_eq!(store.load(&device).expect("as it was"), Some(measured));
@@ -119,7 +119,7 @@ fn unreadable_costs_give_a_note() {
         assert_eq!(found, CopyCosts::reasoned(&device.name));
         assert!(matches!(note, Some(Note::Unusable(_))), "{note:?}");
     }
-        // The path of the folder is that of a file.
+    // The path of the folder is that of a file.
     let store = CostStore::new(path.join("below"));
     let refused = store.save(&device, &costs(&device)).expect_err("a file").to_string();
     assert!(refused.contains("cannot be made") && refused.contains("KVSTRATA_CONFIG_DIR"), "{refused}");
@@ -190,7 +190,7 @@ fn tune_measures_a_device_and_stores_its_costs() {
         );
     }
 
-        // `doctor` reports the costs of both devices.
+    // `doctor` reports the costs of both devices.
     let output = ran(folder.path(), &["doctor", "--json"]);
     let facts: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let fact =
@@ -203,7 +203,7 @@ fn tune_measures_a_device_and_stores_its_costs() {
     );
     assert_eq!(fact["remedy"], "while the device is idle, run `kvstrata tune --device 1`");
 
-        // A damaged file is reported, and replaced by the next run.
+    // A damaged file is reported, and replaced by the next run.
     std::fs::write(stored, "{").expect("written");
     let output = ran(folder.path(), &["tune", "--show"]);
     let table = text(&output.stdout);
@@ -242,7 +242,7 @@ fn tune_refuses_impossible_options_by_name_and_value() {
     assert!(found.contains("--output /nonexistent/costs.json: its directory does not exist"), "{found}");
     assert!(message(&["tune", "--seconds", "0"]).contains("--seconds"));
     assert!(message(&["tune", "--show", "--seconds", "3"]).contains("cannot be used with"));
-        // Costs that cannot be stored are printed.
+    // Costs that cannot be stored are printed.
     let mut command = tune(folder.path(), &BRIEF);
     let output = command.env("KVSTRATA_CONFIG_DIR", "/dev/null/store").output().expect("the command runs");
     assert_eq!(output.status.code(), Some(2));
@@ -253,7 +253,7 @@ fn tune_refuses_impossible_options_by_name_and_value() {
 #[test]
 fn tune_without_libcuda_gives_the_reason() {
     let folder = folder();
-        // In another process, because the double may be loaded in this one.
+    // In another process, because the double may be loaded in this one.
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kvstrata"));
         command.args(arguments).env("KVSTRATA_CONFIG_DIR", folder.path()).output().expect("the command runs")

@@ -25,9 +25,7 @@ pub(super) fn policies() -> impl TypedValueParser<Value = Policy> {
         Policy::Lfu => "The least frequently used block, with ageing (LFU-DA)",
         Policy::Sieve => "The first block not used since the hand last passed it (SIEVE, NSDI '24)",
         Policy::S3Fifo => "Blocks used once, before all others (S3-FIFO, SOSP '23)",
-        Policy::Arc => {
-            "Blocks used once or blocks used again; recent misses set the balance (ARC, FAST '03)"
-        }
+        Policy::Arc => "Blocks used once or blocks used again; recent misses set the balance (ARC, FAST '03)",
         Policy::TwoQ => {
             "New blocks while they exceed a quarter of the tier, else returned blocks by LRU (2Q, VLDB '94)"
         }

@@ -1,5 +1,5 @@
-//! `kvstrata config`: the settings of a manager, the result of a settings file, and whether this machine has the
-//! resources for it.
+//! `kvstrata config`: the settings of a manager, the result of a settings file, and whether this machine
+//! has the resources for it.
 
 use super::{EXIT_OK, doctor, here};
 use clap::Args;
@@ -26,10 +26,12 @@ Exit codes:
 
 /// Print the settings of a manager: keys, variables, defaults, allowed values
 ///
-/// For each setting: its key in files, its environment variable, its default, the allowed values, and its meaning.
+/// For each setting: its key in files, its environment variable, its default, the
+/// allowed values, and its meaning.
 ///
-/// A manager reads a TOML file, which KVSTRATA_CONFIG or the engine names. Environment variables override the file, and
-/// calls of the engine override both. Bytes and numbers take K, M, G and T, powers of 1024; "none" stands for no value.
+/// A manager reads a TOML file, which KVSTRATA_CONFIG or the engine names. Environment variables override
+/// the file, and calls of the engine override both. Bytes and numbers take K, M, G and T, powers of 1024;
+/// "none" stands for no value.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct ConfigArgs {

@@ -28,13 +28,14 @@ Exit codes:
 
 /// Check this machine: kernel, io_uring, O_DIRECT, memory, NUMA, CUDA, NIXL, cuFile
 ///
-/// Each feature is found, limited or not found; a limited or missing one comes with a reason and a remedy. Checked are
-/// kernel and io_uring features, O_DIRECT in the directory of --path, memory and its control groups, the memory-lock
-/// limit, huge pages, NUMA nodes, CUDA driver and devices, nvcc, NIXL, cuFile, the secret of block hashes in that
-/// directory, and whether `kvstrata tune` has measured each device.
+/// Each feature is found, limited or not found; a limited or missing one comes with a reason and a
+/// remedy. Checked are kernel and io_uring features, O_DIRECT in the directory of --path, memory
+/// and its control groups, the memory-lock limit, huge pages, NUMA nodes, CUDA driver and devices,
+/// nvcc, NIXL, cuFile, the secret of block hashes in that directory, and whether `kvstrata tune`
+/// has measured each device.
 ///
-/// kvstrata builds and runs without any of these features. The check creates a small file in the directory and removes
-/// it.
+/// kvstrata builds and runs without any of these features. The check creates a small file in the
+/// directory and removes it.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct DoctorArgs {
@@ -125,7 +126,8 @@ fn copy_costs(facts: &[Fact]) -> Option<Fact> {
         status: if remedies.is_empty() { Status::Found } else { Status::Limited },
         detail: details.join("; "),
         why: "copies take the cheapest route by these costs",
-        remedy: (!remedies.is_empty()).then(|| format!("while the device is idle, run {}", remedies.join(", "))),
+        remedy: (!remedies.is_empty())
+            .then(|| format!("while the device is idle, run {}", remedies.join(", "))),
     })
 }
 
@@ -160,7 +162,6 @@ pub(super) fn table(facts: &[Fact]) -> String {
     text
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,5 +187,4 @@ not found  thing: a detail of so many words that they do not fit into one line
 ";
         assert_eq!(text, expected);
     }
-
 }

@@ -1,7 +1,7 @@
 //! `kvstrata config --check FILE --here`: whether this machine has the resources that the settings need.
 //!
-//! Each check gives a fact, like those of `doctor`. A check that a manager would fail at its start also gives a
-//! refusal, which names the setting, its value and the remedy.
+//! Each check gives a fact, like those of `doctor`. A check that a manager would fail at its start also
+//! gives a refusal, which names the setting, its value and the remedy.
 
 use kvstrata::config::{DeviceKind, HashFunction, ManagerConfig};
 use kvstrata::metrics::Bound;
@@ -133,7 +133,8 @@ impl Here {
         }
     }
 
-    /// Checks the memory-lock limit. Within it, rings register host memory; beyond it, each transfer pins its pages.
+    /// Checks the memory-lock limit. Within it, rings register host memory; beyond it,
+    /// each transfer pins its pages.
     fn memory_lock(&mut self, config: &ManagerConfig) {
         if config.disk.blocks > 0 {
             self.facts.push(probe::memory_lock());
@@ -174,18 +175,16 @@ impl Here {
         self.refuse_all_or_warn(bad, places.len());
     }
 
-    /// Refuses if all `of` places are bad. Otherwise the tier works with the others, and each bad place is a limit.
+    /// Refuses if all `of` places are bad. Otherwise the tier works with the others, and
+    /// each bad place is a limit.
     fn refuse_all_or_warn(&mut self, bad: Vec<Bad>, of: usize) {
         let all = bad.len() == of;
         for Bad { name, detail, remedy, refusal } in bad {
             match all {
                 true => self.refuse(name, detail, remedy, refusal),
-                false => self.limited(
-                    name,
-                    detail,
-                    "the tier lacks the blocks of this place",
-                    remedy.to_owned(),
-                ),
+                false => {
+                    self.limited(name, detail, "the tier lacks the blocks of this place", remedy.to_owned())
+                }
             }
         }
     }

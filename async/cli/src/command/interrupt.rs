@@ -1,14 +1,15 @@
 //! SIGINT and SIGTERM during a replay: the first signal ends it in order, the second at once.
 //!
 //! Invariants
-//! - I1: a second signal ends the process by the signal's default action, even if a request hangs. The sender sees
-//!   the usual exit status.
-//! - I2: the first signal is announced at once, before any request has ended: its handler wakes a thread through a
-//!   pipe.
+//! - I1: a second signal ends the process by the signal's default action, even if a request hangs. The
+//!   sender sees the usual exit status.
+//! - I2: the first signal is announced at once, before any request has ended: its handler
+//!   wakes a thread through a pipe.
 //!
 //! # Orderings
-//! A handler stores the number before it sets `stop`, which the replay reads with Acquire. A reader that has seen
-//! `stop` therefore sees the number, so Relaxed suffices here. `filling` is Relaxed too: it publishes nothing.
+//! A handler stores the number before it sets `stop`, which the replay reads with Acquire. A reader
+//! that has seen `stop` therefore sees the number, so Relaxed suffices here. `filling` is Relaxed
+//! too: it publishes nothing.
 
 use super::progress::Bar;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -69,8 +70,8 @@ impl Interrupt {
         };
         thread::Builder::new().name("kvstrata-signal".to_owned()).spawn(say)?;
         for signal in [SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal)) {
-            // The handlers run in this order. So the defaults act only on flags that an earlier event set, and the
-            // number is stored before `stop` is set.
+            // The handlers run in this order. So the defaults act only on flags that an earlier event
+            // set, and the number is stored before `stop` is set.
             flag::register_conditional_default(signal, Arc::clone(&self.filling))?;
             flag::register_conditional_default(signal, Arc::clone(&self.stop))?;
             flag::register_usize(signal, Arc::clone(&self.number), signal as usize)?;
@@ -85,8 +86,8 @@ impl Interrupt {
         Arc::clone(&self.stop)
     }
 
-    /// The flag that makes the first signal kill. It is set while files are filled, which may take minutes: no request has been
-    /// served, and the next run continues to fill them.
+    /// The flag that makes the first signal kill. It is set while files are filled, which may take
+    /// minutes: no request has been served, and the next run continues to fill them.
     pub(super) fn filling(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.filling)
     }
@@ -102,7 +103,8 @@ impl Interrupt {
     }
 }
 
-/// Whether the parent process has set a signal to be ignored, as `nohup` and a shell's `&` do. It then stays ignored.
+/// Whether the parent process has set a signal to be ignored, as `nohup` and a shell's `&`
+/// do. It then stays ignored.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     is_ignored_by(&status, signal)

@@ -60,12 +60,13 @@ Exit codes:
 
 /// Draw where the bytes of a model's KV cache lie: shape, strides, pieces, offsets
 ///
-/// The command prints the bytes of a block and their factors, shape and strides, regions, offsets of the first rows, and
-/// a picture. With --to, it also prints the copy of a block to another arrangement, page size or tensor-parallel degree.
+/// The command prints the bytes of a block and their factors, shape and strides, regions, offsets of the
+/// first rows, and a picture. With --to, it also prints the copy of a block to another arrangement, page
+/// size or tensor-parallel degree.
 ///
-/// A row is the elements of one (block, layer, outer, token, head); it is never split. Outer is 0 for keys and 1 for
-/// values; a latent (MLA) has no outer dimension. A region is a stretch of memory, for example a tensor. The command
-/// only calculates: it allocates no cache.
+/// A row is the elements of one (block, layer, outer, token, head); it is never split. Outer is 0 for
+/// keys and 1 for values; a latent (MLA) has no outer dimension. A region is a stretch of memory, for
+/// example a tensor. The command only calculates: it allocates no cache.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct LayoutArgs {
@@ -75,7 +76,8 @@ pub(super) struct LayoutArgs {
     /// A model's config.json or its folder, instead of a preset
     #[arg(long, value_name = "PATH", conflicts_with_all = ["preset", "layers", "heads", "head_size", "mla"])]
     config: Option<PathBuf>,
-    /// Group of layers to draw, if layers differ: full, window, latent, indexer or state [default: all, if alike, else the first]
+    /// Group of layers to draw, if layers differ: full, window, latent, indexer or state [default: all,
+    /// if alike, else the first]
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
     /// Layers of the model, instead of the preset's
@@ -193,7 +195,9 @@ fn arrangements() -> impl clap::builder::TypedValueParser<Value = Arrangement> {
             "One region, a block in one piece: kvstrata's tiers; with --head-order hnd, TensorRT-LLM's pools"
         }
         Arrangement::CrossLayer => "One region, one tensor for all layers: vLLM 0.12",
-        Arrangement::CrossLayerPacked => "Like cross-layer, the key of a head next to its value: vLLM since #44455",
+        Arrangement::CrossLayerPacked => {
+            "Like cross-layer, the key of a head next to its value: vLLM since #44455"
+        }
         Arrangement::OuterFirst => "One region a layer, all keys before all values: vLLM with FlashAttention",
         Arrangement::BlockFirst => {
             "One region a layer, the keys of a block before its values: vLLM with FlashInfer or MLA"
@@ -269,7 +273,10 @@ fn model(arguments: &LayoutArgs) -> Result<Model, String> {
         }
     };
     if let (1, Some(heads)) = (known.outer_dim, heads) {
-        return Err(format!("--heads {heads}: {} has one latent (MLA) and no heads; leave it out", known.name));
+        return Err(format!(
+            "--heads {heads}: {} has one latent (MLA) and no heads; leave it out",
+            known.name
+        ));
     }
     if heads == Some(0) {
         return Err("--heads 0: must be at least 1".to_owned());

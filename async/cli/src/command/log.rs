@@ -1,5 +1,5 @@
-//! Logging of the command: events to standard error and, with the feature `otel`, spans to a collector
-//! (`otel.rs`).
+//! Logging of the command: events to standard error and, with the feature `otel`, spans
+//! to a collector (`otel.rs`).
 
 #[cfg(feature = "otel")]
 use kvstrata::otel::Exporting;
@@ -26,8 +26,8 @@ pub(super) struct Logging {
     _exporting: Option<Exporting>,
 }
 
-/// Writes each event on one line. Control characters are escaped, so text from outside can neither begin a line nor control a
-/// terminal.
+/// Writes each event on one line. Control characters are escaped, so text from outside can neither begin
+/// a line nor control a terminal.
 struct Lines<W>(W);
 
 impl<W: Write> Write for Lines<W> {
@@ -44,8 +44,8 @@ impl<W: Write> Write for Lines<W> {
     }
 }
 
-/// Starts logging. Spans are logged when they end, with their durations. Only commands with a manager export spans, so that the
-/// environment's collector settings do not affect other commands.
+/// Starts logging. Spans are logged when they end, with their durations. Only commands with a manager
+/// export spans, so that the environment's collector settings do not affect other commands.
 pub(super) fn begin(option: Option<&str>, has_manager: bool) -> Result<Logging, String> {
     #[cfg(not(feature = "otel"))]
     let _ = has_manager;
@@ -61,7 +61,8 @@ pub(super) fn begin(option: Option<&str>, has_manager: bool) -> Result<Logging, 
              info,kvstrata_backends::disk=debug"
         )
     })?;
-    // A filter that names the exporter shows its events for each batch. Otherwise `otel.rs` logs a failure once.
+    // A filter that names the exporter shows its events for each batch. Otherwise
+    // `otel.rs` logs a failure once.
     let targets = match filter.contains(EXPORTER) {
         true => targets,
         false => targets.with_target(EXPORTER, LevelFilter::OFF),
@@ -89,8 +90,9 @@ pub(super) fn begin(option: Option<&str>, has_manager: bool) -> Result<Logging, 
     })
 }
 
-/// Parses a filter. `Targets` takes a lone word that is no level for a module and logs nothing else. Such a word is most likely a
-/// misspelt level, so it is refused unless it names a module of kvstrata or of the exporter.
+/// Parses a filter. `Targets` takes a lone word that is no level for a module and logs nothing else.
+/// Such a word is most likely a misspelt level, so it is refused unless it names a module of
+/// kvstrata or of the exporter.
 fn filter_of(text: &str) -> Result<Targets, String> {
     let alone = text.split(',').map(str::trim).filter(|word| !word.is_empty() && !word.contains('='));
     let is_known = |word: &str| {

@@ -10,7 +10,7 @@ Examples:
       Prints all metrics: name, labels, type, unit and meaning.
   kvstrata metrics --json | jq -r '.[] | select(.type == \"histogram\") | .name'
       Prints the names of the histograms.
-  kvstrata replay --metrics 127.0.0.1:9400 & curl -s http://127.0.0.1:9400/metrics
+  kvstrata replay --metrics 127.0.0.1:9400 & curl -s 127.0.0.1:9400/metrics
       Prints the values while a replay runs.
 
 Exit codes:
@@ -19,8 +19,8 @@ Exit codes:
 
 /// Print the metrics of a manager: names, labels, types, units, meanings
 ///
-/// A manager serves these metrics for Prometheus at the address of the setting `metrics.listen`, and a replay at the
-/// address of --metrics.
+/// A manager serves these metrics for Prometheus at the address of the setting `metrics.listen`, and a
+/// replay at the address of --metrics.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct MetricsArgs {

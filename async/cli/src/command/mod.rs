@@ -69,8 +69,8 @@ Exit codes:
 
 /// A tiered KV-cache block manager for LLM inference
 ///
-/// It keeps KV blocks in device memory, in host memory and on NVMe. Inference engines embed the manager (crate
-/// kvstrata). This command measures it, sets it up and watches it.
+/// It keeps KV blocks in device memory, in host memory and on NVMe. Inference engines embed the manager
+/// (crate kvstrata). This command measures it, sets it up and watches it.
 #[derive(Debug, Parser)]
 #[command(
     name = "kvstrata",
@@ -81,10 +81,11 @@ Exit codes:
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// Log level on standard error: off, error, warn, info, debug, trace, or by module [default: KVSTRATA_LOG, or warn]
+    /// Log level on standard error: off, error, warn, info, debug, trace, or by module
+    /// [default: KVSTRATA_LOG, or warn]
     ///
-    /// A level by module: info,kvstrata_backends::disk=debug. At debug, each allocation, onboard and explicit offload
-    /// of a request logs a line. At info, no line is logged for a request or a block.
+    /// A level by module: info,kvstrata_backends::disk=debug. At debug, each allocation, onboard and
+    /// explicit offload of a request logs a line. At info, no line is logged for a request or a block.
     #[arg(long, global = true, value_name = "FILTER")]
     log: Option<String>,
     #[command(subcommand)]
@@ -111,9 +112,9 @@ enum Command {
 
 const COMPLETIONS: &str = "\
 Examples:
-  kvstrata completions bash > ~/.local/share/bash-completion/completions/kvstrata
-  kvstrata completions zsh > ~/.zfunc/_kvstrata
-  kvstrata completions fish > ~/.config/fish/completions/kvstrata.fish";
+  kvstrata completions bash >~/.local/share/bash-completion/completions/kvstrata
+  kvstrata completions zsh >~/.zfunc/_kvstrata
+  kvstrata completions fish >~/.config/fish/completions/kvstrata.fish";
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -133,8 +134,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints an error to standard error, wrapped at the width of a terminal. Line ends of the message stay. Other control
-/// characters come from outside and are escaped.
+/// Prints an error to standard error, wrapped at the width of a terminal. Line ends of the message stay.
+/// Other control characters come from outside and are escaped.
 fn complain(message: &str) {
     let text = screen::folded("kvstrata: ", &shown_lines(message).to_string());
     // If standard error cannot be written, the exit code is all that is left.
@@ -174,7 +175,8 @@ fn completions(shell: clap_complete::Shell) -> Result<u8, String> {
     Ok(EXIT_OK)
 }
 
-/// Writes text for people to standard output. Control characters are escaped, so a terminal obeys none of them.
+/// Writes text for people to standard output. Control characters are escaped, so a
+/// terminal obeys none of them.
 fn print_shown(text: &str) -> Result<(), String> {
     print(shown_lines(text).to_string().as_bytes())
 }

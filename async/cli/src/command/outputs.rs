@@ -21,8 +21,8 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    /// Refuses outputs that will fail, before a minute's work is lost. Also refuses outputs that would replace each other, or one
-    /// of the command's `others` files.
+    /// Refuses outputs that will fail, before a minute's work is lost. Also refuses outputs that would
+    /// replace each other, or one of the command's `others` files.
     pub(super) fn check(&self, others: &[(&str, PathBuf)]) -> Result<(), String> {
         self.json.as_ref().map_or(Ok(()), Target::check)?;
         self.plot.as_ref().map_or(Ok(()), plot::Target::check)?;

@@ -38,13 +38,14 @@ Exit codes:
 
 /// Compare the hits of eviction policies on a trace, by capacity
 ///
-/// Each policy runs over one tier of the given capacity, one request at a time and without bytes. Its hits are those of
-/// `replay` over the device alone. Beside them stands the offline optimum, which knows the rest of the trace: it keeps
-/// the blocks that are needed again soonest, and no block that is never needed again. So the table shows the worth of a
-/// tier's size and of a policy before any memory is bought.
+/// Each policy runs over one tier of the given capacity, one request at a time and without bytes.
+/// Its hits are those of `replay` over the device alone. Beside them stands the offline optimum,
+/// which knows the rest of the trace: it keeps the blocks that are needed again soonest, and no
+/// block that is never needed again. So the table shows the worth of a tier's size and of a policy
+/// before any memory is bought.
 ///
-/// The trace has the format of `replay`. Its prompts must form a tree: an id stands for a block and all blocks before
-/// it, so it follows the same block in every prompt.
+/// The trace has the format of `replay`. Its prompts must form a tree: an id stands for a block and all
+/// blocks before it, so it follows the same block in every prompt.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct PoliciesArgs {

@@ -34,8 +34,8 @@ Examples:
       The bundled trace over all three tiers. Takes less than a minute and 4 GiB of disk.
   kvstrata replay --requests 1000 --json -
       A short run. JSON goes to standard output, the table to standard error.
-  kvstrata replay --policy lru --device-blocks 10K --host-blocks 0 --disk-blocks 0
-      The device alone: the hits of an exact LRU of 10,240 blocks.
+  kvstrata replay --policy lru --host-blocks 0 --disk-blocks 0
+      The device alone: the hits of an exact LRU of 2,048 blocks.
   kvstrata replay --trace chat.jsonl.zst --disk /mnt/nvme --disk-blocks 256K
       Another trace, with 16 GiB of an NVMe drive. A second run finds the blocks of the first.
   kvstrata replay --disk-admission second-use --disk-write-budget 64G
@@ -61,14 +61,15 @@ Exit codes:
 
 /// Replay a request trace with real bytes over all tiers, and check every byte
 ///
-/// For each request, the replay finds the longest leading run of blocks that any tier holds. These blocks are hits, and
-/// they are brought up to the device. The other blocks of the request are filled with bytes that their id and the seed
-/// determine. A block moves from the device to the host, and from the host to the disk, when its room is needed. Every
-/// hit is read back from the device and compared byte by byte.
+/// For each request, the replay finds the longest leading run of blocks that any tier holds. These blocks
+/// are hits, and they are brought up to the device. The other blocks of the request are filled with bytes
+/// that their id and the seed determine. A block moves from the device to the host, and from the host to
+/// the disk, when its room is needed. Every hit is read back from the device and compared byte by byte.
 ///
-/// The trace is JSON lines, plain or compressed with gzip, xz or zstd: {"timestamp": ms, "input_length": tokens,
-/// "output_length": tokens, "hash_ids": [ids]}. A block is 512 tokens, unless --trace-block-tokens says otherwise. An id
-/// stands for a block and all blocks before it; a prompt has an id at most once.
+/// The trace is JSON lines, plain or compressed with gzip, xz or zstd: {"timestamp": ms,
+/// "input_length": tokens, "output_length": tokens, "hash_ids": [ids]}. A block is 512 tokens,
+/// unless --trace-block-tokens says otherwise. An id stands for a block and all blocks before it; a
+/// prompt has an id at most once.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct ReplayArgs {
@@ -88,13 +89,13 @@ pub(super) struct ReplayArgs {
     disk_blocks: u32,
     /// Files of the disk tier, or directories for them (the file is then kvstrata.kvs); several are striped
     ///
-    /// The files stay: the next run with the same --seed, --block-bytes and --disk-blocks finds their blocks. Together
-    /// they take a little more than disk-blocks × block-bytes, and --disk-blocks is divided among them. They must be on
-    /// a file system with O_DIRECT (ext4, xfs, most others), unless --disk-backend says otherwise. Separate paths by
-    /// commas.
+    /// The files stay: the next run with the same --seed, --block-bytes and --disk-blocks finds their
+    /// blocks. Together they take a little more than disk-blocks × block-bytes, and --disk-blocks is
+    /// divided among them. They must be on a file system with O_DIRECT (ext4, xfs, most others), unless
+    /// --disk-backend says otherwise. Separate paths by commas.
     ///
-    /// Default: an unnamed file that vanishes with the process, in the first usable one of the current directory,
-    /// /var/tmp and the directory for temporary files.
+    /// Default: an unnamed file that vanishes with the process, in the first usable one of the current
+    /// directory, /var/tmp and the directory for temporary files.
     #[arg(long, value_name = "PATH[,PATH…]", value_delimiter = ',')]
     disk: Vec<PathBuf>,
     /// Discard the contents of the files of --disk and start over
@@ -102,12 +103,13 @@ pub(super) struct ReplayArgs {
     reinitialize: bool,
     /// When to fill the files of --disk once: a first write to unwritten space is slower than a rewrite
     ///
-    /// A new file is filled whole; in the background, only its slots. In an existing file, only space that was never
-    /// written is filled, for example after a run was killed while filling. Finding that space needs a file system that
-    /// reports it (ext4, xfs, btrfs), and no --trim.
+    /// A new file is filled whole; in the background, only its slots. In an existing file, only space
+    /// that was never written is filled, for example after a run was killed while filling. Finding that
+    /// space needs a file system that reports it (ext4, xfs, btrfs), and no --trim.
     #[arg(long, value_name = "WHEN", default_value = "first", requires = "disk")]
     disk_fill: DiskFill,
-    /// Encrypt the disk tier (AES-256-GCM) with the key in this file: 64 hexadecimal digits or 32 bytes, mode 0600
+    /// Encrypt the disk tier (AES-256-GCM) with the key in this file: 64 hexadecimal
+    /// digits or 32 bytes, mode 0600
     #[arg(long, value_name = "FILE", conflicts_with = "disk_key_env")]
     disk_key_file: Option<PathBuf>,
     /// Encrypt the disk tier with the key in this environment variable: 64 hexadecimal digits
@@ -132,15 +134,15 @@ pub(super) struct ReplayArgs {
     disk_write_budget: Option<u64>,
     /// How long a request waits for writes to the disk tier [default: as long as they take]
     ///
-    /// After that time, blocks of the host tier that are not yet written are dropped to make room, and counted. By
-    /// default no block is dropped, and the counts are the same in every run, however slow the disk is. Use 0s or a few
-    /// milliseconds to see the hits that an engine has over a slow disk.
+    /// After that time, blocks of the host tier that are not yet written are dropped to make room, and
+    /// counted. By default no block is dropped, and the counts are the same in every run, however slow
+    /// the disk is. Use 0s or a few milliseconds to see the hits that an engine has over a slow disk.
     #[arg(long, value_name = "TIME", value_parser = patience)]
     patience: Option<Duration>,
     /// Bytes of a block, at least 64
     ///
-    /// Blocks of real models are larger: 512 tokens of an 8B model with 16-bit KV are 64 MiB. Multiples of 4096 waste no
-    /// memory.
+    /// Blocks of real models are larger: 512 tokens of an 8B model with 16-bit KV are 64 MiB.
+    /// Multiples of 4096 waste no memory.
     #[arg(long, value_name = "N", value_parser = number::bytes, default_value = "64K")]
     block_bytes: usize,
     /// Eviction policy of the device: which block leaves first
@@ -154,27 +156,27 @@ pub(super) struct ReplayArgs {
     seed: u64,
     /// The device
     ///
-    /// By default the device is simulated: the counts are the same, and a GPU may be in use by others. Between a GPU
-    /// and the host tier, blocks are copied as an engine's would be, from and to pinned memory. Requests fill blocks and
-    /// read them back through a few pinned blocks.
+    /// By default the device is simulated: the counts are the same, and a GPU may be in use by others.
+    /// Between a GPU and the host tier, blocks are copied as an engine's would be, from and to pinned
+    /// memory. Requests fill blocks and read them back through a few pinned blocks.
     #[arg(long, value_name = "DEVICE", default_value = "sim")]
     device: Device,
     /// Requests served at the same time
     ///
-    /// With 1, the counts are the same in every run, except for a few blocks that are found now in the host, now on the
-    /// disk.
+    /// With 1, the counts are the same in every run, except for a few blocks that are found now in
+    /// the host, now on the disk.
     #[arg(long, value_name = "N", default_value_t = 1)]
     concurrency: usize,
     /// Issue requests at the trace's own times, this many times as fast; 0: each as soon as it can be served
     ///
-    /// Times count from the first request. The report shows how late requests begin. They are late when --concurrency
-    /// or the device's blocks do not suffice.
+    /// Times count from the first request. The report shows how late requests begin. They are late when
+    /// --concurrency or the device's blocks do not suffice.
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     speed: f64,
     /// Serve the manager's metrics for Prometheus over HTTP during the replay, at /metrics
     ///
-    /// Access needs no password, so choose an address of this machine, for example 127.0.0.1:9400. `kvstrata metrics`
-    /// lists the metrics.
+    /// Access needs no password, so choose an address of this machine, for example 127.0.0.1:9400.
+    /// `kvstrata metrics` lists the metrics.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address::place)]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
@@ -329,7 +331,8 @@ fn replay(arguments: &ReplayArgs) -> Result<Ended, Box<dyn Error>> {
     drive(settings, device, trace, requests, arguments.outputs.draws())
 }
 
-/// The device of `--device`, with its mover. A device that damages bytes (`--flip-every`) is copied through its port only.
+/// The device of `--device`, with its mover. A device that damages bytes (`--flip-every`) is
+/// copied through its port only.
 fn device(arguments: &ReplayArgs, settings: &Settings) -> Result<ReplayDevice, ReplayError> {
     let every = arguments.flip_every;
     if let Some(device) = cuda(arguments.device, settings)? {

@@ -13,10 +13,12 @@ pub(super) struct Screen {
 
 /// The width of a pipe or a file.
 const WIDTH: usize = 80;
-/// The narrowest picture, whose boxes still have room for their names, and the widest, whose lines the eye still follows.
+/// The narrowest picture, whose boxes still have room for their names, and the widest, whose
+/// lines the eye still follows.
 const WIDTHS: [usize; 2] = [60, 120];
 
-/// A message for standard error. On a terminal, lines are wrapped at its width; in a pipe or a file they stay whole.
+/// A message for standard error. On a terminal, lines are wrapped at its width; in a pipe
+/// or a file they stay whole.
 pub(super) fn folded(prefix: &str, message: &str) -> String {
     let columns = match io::stderr().is_terminal() {
         true => terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0)),

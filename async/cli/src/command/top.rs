@@ -1,11 +1,13 @@
 //! `kvstrata top`: watches a manager from outside, by the metrics that it serves.
 //!
 //! ```text
-//!   fetch.rs ──► parse.rs ──► exposition.rs, buckets.rs ──► reading.rs ──► watch.rs ──► view.rs ──► draw.rs ──► terminal.rs
-//!   HTTP         text         samples                       one moment     over time    view, data  lines       keys, screen
+//!   fetch.rs ─► parse.rs ─► exposition.rs ─► reading.rs ─► watch.rs ─► view.rs ─► draw.rs ─► terminal.rs
+//!   HTTP        text        samples          one moment    over time   data       lines      keys, screen
+//!                           buckets.rs: histograms
 //! ```
 //!
-//! The steps from `parse.rs` to `draw.rs` use no clock, socket or terminal. The tests run them ([`Watch`], [`View`]).
+//! The steps from `parse.rs` to `draw.rs` use no clock, socket or terminal. The tests run
+//! them ([`Watch`], [`View`]).
 
 mod buckets;
 mod draw;
@@ -81,8 +83,8 @@ Exit codes:
 
 /// Watch a manager that serves its metrics: tiers, transfers, hits, trouble
 ///
-/// The view shows the fill of each tier, the transfers between tiers, the hits of each tier, and failures. It needs a
-/// terminal of at least 80 columns and 24 rows.
+/// The view shows the fill of each tier, the transfers between tiers, the hits of each tier, and
+/// failures. It needs a terminal of at least 80 columns and 24 rows.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct TopArgs {

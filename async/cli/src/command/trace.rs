@@ -15,8 +15,8 @@ pub(super) struct TraceArgs {
     trace_time: Option<Unit>,
     /// Tokens of a block of the trace, for example 16 [default: 512, with a warning if lengths contradict it]
     ///
-    /// With this option, a line whose input_length and hash_ids contradict it is an error. Some traces of vLLM have
-    /// blocks of 16 tokens.
+    /// With this option, a line whose input_length and hash_ids contradict it is an error. Some traces of
+    /// vLLM have blocks of 16 tokens.
     #[arg(long, value_name = "N", requires = "trace", value_parser = block_tokens)]
     trace_block_tokens: Option<NonZeroU32>,
 }

@@ -44,14 +44,15 @@ Exit codes:
 
 /// Measure which copy route is cheapest on a GPU, and store the costs
 ///
-/// A block of a KV cache consists of many pieces: the keys and the values of a layer lie apart. Whether the copy engine
-/// or a kernel moves them faster depends on their size, their number, the direction, the card and the link. This command
-/// measures all routes at points of that grid, which takes a few seconds, and stores the costs. Managers on this
-/// machine, `replay --device cuda`, and engines that pass the costs to `CopyOptions::costs` choose routes by them.
-/// Without measured costs, routes are chosen by estimates from data sheets.
+/// A block of a KV cache consists of many pieces: the keys and the values of a layer lie apart. Whether
+/// the copy engine or a kernel moves them faster depends on their size, their number, the direction, the
+/// card and the link. This command measures all routes at points of that grid, which takes a few seconds,
+/// and stores the costs. Managers on this machine, `replay --device cuda`, and engines that pass the
+/// costs to `CopyOptions::costs` choose routes by them. Without measured costs, routes are chosen by
+/// estimates from data sheets.
 ///
-/// The GPU and its link should be idle during the measurement. It pins 256 MiB of host memory (--most) and uses three
-/// times as much GPU memory, or less if less is free.
+/// The GPU and its link should be idle during the measurement. It pins 256 MiB of host memory (--most)
+/// and uses three times as much GPU memory, or less if less is free.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct TuneArgs {

@@ -1,13 +1,14 @@
-//! `policies`: the hits of each eviction policy on a trace, by the number of blocks, beside the most possible hits.
+//! `policies`: the hits of each eviction policy on a trace, by the number of blocks,
+//! beside the most possible hits.
 //!
 //! ```text
-//!   trace ─► prompts ─┬─► a pool of the core for each policy and capacity     one tier, one request at a time, no bytes
-//!                     └─► the offline optimum                                 knows the rest of the trace
+//!   trace ─► prompts ─┬─► a pool for each policy and capacity     one tier, one request at a time, no bytes
+//!                     └─► the offline optimum                     knows the rest of the trace
 //! ```
 //!
-//! A prompt is served as by [`replay`](crate::replay) over its device alone: the leading run in the pool is its hit, the
-//! rest is allocated and registered after the run, and all blocks are released tail first. So the hits of a policy are
-//! those of `replay --host-blocks 0 --disk-blocks 0`.
+//! A prompt is served as by [`replay`](crate::replay) over its device alone: the leading run in the pool
+//! is its hit, the rest is allocated and registered after the run, and all blocks are released tail
+//! first. So the hits of a policy are those of `replay --host-blocks 0 --disk-blocks 0`.
 //!
 //! | file | contents |
 //! |---|---|

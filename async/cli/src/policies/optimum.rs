@@ -1,8 +1,8 @@
 //! The offline optimum: Belady's choice with bypass, the deepest block of a prompt first.
 //!
-//! After each prompt, the cache keeps those of the blocks seen so far that are needed again soonest. Of blocks that the
-//! same prompt needs, it keeps those nearer to the beginning of that prompt, since a hit is part of a leading run. A block
-//! that never comes again is not kept.
+//! After each prompt, the cache keeps those of the blocks seen so far that are needed again soonest. Of
+//! blocks that the same prompt needs, it keeps those nearer to the beginning of that prompt, since a hit
+//! is part of a leading run. A block that never comes again is not kept.
 //!
 //! I1. The hits of a prompt are counted before it changes the cache, as in a pool.
 
@@ -11,8 +11,8 @@ use std::collections::BinaryHeap;
 /// No later prompt has the block.
 const NEVER: u32 = u32::MAX;
 
-/// The most blocks of leading runs that a cache of `capacity` blocks can hit if it knows all prompts. Blocks are numbered below
-/// `distinct`.
+/// The most blocks of leading runs that a cache of `capacity` blocks can hit if it knows all prompts.
+/// Blocks are numbered below `distinct`.
 #[must_use]
 pub fn optimum<'p>(
     prompts: impl DoubleEndedIterator<Item = &'p [u32]> + ExactSizeIterator + Clone,

@@ -3,8 +3,8 @@
 use super::prompts::Prompts;
 use kvstrata_core::{BlockPool, Policy, PoolConfig};
 
-/// Hits of leading runs in a pool of `capacity` blocks, over all prompts. A prompt longer than the pool is cut off. A capacity of 0 has
-/// no hits; capacities with room for all blocks have equal hits.
+/// Hits of leading runs in a pool of `capacity` blocks, over all prompts. A prompt longer than the pool
+/// is cut off. A capacity of 0 has no hits; capacities with room for all blocks have equal hits.
 #[must_use]
 pub fn hits(prompts: &Prompts, policy: Policy, capacity: u32) -> u64 {
     hits_seeded(prompts, policy, capacity, 0)
@@ -24,8 +24,8 @@ pub(super) fn hits_seeded(prompts: &Prompts, policy: Policy, capacity: u32, seed
         hashes.extend(ids.iter().map(|id| prompts.hash(*id)));
         let run = pool.match_prefix(&hashes, &mut found);
         hits += run as u64;
-        // The prompts form a tree, and no parent is evicted before its children. So no block of the rest is in the pool, and every block
-        // outside the run is evictable.
+        // The prompts form a tree, and no parent is evicted before its children. So no block of the rest
+        // is in the pool, and every block outside the run is evictable.
         if pool.allocate(ids.len() - run, &mut fresh).is_ok() {
             let blocks = fresh.drain(..).zip(&hashes[run..]);
             complete.extend(blocks.filter_map(|(block, hash)| block.complete(*hash).ok()));

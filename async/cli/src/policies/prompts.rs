@@ -1,9 +1,10 @@
 //! The prompts of a trace, with blocks renumbered so that data about blocks fits into arrays.
 //!
-//! - I1: numbers are below `distinct`, in the order of their first occurrence. No prompt has a number twice: the reader
-//!   refuses such a line.
-//! - I2: the prompts form a tree: a block has the same predecessor, or none, in every prompt. This follows from the meaning
-//!   of an id, which stands for a block *and all blocks before it*. It is also the reason why only leading runs can hit.
+//! - I1: numbers are below `distinct`, in the order of their first occurrence. No prompt has a number
+//!   twice: the reader refuses such a line.
+//! - I2: the prompts form a tree: a block has the same predecessor, or none, in every prompt. This
+//!   follows from the meaning of an id, which stands for a block *and all blocks before it*. It is also
+//!   the reason why only leading runs can hit.
 
 use crate::replay::hash_of;
 use crate::trace::{TraceError, TraceReader, TraceSource, TraceWarning};
@@ -69,9 +70,7 @@ pub enum PromptsError {
     #[error("--trace {0}: no blocks; is this a trace of requests with hash_ids?")]
     Empty(TraceSource),
     /// The limit is 0 requests.
-    #[error(
-        "--requests 0: must be at least 1; leave --requests out for the whole trace"
-    )]
+    #[error("--requests 0: must be at least 1; leave --requests out for the whole trace")]
     NoRequests,
 }
 
@@ -158,7 +157,8 @@ impl Prompts {
         self.hashes.len()
     }
 
-    /// The hash of a block. It is that of a replay, so that policies with ghosts, which are found by hash, behave the same.
+    /// The hash of a block. It is that of a replay, so that policies with ghosts, which are found
+    /// by hash, behave the same.
     #[must_use]
     pub fn hash(&self, id: u32) -> SequenceHash {
         self.hashes[id as usize]

@@ -44,7 +44,8 @@ pub struct Curve {
 }
 
 impl Report {
-    /// Runs each policy, and the optimum, at each capacity. Calls `observe` with the number of runs done, and of all runs.
+    /// Runs each policy, and the optimum, at each capacity. Calls `observe` with the number of
+    /// runs done, and of all runs.
     #[must_use]
     pub fn new(
         trace: String,

@@ -65,7 +65,8 @@ fn optimum_knows_the_rest_of_the_trace() {
     assert_eq!(all(&["1, 2, 3", "1, 2, 4", "1, 2, 3"], 9), 5);
 }
 
-/// Known hits of the bundled trace: those of LRU and of the optimum are those of other programs; every policy lies between bounds.
+/// Known hits of the bundled trace: those of LRU and of the optimum are those of other programs; every
+/// policy lies between bounds.
 #[test]
 fn policy_hits_lie_between_bounds_and_the_optimum() {
     let trace = TraceReader::open(TraceSource::Bundled).expect("bundled");
@@ -90,9 +91,10 @@ fn policy_hits_lie_between_bounds_and_the_optimum() {
     }
 }
 
-/// The hits of `reuse` on the bundled trace do not regress. The hashes decide which blocks it samples; the bounds are about those of the
-/// worst of many sets of hashes (`policies names` in `benches/`: 6.73, 12.07, 23.32 and 33.46 %; with the hashes of the command 6.93, 12.29,
-/// 23.33 and 33.52), and nowhere below LRU.
+/// The hits of `reuse` on the bundled trace do not regress. The hashes decide which blocks it
+/// samples; the bounds are about those of the worst of many sets of hashes (`policies names` in
+/// `benches/`: 6.73, 12.07, 23.32 and 33.46 %; with the hashes of the command 6.93, 12.29, 23.33 and
+/// 33.52), and nowhere below LRU.
 #[test]
 fn reuse_keeps_its_hits_on_the_bundled_trace() {
     let trace = TraceReader::open(TraceSource::Bundled).expect("bundled");
@@ -108,8 +110,9 @@ fn reuse_keeps_its_hits_on_the_bundled_trace() {
     }
 }
 
-/// On a short trace `reuse` may lose few hits against LRU; it once lost 70 of 14,162 blocks (0.5 %). The seed of a pool decides
-/// which blocks `reuse` samples, so there is a bound for the mean over seeds, and one for each seed.
+/// On a short trace `reuse` may lose few hits against LRU; it once lost 70 of 14,162 blocks (0.5 %).
+/// The seed of a pool decides which blocks `reuse` samples, so there is a bound for the mean over
+/// seeds, and one for each seed.
 #[test]
 fn reuse_loses_little_on_a_short_trace() {
     const SEEDS: u64 = 5;

@@ -1,5 +1,5 @@
-//! The disk tier in the time of the trace: its write budget counts days of the trace, so that the counts are the same in
-//! every run.
+//! The disk tier in the time of the trace: its write budget counts days of the trace, so that the counts
+//! are the same in every run.
 //!
 //! Invariants
 //! - I1: the receiver of the tier's end is notified when no owner of the volumes is left.

@@ -1,5 +1,5 @@
-//! The device of a replay: its port, through which requests fill and read blocks, and the mover between it and host
-//! memory.
+//! The device of a replay: its port, through which requests fill and read blocks, and the mover
+//! between it and host memory.
 
 use super::error::ReplayError;
 use super::settings::Settings;
@@ -33,8 +33,9 @@ impl Device {
         Device { name: "sim", port, make: Box::new(make) }
     }
 
-    /// A GPU's memory. Requests fill and read blocks through its port, as an engine does by kernels. Blocks move between it and host
-    /// memory, which is registered with the GPU, by prepared copies, as in a manager made from settings.
+    /// A GPU's memory. Requests fill and read blocks through its port, as an engine does by kernels.
+    /// Blocks move between it and host memory, which is registered with the GPU, by prepared copies, as
+    /// in a manager made from settings.
     #[must_use]
     pub fn cuda(device: CudaDeviceTier) -> Device {
         let device = Arc::new(device);
@@ -80,7 +81,8 @@ fn by_threads(threads: usize, made: Result<impl DeviceMover + 'static, ThreadsEr
         .map_err(|source| ReplayError::Threads { threads, source })
 }
 
-/// Makes a mover for the device's layout, which is that of its port: each block in one piece, one after the other.
+/// Makes a mover for the device's layout, which is that of its port: each block in one
+/// piece, one after the other.
 fn cuda_mover(
     tier: &CudaDeviceTier,
     memory: Arc<HostMemory>,

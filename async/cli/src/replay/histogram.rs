@@ -5,8 +5,9 @@
 //!   bucket width    1           2            4            8             128 buckets a power of two
 //! ```
 //!
-//! A quantile is therefore at most 1/128 too high and never too low: it is the upper end of its bucket, or the highest
-//! value recorded if that is less. A histogram takes 57 KiB; recording is a shift and an addition.
+//! A quantile is therefore at most 1/128 too high and never too low: it is the upper end of its
+//! bucket, or the highest value recorded if that is less. A histogram takes 57 KiB; recording
+//! is a shift and an addition.
 
 /// Buckets for each power of two.
 const SUB_BUCKETS: usize = 128;

@@ -1,12 +1,12 @@
-//! A thread that reads requests, a few ahead of need. A read of a pipe may block for ever, and the replay must stop all
-//! the same.
+//! A thread that reads requests, a few ahead of need. A read of a pipe may block for ever, and the
+//! replay must stop all the same.
 //!
-//! The thread ends after the last request wanted, or when the receiver has been dropped. It is not joined, because a
-//! blocked read cannot be cancelled.
+//! The thread ends after the last request wanted, or when the receiver has been dropped. It is not
+//! joined, because a blocked read cannot be cancelled.
 //!
 //! Invariants
-//! - I1: requests arrive in the order of the trace, and an error after the requests before it. No request is read beyond
-//!   the limit.
+//! - I1: requests arrive in the order of the trace, and an error after the requests before it. No request
+//!   is read beyond the limit.
 //! - I2: a panic of the reader is not taken for the end of the trace.
 
 use crate::trace::{Request, TraceError, TraceReader};
@@ -15,7 +15,8 @@ use std::panic::resume_unwind;
 use std::thread::{Builder, JoinHandle};
 use tokio::sync::mpsc::{Receiver, channel};
 
-/// Requests read ahead: enough that no request waits for a file, and few, since a request may have many blocks.
+/// Requests read ahead: enough that no request waits for a file, and few, since a
+/// request may have many blocks.
 const AHEAD: usize = 8;
 
 /// A request and its position in the trace.

@@ -1,35 +1,37 @@
-//! `replay`: serves the requests of a trace over device, host and disk with real bytes, and checks every byte.
+//! `replay`: serves the requests of a trace over all tiers with real bytes, and checks every byte.
 //!
 //! ```text
-//!   trace ─► request ─┬ match ──── longest leading run of ids over all tiers            ┐
-//!    (N at a time)    ├ onboard ── copies hits up:        device ◄─ host ◄─ disk        │ by the manager,
-//!                     ├ allocate ─ copies victims down:   device ─► host ─► disk ─► ·   │ as an engine uses it
+//!   trace ─► request ─┬ match ──── longest leading run of ids over all tiers         ┐
+//!    (N at a time)    ├ onboard ── copies hits up:       device ◄─ host ◄─ disk      │ by the manager,
+//!                     ├ allocate ─ copies victims down:  device ─► host ─► disk ─► · │ as in an engine
 //!                     ├ verify ─── every hit byte by byte, read back from the device
 //!                     ├ fill ───── misses, with the bytes of their id and the seed
-//!                     └ release ── tail first                                           ┘
+//!                     └ release ── tail first                                        ┘
 //! ```
 //!
-//! The tiers are those of a [`KvBlockManager`](kvstrata::manager::KvBlockManager). Its settings have these effects:
+//! The tiers are those of a [`KvBlockManager`](kvstrata::manager::KvBlockManager). Its
+//! settings have these effects:
 //!
-//! - **Down**: a block moves down only when it is evicted. It is copied to the next tier. If that tier has the hash
-//!   already, only its recency there is refreshed. So a tier never holds a hash twice, and never rewrites a block that it
-//!   has.
-//! - **The disk tier** is a [`DiskTier`](kvstrata::disk::DiskTier): the next start finds its blocks, and an admission
-//!   filter or a write budget may refuse blocks.
-//! - **Up**: an onboard is a copy. The lower tier keeps the block until it evicts the block. Disk hits are copied through
-//!   staging buffers and enter the host tier when the device evicts them.
-//! - A tier of 0 blocks is left out. Without a host tier, victims of the device go to disk through the staging buffers.
-//! - The run of a hit may change tiers from block to block. It ends at the first id that no tier has. A block on its way
-//!   to the device for another request is a hit of the device.
+//! - **Down**: a block moves down only when it is evicted. It is copied to the next tier. If that tier
+//!   has the hash already, only its recency there is refreshed. So a tier never holds a hash twice, and
+//!   never rewrites a block that it has.
+//! - **The disk tier** is a [`DiskTier`](kvstrata::disk::DiskTier): the next start finds its blocks, and
+//!   an admission filter or a write budget may refuse blocks.
+//! - **Up**: an onboard is a copy. The lower tier keeps the block until it evicts the block. Disk hits
+//!   are copied through staging buffers and enter the host tier when the device evicts them.
+//! - A tier of 0 blocks is left out. Without a host tier, victims of the device go to disk
+//!   through the staging buffers.
+//! - The run of a hit may change tiers from block to block. It ends at the first id that no tier has. A
+//!   block on its way to the device for another request is a hit of the device.
 //!
 //! Invariants
 //! - I1: a block is matched in at most one tier, the highest that has it.
-//! - I2: with one request at a time, every count is a function of trace and settings, except for blocks dropped because
-//!   `--patience` ended a request's wait for the disk.
+//! - I2: with one request at a time, every count is a function of trace and settings, except for blocks
+//!   dropped because `--patience` ended a request's wait for the disk.
 //! - I3: a failed transfer is counted by cause. It is a miss, and so is the rest of its request's run.
 //!
-//! A request with more blocks than the device is served in its first `--device-blocks` blocks. A cache ordered by last
-//! release, tail first, would keep the same blocks. The rest counts as `uncached_blocks`.
+//! A request with more blocks than the device is served in its first `--device-blocks` blocks. A cache
+//! ordered by last release, tail first, would keep the same blocks. The rest counts as `uncached_blocks`.
 //!
 //! | file | contents |
 //! |---|---|

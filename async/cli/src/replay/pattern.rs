@@ -1,16 +1,20 @@
 //! The bytes of a block: a function of the seed, the block's id and the position only.
 //!
 //! ```text
-//!   word i of block id (8 bytes, little endian) = scramble(key(seed, id) + i × ODD)      key, scramble: bijections
+//!   word i of block id (8 bytes, little endian) = scramble(key(seed, id) + i × ODD)
+//!
+//!   key and scramble are bijections
 //! ```
 //!
-//! The comparison detects a block in another block's place, a piece shifted within its block, a stale copy of another
-//! seed, a torn transfer and a flipped bit, without a record of the blocks. A length that is not a multiple of 8 ends
-//! with the low bytes of its last word.
+//! The comparison detects a block in another block's place, a piece shifted within its block, a stale
+//! copy of another seed, a torn transfer and a flipped bit, without a record of the blocks. A length that
+//! is not a multiple of 8 ends with the low bytes of its last word.
 //!
 //! Invariants
-//! - I1: within a block all words differ, since the counter steps by an odd number and `scramble` is a bijection.
-//! - I2: for one seed, equal keys mean equal ids. Two blocks share a word at given positions with probability 2⁻⁶⁴.
+//! - I1: within a block all words differ, since the counter steps by an odd number and
+//!   `scramble` is a bijection.
+//! - I2: for one seed, equal keys mean equal ids. Two blocks share a word at given positions with
+//!   probability 2⁻⁶⁴.
 
 /// 2⁶⁴ / φ, made odd: consecutive counters differ in many bits.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -114,7 +118,8 @@ fn word_at(counter: u64, lane: usize) -> u64 {
     scramble(counter.wrapping_add(STEP.wrapping_mul(lane as u64)))
 }
 
-/// One multiplication between two shifts; a bijection. It need not be random, as long as no wrong block matches by chance.
+/// One multiplication between two shifts; a bijection. It need not be random, as long as no
+/// wrong block matches by chance.
 #[inline]
 const fn scramble(mut x: u64) -> u64 {
     x ^= x >> 32;

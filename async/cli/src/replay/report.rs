@@ -23,7 +23,8 @@ pub struct Report {
     pub trace: String,
     /// Warnings of the trace, one for each kind, with the first line.
     pub trace_warnings: Vec<String>,
-    /// Whether the replay was stopped before the end of the trace. The report then covers the requests served.
+    /// Whether the replay was stopped before the end of the trace. The report then
+    /// covers the requests served.
     pub interrupted: bool,
     /// Requests served.
     pub requests: u64,
@@ -140,7 +141,8 @@ pub struct Latencies {
     /// Look-up of the run in all tiers.
     #[serde(rename = "match")]
     pub matching: Latency,
-    /// Onboard of the blocks that lower tiers have, including their allocation; only for requests with such blocks.
+    /// Onboard of the blocks that lower tiers have, including their allocation; only for
+    /// requests with such blocks.
     pub onboard: Latency,
     /// Release of the blocks.
     pub release: Latency,
@@ -373,7 +375,8 @@ impl Latency {
 }
 
 impl Failures {
-    /// Counts failed transfers. The disk tier counts blocks that it rejects, and cancelled transfers have not failed.
+    /// Counts failed transfers. The disk tier counts blocks that it rejects, and cancelled
+    /// transfers have not failed.
     fn new(stats: &ManagerStats, tally: &Tally) -> Failures {
         let of = |path, causes: &[Cause]| {
             causes.iter().map(|cause| stats.path(path).failed_by(*cause)).sum::<u64>()

@@ -1,24 +1,25 @@
 //! A whole replay: the requests of one trace, several at a time, and the report.
 //!
 //! ```text
-//!   trace ─► a worker is idle ─► the time has come ─► the device has room for the request ─► a task ─► observed
+//!   trace ─► a worker is idle ─► the time has come ─► the device has room ─► a task ─► observed
 //!            (--concurrency)     (--speed)            (admission)
 //! ```
 //!
-//! Requests share one device. If each took blocks as it went, two half-served requests could fill the device and wait
-//! for each other until a deadline. So a request is admitted when as many blocks as it can come to hold are
-//! unreserved. The scheduler of an engine does the same.
+//! Requests share one device. If each took blocks as it went, two half-served requests could fill the
+//! device and wait for each other until a deadline. So a request is admitted when as many blocks as it
+//! can come to hold are unreserved. The scheduler of an engine does the same.
 //!
 //! Invariants
-//! - I1: admitted requests hold no more blocks than the device has, shared blocks counted for each holder. Every block
-//!   that a request may still ask for is free, or evictable, or about to be released by a request or transfer that does
-//!   not wait.
+//! - I1: admitted requests hold no more blocks than the device has, shared blocks counted for each
+//!   holder. Every block that a request may still ask for is free, or evictable, or about to be released
+//!   by a request or transfer that does not wait.
 //! - I2: a request that waits for admission holds no block. Requests are admitted in the order of the trace.
-//! - I3: after a stop no request begins, whatever the replay waits for. Requests that have begun end as usual.
+//! - I3: after a stop no request begins, whatever the replay waits for. Requests
+//!   that have begun end as usual.
 //!
 //! # Orderings
-//! `stop` is read with Acquire, so everything that was stored before it was set, for example the reason, is visible after
-//! the replay. Pairs with the store that sets it.
+//! `stop` is read with Acquire, so everything that was stored before it was set, for example the reason,
+//! is visible after the replay. Pairs with the store that sets it.
 
 use super::device::Device;
 use super::error::ReplayError;
@@ -62,7 +63,8 @@ pub struct Progress {
 /// use kvstrata_cli::trace::{TraceReader, TraceSource};
 /// use kvstrata_ffi::device::SimDevice;
 ///
-/// let settings = Settings { requests: Some(50), host_blocks: 256, disk_blocks: 0, block_bytes: 4096, ..Settings::default() };
+/// let small = Settings { requests: Some(50), block_bytes: 4096, ..Settings::default() };
+/// let settings = Settings { host_blocks: 256, disk_blocks: 0, ..small };
 /// let device = SimDevice::new(settings.device_blocks as usize, settings.block_bytes)?;
 /// let replay = Replay::new(settings, Device::simulated(device))?;
 /// let report = replay.run(TraceReader::open(TraceSource::Bundled)?, &|_| {})?;
@@ -119,7 +121,8 @@ struct Times {
 }
 
 impl Replay {
-    /// Makes the tiers: memory, and the files of the disk tier. `device` must have `--device-blocks` blocks of `--block-bytes`.
+    /// Makes the tiers: memory, and the files of the disk tier. `device` must have `--device-blocks`
+    /// blocks of `--block-bytes`.
     ///
     /// # Errors
     /// [`ReplayError`]. After an error nothing is left behind.
@@ -127,7 +130,8 @@ impl Replay {
         Replay::with_progress(settings, device, Arc::new(|_, _| {}))
     }
 
-    /// Like [`new`](Replay::new). `filled` receives the progress of filling each file: bytes done, bytes in total.
+    /// Like [`new`](Replay::new). `filled` receives the progress of filling each file:
+    /// bytes done, bytes in total.
     ///
     /// # Errors
     /// As [`new`](Replay::new).
@@ -141,8 +145,9 @@ impl Replay {
         Ok(Replay { settings, tiers, setup: since.elapsed(), stop: Arc::default() })
     }
 
-    /// Ends the replay early once `stop` is true, within about 100 ms, whatever the replay waits for. No further request begins. Requests
-    /// that have begun are served to their end, and the report covers them ([`Report::interrupted`]). The tiers are shut down as usual.
+    /// Ends the replay early once `stop` is true, within about 100 ms, whatever the replay waits for. No
+    /// further request begins. Requests that have begun are served to their end, and the report covers
+    /// them ([`Report::interrupted`]). The tiers are shut down as usual.
     #[must_use]
     pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Replay {
         Replay { stop, ..self }
@@ -164,8 +169,8 @@ impl Replay {
         self.run_and_sample(trace, observe, false).map(|(report, _)| report)
     }
 
-    /// Like [`run`](Replay::run), with samples of the counts and of the fill of the tiers, from the beginning to the end. There are some
-    /// thousand samples at most, each taken after a request.
+    /// Like [`run`](Replay::run), with samples of the counts and of the fill of the tiers, from the
+    /// beginning to the end. There are some thousand samples at most, each taken after a request.
     ///
     /// # Errors
     /// As [`run`](Replay::run).
@@ -216,7 +221,8 @@ impl Replay {
 }
 
 impl Service<'_> {
-    /// Serves all requests and returns the counts. After an error no request begins, and those that have begun end first.
+    /// Serves all requests and returns the counts. After an error no request begins, and those
+    /// that have begun end first.
     async fn serve(mut self, trace: TraceReader) -> Result<Counted, ReplayError> {
         let served = self.serve_all(trace).await;
         // A request that waited at the stop waits no more.
@@ -308,8 +314,8 @@ impl Service<'_> {
         self.meanwhile(what).await
     }
 
-    /// Waits until the device has room for all blocks of the request; `None` if `stop` is set. By I1 this takes long only if a transfer does
-    /// not end.
+    /// Waits until the device has room for all blocks of the request; `None` if `stop` is set. By I1 this
+    /// takes long only if a transfer does not end.
     async fn admit(&mut self, request: &Request) -> Result<Option<OwnedSemaphorePermit>, ReplayError> {
         let device_blocks = self.settings.device_blocks as usize;
         let blocks = request.hash_ids.len().min(device_blocks);

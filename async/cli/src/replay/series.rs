@@ -1,7 +1,8 @@
 //! A replay over time: samples of its counts after requests, for a picture.
 //!
-//! I1. Samples are in the order in which requests ended. There are at most about [`MOST`]: beyond that, every second
-//! sample is removed, and new ones come half as often. So memory does not grow with the trace.
+//! I1. Samples are in the order in which requests ended. There are at most about [`MOST`]:
+//! beyond that, every second sample is removed, and new ones come half as often. So memory
+//! does not grow with the trace.
 
 use super::report::{ByPath, ByTier};
 use super::tally::Tally;

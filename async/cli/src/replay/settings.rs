@@ -25,9 +25,10 @@ pub struct Settings {
     pub host_blocks: u32,
     /// Blocks of the disk tier; 0 leaves it out.
     pub disk_blocks: u32,
-    /// Files of the disk tier, or directories for them. Blocks are striped over several files, and `disk_blocks` is a multiple of their
-    /// number. The files stay, and the next run finds their blocks. If empty: an unnamed file in the first usable one of the current
-    /// directory, `/var/tmp` and the directory for temporary files. That file is never left behind.
+    /// Files of the disk tier, or directories for them. Blocks are striped over several files, and
+    /// `disk_blocks` is a multiple of their number. The files stay, and the next run finds their blocks.
+    /// If empty: an unnamed file in the first usable one of the current directory, `/var/tmp` and the
+    /// directory for temporary files. That file is never left behind.
     pub disk: Vec<PathBuf>,
     /// Starts over if `disk` was made with other settings: another seed, size or number of blocks.
     pub reinitialize: bool,
@@ -151,8 +152,7 @@ impl Settings {
     fn check_volumes(&self) -> Result<(), ReplayError> {
         let (blocks, volumes) = (self.disk_blocks, self.disk.len().max(1) as u32);
         if let (0, Some(path)) = (blocks, self.disk.first()) {
-            let why =
-                "--disk-blocks 0 leaves the disk tier out; raise it, or leave --disk out".to_owned();
+            let why = "--disk-blocks 0 leaves the disk tier out; raise it, or leave --disk out".to_owned();
             return Err(ReplayError::Setting { option: "--disk", value: path.display().to_string(), why });
         }
         if blocks.is_multiple_of(volumes) {
@@ -166,7 +166,8 @@ impl Settings {
         Err(ReplayError::Setting { option: "--disk-blocks", value: blocks.to_string(), why })
     }
 
-    /// Checks that the memory suffices. The kernel overcommits, and would kill the process when it touches its memory.
+    /// Checks that the memory suffices. The kernel overcommits, and would kill the process
+    /// when it touches its memory.
     fn check_memory(&self) -> Result<(), ReplayError> {
         let stride = self.block_bytes.next_multiple_of(BLOCK_ALIGN_BYTES) as u128;
         let tier = |blocks: u32, bytes: u128| u128::from(blocks) * bytes;
@@ -200,7 +201,8 @@ impl Settings {
         each * self.concurrency
     }
 
-    /// Threads that copy between device and host. With one thread, copies end in the order in which they began.
+    /// Threads that copy between device and host. With one thread, copies end in the
+    /// order in which they began.
     pub(super) fn copy_threads(&self) -> usize {
         self.concurrency.min(machine::cores()).min(4)
     }

@@ -52,7 +52,10 @@ impl fmt::Display for Report {
             if asked.speed > 0.0 { format!(", speed {}", asked.speed) } else { String::new() }
         )?;
         if self.interrupted {
-            writeln!(f, "interrupted      before the end of the trace; this report covers the requests served")?;
+            writeln!(
+                f,
+                "interrupted      before the end of the trace; this report covers the requests served"
+            )?;
         }
         writeln!(f)?;
         self.blocks_table(f)?;
@@ -177,7 +180,8 @@ impl Report {
                 (self.settings.disk_admission, disk.refused_by_admission_blocks),
                 ("over the budget", disk.refused_by_budget_blocks),
             ]);
-            let (written, offered) = (count(disk.written_blocks), plural(disk.offered_blocks, "offered block"));
+            let (written, offered) =
+                (count(disk.written_blocks), plural(disk.offered_blocks, "offered block"));
             let refused = if refused.is_empty() { String::new() } else { format!("; refused {refused}") };
             writeln!(f, "written to disk  {written} of {offered}{refused}")?;
         }

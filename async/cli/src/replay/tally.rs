@@ -1,5 +1,5 @@
-//! The counts of one worker's requests. Only that worker writes them; at the end, those of all workers are added up. The
-//! manager counts transfers.
+//! The counts of one worker's requests. Only that worker writes them; at the end, those of all workers
+//! are added up. The manager counts transfers.
 
 use super::histogram::Histogram;
 use super::pattern::Mismatch;

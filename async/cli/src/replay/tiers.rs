@@ -7,9 +7,9 @@
 //!   G3  slot b of the volumes               in the trace's time
 //! ```
 //!
-//! With the settings made here, a block moves down only when its room is needed. So with one request at a time, the place
-//! of each block is a function of the trace. This takes write-back, no watermarks, no idle offloads, no headroom, no
-//! prefetch, one copy thread, and writes that complete in order.
+//! With the settings made here, a block moves down only when its room is needed. So with one request at a
+//! time, the place of each block is a function of the trace. This takes write-back, no watermarks, no
+//! idle offloads, no headroom, no prefetch, one copy thread, and writes that complete in order.
 
 use super::clock::{TimedDisk, TraceClock};
 use super::device::Device;
@@ -35,11 +35,11 @@ use tokio::sync::oneshot::Receiver;
 
 /// The deadline of every call: longer than any transfer takes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-/// How long a request waits for writes to the disk without `--patience`: as long as they take. Requests come as fast as they are served,
-/// so any disk is late, and the counts must not depend on how late.
+/// How long a request waits for writes to the disk without `--patience`: as long as they take. Requests
+/// come as fast as they are served, so any disk is late, and the counts must not depend on how late.
 const PATIENCE_OF_REQUESTS: Duration = Duration::from_secs(60 * 60);
-/// Longer than any write, so that without `--patience` no drive counts as slow. With `--patience`, a drive is slow if its writes take
-/// longer than that.
+/// Longer than any write, so that without `--patience` no drive counts as slow. With `--patience`, a
+/// drive is slow if its writes take longer than that.
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The default of `transfer.slow_above`, and its least value here.
 const SLOW_ABOVE: Duration = Duration::from_secs(1);
@@ -134,7 +134,8 @@ impl Tiers {
         let Tiers { manager, disk, runtime, .. } = self;
         drop(manager);
         if let Some(Disk { tier, ended, .. }) = disk {
-            // A thread that has just completed a transfer may hold the manager a moment longer. The channel carries no message, only its end.
+            // A thread that has just completed a transfer may hold the manager a moment longer. The
+            // channel carries no message, only its end.
             let _ = runtime.block_on(async { tokio::time::timeout(PATIENCE, ended).await });
             drop(tier);
         }
@@ -178,7 +179,8 @@ fn memory(settings: &Settings, blocks: usize) -> Result<Arc<HostMemory>, ReplayE
     })
 }
 
-/// A runtime with a thread for each request served at a time, as far as there are cores, and one for completions.
+/// A runtime with a thread for each request served at a time, as far as there are
+/// cores, and one for completions.
 fn runtime(settings: &Settings) -> Result<Runtime, ReplayError> {
     let threads = settings.concurrency.min(machine::cores()) + 1;
     // A runtime that cannot start all of its threads panics, or never ends.
@@ -202,8 +204,9 @@ fn try_threads(count: usize) -> io::Result<()> {
     started.into_iter().try_for_each(|thread| thread?.join().map_err(|_| io::ErrorKind::Other.into()))
 }
 
-/// Whether blocks are registered with their parents, so that the policy does not evict a parent before its children. LRU does not need
-/// parents, because sequences are released tail first; without them it is exact on any trace.
+/// Whether blocks are registered with their parents, so that the policy does not evict a parent
+/// before its children. LRU does not need parents, because sequences are released tail first; without
+/// them it is exact on any trace.
 pub(super) fn linked(policy: Policy) -> bool {
     policy != Policy::Lru
 }
@@ -213,9 +216,9 @@ pub(super) fn pool_config(blocks: u32, policy: Policy) -> PoolConfig {
     PoolConfig::new(blocks).policy(policy).page_size(BLOCK_TOKENS).seed(0)
 }
 
-/// The sequence hash of an id, by the default hash function. An id stands for a block and all blocks before it, like a sequence
-/// hash, so it needs no chaining. The secret is fixed, so that the counts are the same in every run and a run finds the blocks of
-/// the last one.
+/// The sequence hash of an id, by the default hash function. An id stands for a block and all blocks
+/// before it, like a sequence hash, so it needs no chaining. The secret is fixed, so that the counts are
+/// the same in every run and a run finds the blocks of the last one.
 pub(crate) fn hash_of(id: u64) -> SequenceHash {
     static HASHER: LazyLock<Keyed> = LazyLock::new(|| Keyed::new(b"blocks of a replay are no secret"));
     SequenceHash::from_u128(HASHER.bytes(&id.to_le_bytes()))

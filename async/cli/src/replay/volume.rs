@@ -1,9 +1,9 @@
 //! The volumes of the disk tier: their places and options.
 //!
-//! With `--disk` they are files that stay for the next run. Without it, there is one unnamed file that vanishes with the
-//! process. O_DIRECT is required unless `--disk-backend` says otherwise: through the page cache, a "disk" hit would be a
-//! hit of memory. io_uring is not required: if a container forbids it, a few threads with pread and pwrite replace it,
-//! and the report says so.
+//! With `--disk` they are files that stay for the next run. Without it, there is one unnamed file that
+//! vanishes with the process. O_DIRECT is required unless `--disk-backend` says otherwise: through the
+//! page cache, a "disk" hit would be a hit of memory. io_uring is not required: if a container forbids
+//! it, a few threads with pread and pwrite replace it, and the report says so.
 
 use super::error::ReplayError;
 use super::pattern::Pattern;

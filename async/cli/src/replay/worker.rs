@@ -6,11 +6,12 @@
 //!             └── run ──┘ └ rest: blocks in the device are held; others are allocated
 //! ```
 //!
-//! Blocks for the rest are requested after the run has its place in the wait queue, so that room is made for both
-//! together, and before the sources of the run are released.
+//! Blocks for the rest are requested after the run has its place in the wait queue, so that room is made
+//! for both together, and before the sources of the run are released.
 //!
 //! Invariants
-//! - I1: `held` has the device blocks of the request's first ids, registered and referenced until the release.
+//! - I1: `held` has the device blocks of the request's first ids, registered and
+//!   referenced until the release.
 //! - I2: between two requests a worker holds no block.
 
 use super::pattern::Pattern;
@@ -37,7 +38,8 @@ pub(super) struct Worker {
 
 /// A part of a request's rest, in order.
 enum Rest {
-    /// Blocks in the device. They are hits if the flag is set: the run had them too, after a block that did not arrive.
+    /// Blocks in the device. They are hits if the flag is set: the run had them too, after a
+    /// block that did not arrive.
     There(Blocks, bool),
     /// The number of missing blocks.
     Missing(usize),
@@ -104,7 +106,8 @@ impl Worker {
         self.tally.release.record(nanoseconds(since));
     }
 
-    /// Looks the rest up in the device, and holds the blocks found, so that they are not evicted for the others.
+    /// Looks the rest up in the device, and holds the blocks found, so that they are
+    /// not evicted for the others.
     fn look_up(&self, range: Range<usize>, found: bool) -> Vec<Rest> {
         let (mut rest, mut missing) = (Vec::new(), 0);
         let mut at = range.start;
@@ -129,8 +132,8 @@ impl Worker {
         rest
     }
 
-    /// Allocates the missing blocks. Returns `None` if none is missing, or if the deadline passed, which admission prevents (I1 of `run.rs`);
-    /// the missing blocks are then not served.
+    /// Allocates the missing blocks. Returns `None` if none is missing, or if the deadline passed, which
+    /// admission prevents (I1 of `run.rs`); the missing blocks are then not served.
     async fn allocate(&mut self, rest: &[Rest], line: u64) -> Option<BlocksMut> {
         let missing = |rest: &Rest| if let Rest::Missing(count) = rest { *count } else { 0 };
         let needed = rest.iter().map(missing).sum::<usize>();
@@ -194,8 +197,8 @@ impl Worker {
         }
     }
 
-    /// Fills the next blocks, as an engine would compute them, and registers them. Returns false if the device refused the bytes of one
-    /// block; that block and the following ones are then missing.
+    /// Fills the next blocks, as an engine would compute them, and registers them. Returns false if the
+    /// device refused the bytes of one block; that block and the following ones are then missing.
     fn fill_list(&mut self, held: &mut Blocks, mut blocks: BlocksMut, ids: &[u64]) -> bool {
         let (next, count) = (held.len(), blocks.len());
         let filled = (next..).zip(blocks.ids()).take_while(|(at, id)| {

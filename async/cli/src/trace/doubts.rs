@@ -1,11 +1,13 @@
-//! Lines of a trace that contradict the assumptions about it: the unit of its times, the tokens of a block, the order of
-//! its lines.
+//! Lines of a trace that contradict the assumptions about it: the unit of its times, the tokens of a
+//! block, the order of its lines.
 //!
-//! A file specifies none of these. If [`TraceOptions`] give a value, a line that contradicts it is an error. Otherwise
-//! the default is assumed. The first line that contradicts it is logged at once, and the report lists all kinds.
+//! A file specifies none of these. If [`TraceOptions`] give a value, a line that contradicts it is an
+//! error. Otherwise the default is assumed. The first line that contradicts it is logged at once, and
+//! the report lists all kinds.
 //!
 //! Invariants
-//! - I1: there is at most one doubt of each kind. It has the first line that raised it and the number of such lines.
+//! - I1: there is at most one doubt of each kind. It has the first line that raised it and
+//!   the number of such lines.
 
 use super::{BLOCK_TOKENS, LineFault, Request, TraceOptions};
 use core::fmt;
@@ -13,7 +15,8 @@ use std::ops::RangeInclusive;
 
 /// Requests after which the unit of time is judged; a shorter trace is judged at its end.
 const JUDGED_AFTER: u64 = 100;
-/// The highest plausible average of requests a second, for times with fractions of milliseconds: no single engine serves more.
+/// The highest plausible average of requests a second, for times with fractions of milliseconds: no
+/// single engine serves more.
 const MOST_WITH_FRACTIONS: f64 = 100.0;
 /// The same for whole milliseconds. It is higher, because only the rate suggests seconds.
 const MOST_WITHOUT: f64 = 1500.0;

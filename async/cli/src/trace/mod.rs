@@ -6,10 +6,11 @@
 //! {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, 48, 2353]}
 //! ```
 //!
-//! A file does not say how many tokens a block has, nor the unit of its times: they are taken to be 512 and
-//! milliseconds, unless [`TraceOptions`] say otherwise. A line that contradicts an assumption raises a warning with its
-//! number ([`TraceWarnings`]). An id stands for a block and all blocks before it. Input is plain, gzip, xz or zstd, by
-//! its first bytes. It is streamed, so memory does not grow with the trace.
+//! A file does not say how many tokens a block has, nor the unit of its times: they are taken to be
+//! 512 and milliseconds, unless [`TraceOptions`] say otherwise. A line that contradicts an
+//! assumption raises a warning with its number ([`TraceWarnings`]). An id stands for a block and all
+//! blocks before it. Input is plain, gzip, xz or zstd, by its first bytes. It is streamed, so memory
+//! does not grow with the trace.
 //!
 //! | file | contents |
 //! |---|---|
@@ -50,7 +51,8 @@ pub enum TimeUnit {
 pub struct TraceOptions {
     /// The unit of times. `None`: milliseconds, with a warning if only seconds are plausible.
     pub time: Option<TimeUnit>,
-    /// Tokens of a block. `None`: [`BLOCK_TOKENS`], with a warning if a prompt contradicts them. If given, such a prompt is an error.
+    /// Tokens of a block. `None`: [`BLOCK_TOKENS`], with a warning if a prompt contradicts them. If
+    /// given, such a prompt is an error.
     pub block_tokens: Option<NonZeroU32>,
 }
 

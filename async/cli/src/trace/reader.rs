@@ -139,7 +139,8 @@ impl TraceWarnings {
 }
 
 impl TraceReader {
-    /// Opens a trace with the default units: milliseconds, and blocks of [`BLOCK_TOKENS`](super::BLOCK_TOKENS).
+    /// Opens a trace with the default units: milliseconds, and blocks of
+    /// [`BLOCK_TOKENS`](super::BLOCK_TOKENS).
     ///
     /// # Errors
     /// [`TraceError::Open`].
@@ -252,7 +253,8 @@ impl TraceReader {
         }
     }
 
-    /// Ends the reading, and raises the warnings that depend on all lines read. The end of the trace does the same.
+    /// Ends the reading, and raises the warnings that depend on all lines read. The end
+    /// of the trace does the same.
     pub fn end(&mut self) {
         let raised = self.doubts.doubts().end();
         self.tell(&raised);
@@ -310,15 +312,16 @@ impl TraceReader {
 /// Some editors write it at the beginning of UTF-8 text.
 const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 
-/// Whether text is UTF-16 or UTF-32, in either byte order: it begins with a byte order mark, or has a zero byte next to its first ASCII
-/// character.
+/// Whether text is UTF-16 or UTF-32, in either byte order: it begins with a byte order mark, or has a
+/// zero byte next to its first ASCII character.
 fn is_wide(text: &[u8]) -> bool {
     text.starts_with(&[0xff, 0xfe])
         || text.starts_with(&[0xfe, 0xff])
         || text.iter().take(4).any(|byte| *byte == 0)
 }
 
-/// The message of a decoder error, without its line number: the decoder sees one line only, so it is always 1.
+/// The message of a decoder error, without its line number: the decoder sees one
+/// line only, so it is always 1.
 fn describe(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {

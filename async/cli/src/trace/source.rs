@@ -45,7 +45,8 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Detects the compression by magic numbers, with which no JSON text begins. The file's name does not matter.
+    /// Detects the compression by magic numbers, with which no JSON text begins. The
+    /// file's name does not matter.
     #[must_use]
     pub fn detect(first: &[u8]) -> Encoding {
         let skippable = first.len() >= 4 && first[0] & 0xf0 == 0x50 && first[1..4] == [0x2a, 0x4d, 0x18];
@@ -123,7 +124,8 @@ impl TraceSource {
     }
 }
 
-/// Reads the bytes of the longest magic number, or all bytes of a shorter input. A pipe may deliver them one by one.
+/// Reads the bytes of the longest magic number, or all bytes of a shorter input. A pipe
+/// may deliver them one by one.
 fn take_magic(input: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut first = Vec::with_capacity(MAGIC_BYTES as usize);
     input.by_ref().take(MAGIC_BYTES).read_to_end(&mut first)?;

@@ -258,10 +258,7 @@ fn seconds_taken_for_milliseconds_are_noticed() {
     };
     for odd in [every(0.75, 4), every(0.75, 300), every(0.5, 100), every(1.0 / 3.0, 100)] {
         let warnings = warned(&odd, unit(None)).expect("read");
-        assert!(
-            warnings.len() == 1 && warnings[0].contains("in milliseconds give "),
-            "{warnings:?}"
-        );
+        assert!(warnings.len() == 1 && warnings[0].contains("in milliseconds give "), "{warnings:?}");
         assert!(
             warnings[0].starts_with("line 2: timestamps from 0 to ")
                 && warnings[0].contains("--trace-time s")

@@ -39,7 +39,7 @@ pub fn replay_on(settings: Settings, device: Device, observe: &dyn Fn(Progress))
 }
 
 pub fn run(settings: Settings, device: Device, trace: TraceReader, observe: &dyn Fn(Progress)) -> Report {
-        // The counts must not depend on the load of the machine.
+    // The counts must not depend on the load of the machine.
     let patience = settings.patience.or(Some(std::time::Duration::from_secs(100)));
     let replay = Replay::new(Settings { patience, ..settings }, device).expect("possible settings");
     replay.run(trace, observe).expect("a replay")
@@ -75,7 +75,7 @@ impl Lru {
         self.stamps.contains_key(&id)
     }
 
-        /// Makes an id the most recent one, and adds it if it is new.
+    /// Makes an id the most recent one, and adds it if it is new.
     pub fn touch(&mut self, id: u64) {
         self.clock += 1;
         if let Some(old) = self.stamps.insert(id, self.clock) {
@@ -84,7 +84,7 @@ impl Lru {
         self.order.insert(self.clock, id);
     }
 
-        /// Removes the oldest id that is not pinned.
+    /// Removes the oldest id that is not pinned.
     pub fn evict(&mut self, pinned: impl Fn(u64) -> bool) -> Option<u64> {
         let (stamp, id) = self.order.iter().find(|(_, id)| !pinned(**id)).map(|(stamp, id)| (*stamp, *id))?;
         self.order.remove(&stamp);

@@ -1,5 +1,5 @@
-//! Properties of any input from outside: settings, exposition text, HTTP heads, tables of costs. The fuzz targets of
-//! the same names call these functions, guided by coverage.
+//! Properties of any input from outside: settings, exposition text, HTTP heads, tables of costs. The fuzz
+//! targets of the same names call these functions, guided by coverage.
 
 use kvstrata::config::ManagerConfig;
 use kvstrata::costs;
@@ -16,7 +16,7 @@ fn assert_harmless(text: &str) {
 /// Settings: refused with messages free of control characters, or a configuration that reads back as written.
 pub fn settings(bytes: &[u8]) {
     let name = "\u{1b}]0;x\u{7}.toml";
-        // The system would resolve a host name, and might wait for a server.
+    // The system would resolve a host name, and might wait for a server.
     if String::from_utf8_lossy(bytes).contains("listen") {
         return;
     }

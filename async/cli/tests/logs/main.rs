@@ -13,7 +13,8 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
 }
 
-/// The lines that a replay logs at a level. Its trace has `sequences` sequences of `blocks` blocks, each requested twice.
+/// The lines that a replay logs at a level. Its trace has `sequences` sequences of `blocks`
+/// blocks, each requested twice.
 fn replayed(level: &str, sequences: u64, blocks: u64) -> Vec<String> {
     let folder = directory();
     let line = |number: u64| {
@@ -26,7 +27,7 @@ fn replayed(level: &str, sequences: u64, blocks: u64) -> Vec<String> {
     };
     let trace: String = (0..2 * sequences).map(line).collect();
     std::fs::write(folder.path().join("t.jsonl"), trace).expect("a file");
-        // The tiers are small enough that blocks move.
+    // The tiers are small enough that blocks move.
     let some = |times: u64| (times * blocks).to_string();
     let output = Command::new(env!("CARGO_BIN_EXE_kvstrata"))
         .args(["replay", "--trace", "t.jsonl", "--block-bytes", "4K", "--patience", "1h", "--log", level])
@@ -38,7 +39,7 @@ fn replayed(level: &str, sequences: u64, blocks: u64) -> Vec<String> {
         .expect("the command runs");
     let text = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(0), "{text}");
-        // Warnings about this machine's file system are left out.
+    // Warnings about this machine's file system are left out.
     text.lines().filter(|line| !line.contains(OF_FILE_SYSTEMS)).map(str::to_owned).collect()
 }
 
@@ -83,7 +84,7 @@ mod otel {
 
     const REPLAY: [&str; 7] = ["replay", "--requests", "5", "--block-bytes", "4K", "--disk-blocks", "0"];
 
-        /// Runs the command with these variables of OpenTelemetry only.
+    /// Runs the command with these variables of OpenTelemetry only.
     fn run(arguments: &[&str], variables: &[(&str, String)]) -> Output {
         let folder = directory();
         let mut command = command(arguments, variables);
@@ -103,7 +104,8 @@ mod otel {
         command
     }
 
-        /// No batch can be sent. The command logs that once, with a remedy, and does not panic if nobody reads its log.
+    /// No batch can be sent. The command logs that once, with a remedy, and does not
+    /// panic if nobody reads its log.
     #[test]
     fn missing_collector_is_logged_once() {
         let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
@@ -132,9 +134,9 @@ mod otel {
         assert_eq!(command.status().expect("the command runs").code(), Some(0));
     }
 
-        /// The first spans that a collector receives, from requests that wait for blocks.
+    /// The first spans that a collector receives, from requests that wait for blocks.
     fn sent(variables: impl Fn(SocketAddr) -> Vec<(&'static str, String)>) -> String {
-                // Spans of allocations, their blocks, and the name of the service.
+        // Spans of allocations, their blocks, and the name of the service.
         let collector = Collector::until(&["allocate", "block_ids", "service.name"]);
         let replay = ["replay", "--requests", "60", "--block-bytes", "4K", "--disk-blocks", "0"];
         let output = run(&[&replay[..], &["--device-blocks", "256"]].concat(), &variables(collector.address));
@@ -147,7 +149,7 @@ mod otel {
         let of_all = sent(|address| vec![("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}/"))]);
         assert!(of_all.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{of_all}");
         assert!(of_all.contains("\u{8}kvstrata"), "the service's name, with its length: {of_all}");
-                // The endpoint for spans takes precedence over that for all signals, and is used unchanged.
+        // The endpoint for spans takes precedence over that for all signals, and is used unchanged.
         let of_spans = sent(|address| {
             vec![
                 ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("http://{address}/spans")),
@@ -228,10 +230,10 @@ mod otel {
                 assert!(message.contains("give gzip, or unset it"), "{message}");
             }
         }
-                // Without a collector, its other variables are not checked.
+        // Without a collector, its other variables are not checked.
         let unsaid = run(&REPLAY, &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc".to_owned())]);
         assert_eq!(unsaid.status.code(), Some(0), "{}", String::from_utf8_lossy(&unsaid.stderr));
-                // Commands without spans ignore an invalid collector.
+        // Commands without spans ignore an invalid collector.
         let wrong = [(all, "https://collector:4318".to_owned())];
         for command in [&["completions", "bash"][..], &["metrics"], &["config"]] {
             let output = run(command, &wrong);

@@ -36,7 +36,7 @@ fn answering(answer: &str) -> String {
             while !head.ends_with(b"\r\n\r\n") && connection.read(&mut byte).is_ok_and(|read| read > 0) {
                 head.push(byte[0]);
             }
-                        // A client that has read enough closes the connection.
+            // A client that has read enough closes the connection.
             let _ = connection.write_all(answer.as_bytes());
         }
     });
@@ -63,7 +63,7 @@ fn once_and_json_print_one_view() {
     let all = view["hits"].as_array().and_then(|hits| hits.last()).expect("all");
     assert_eq!(all["overall"], after.groups[0].lookups.hit_ratio());
     assert!(view["interval_seconds"].as_f64().is_some_and(|seconds| seconds >= 0.1), "{view}");
-        // The manager serves its metrics until it is shut down.
+    // The manager serves its metrics until it is shut down.
     assert!(runtime.block_on(manager.shutdown()));
     let gone = refusal(&[&address, "--once", "--interval", "100ms"]);
     assert!(gone.contains(&format!("{address}: no process listens there")), "{gone}");
@@ -76,7 +76,8 @@ fn skip(what: &str, why: &str) {
     println!("SKIP {what}: {why}");
 }
 
-/// Starts a live view in a terminal of `script`, and waits for its first picture. Returns the output so far and the process id.
+/// Starts a live view in a terminal of `script`, and waits for its first picture. Returns the output
+/// so far and the process id.
 fn in_a_terminal() -> Option<(Child, Vec<u8>, String)> {
     let command = format!("echo $$; exec '{}' top 127.0.0.1:1", env!("CARGO_BIN_EXE_kvstrata"));
     let script = Command::new("script")
@@ -90,7 +91,7 @@ fn in_a_terminal() -> Option<(Child, Vec<u8>, String)> {
     let (mut written, mut part) = (Vec::new(), [0; 4096]);
     let output = script.stdout.as_mut().expect("piped");
     let has = |written: &[u8], what: &str| written.windows(what.len()).any(|bytes| bytes == what.as_bytes());
-        // The hidden cursor marks the first picture.
+    // The hidden cursor marks the first picture.
     while !has(&written, NO_CURSOR) {
         let read = output.read(&mut part).expect("a pipe");
         assert!(read > 0, "{}", String::from_utf8_lossy(&written));
@@ -136,7 +137,7 @@ fn top_ends_with_its_terminal() {
     script.kill().expect("it is ours");
     script.wait().expect("it ends");
     let process = format!("/proc/{number}/stat");
-        // A zombie has ended too.
+    // A zombie has ended too.
     let is_there = || std::fs::read_to_string(&process).is_ok_and(|stat| !stat.contains(") Z "));
     let begun = Instant::now();
     while is_there() {

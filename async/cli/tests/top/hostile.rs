@@ -26,10 +26,7 @@ fn invalid_text_is_refused_by_line() {
         assert_eq!(line(text), Err(refusal.to_owned()), "{text:?}");
     }
     let labels: String = (0..17).map(|label| format!("l{label}=\"\",")).collect();
-    assert_eq!(
-        line(&format!("a{{{labels}}} 1\n")),
-        Err("line 1: has more than 16 labels".to_owned())
-    );
+    assert_eq!(line(&format!("a{{{labels}}} 1\n")), Err("line 1: has more than 16 labels".to_owned()));
     assert_eq!(
         line(&"a 1\n".repeat(50_001)),
         Err("line 50001: exceeds the limit of 50,000 samples".to_owned())

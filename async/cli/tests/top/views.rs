@@ -146,7 +146,7 @@ fn terminal_of_80_by_24_shows_every_section() {
     let (watch, now) = watched(texts());
     let view = watch.view(now);
     let (seen, all) = (rows(&screen(&view, PLAIN, 80, 24)), view.text(false, 80, 200));
-        // The same rows as on an endless screen, except for blank rows between sections.
+    // The same rows as on an endless screen, except for blank rows between sections.
     let shown = |text: &mut dyn Iterator<Item = &str>| {
         text.filter(|row| !row.is_empty()).map(str::to_owned).collect::<Vec<_>>()
     };
@@ -192,7 +192,8 @@ fn groups_of_layers_have_a_row_each_and_leave_room() {
     assert!(many.contains("\nHITS") && many.contains("dropped from host: 4,000"), "{many}");
 }
 
-/// Blocks of different groups have different sizes: here one group has 500 hits of 1,000 blocks, the other 10 of 10.
+/// Blocks of different groups have different sizes: here one group has 500 hits of 1,000
+/// blocks, the other 10 of 10.
 #[test]
 fn hits_of_groups_of_layers_are_not_added_up() {
     let text = |asked: u64| {
@@ -264,7 +265,7 @@ fn view_without_colours_has_the_same_text() {
 
 #[test]
 fn restarted_manager_has_no_rates_until_the_next_answer() {
-        // Smaller counts; equal counts with a smaller uptime; larger counts with a smaller uptime.
+    // Smaller counts; equal counts with a smaller uptime; larger counts with a smaller uptime.
     for (uptime, count) in [(1, 10), (1, 6000), (5, 900_000)] {
         let (mut watch, at) = watched(&[made_up(3600, 4000), made_up(3601, 6000)]);
         let later = at + 10 * SECOND;
@@ -284,12 +285,12 @@ fn restarted_manager_has_no_rates_until_the_next_answer() {
         let view = watch.view(later);
         assert_eq!((view.restarts, view.tiers[0].evicted_per_second), (1, Some(30.0)));
     }
-        // An uptime longer than the earlier one, but shorter than the time that passed.
+    // An uptime longer than the earlier one, but shorter than the time that passed.
     let (mut watch, at) = watched(&[made_up(1, 4000), made_up(2, 6000)]);
     let later = at + 60 * SECOND;
     watch.take(&made_up(30, 900_000), later..later).expect("a manager's");
     assert_eq!((watch.view(later).restarts, watch.view(later).interval_seconds), (1, None));
-        // A manager that does not report its uptime: smaller counts show the restart.
+    // A manager that does not report its uptime: smaller counts show the restart.
     let untold = |count| made_up(0, count).replace("kvstrata_uptime_seconds 0\n", "");
     let (watch, now) = watched(&[untold(6000), untold(10)]);
     assert_eq!((watch.view(now).restarts, watch.view(now).tiers[0].evicted_per_second), (1, None));
@@ -301,7 +302,7 @@ fn late_answer_gives_the_right_rate() {
     for (made, next) in [(3602, 3605), (3605, 3606)] {
         let (mut watch, at) = watched(&[made_up(3600, 4000), made_up(3601, 5000)]);
         let count = |uptime: u64| 4000 + (uptime - 3600) * 1000;
-                // Asked after a second, answered three seconds later; the next question follows at once.
+        // Asked after a second, answered three seconds later; the next question follows at once.
         let came = at + 4 * SECOND;
         let after = (at + (next - 3601) as u32 * SECOND).max(came);
         for (uptime, asked, came) in [(made, at + SECOND, came), (next, came, after)] {
@@ -310,7 +311,7 @@ fn late_answer_gives_the_right_rate() {
             assert_eq!((view.restarts, view.tiers[0].evicted_per_second), (0, Some(1000.0)), "{uptime}");
         }
     }
-        // An implausible uptime is bounded by the times of question and answer.
+    // An implausible uptime is bounded by the times of question and answer.
     let (mut watch, at) = watched(&[made_up(3600, 4000), made_up(3601, 5000)]);
     let later = at + 2 * SECOND;
     watch.take(&made_up(9999, 6000), later..later).expect("a manager's");
@@ -335,7 +336,7 @@ fn silent_manager_is_shown_with_the_time_and_comes_back() {
     assert_eq!((view.gone, view.restarts, view.tiers[0].evicted_per_second), (None, 0, Some(1.0)));
     assert_eq!(view.hits[0].history, [Some(0.5), None, Some(0.5)], "a gap, however often nobody answered");
 
-        // A manager that never answered.
+    // A manager that never answered.
     let began = Instant::now();
     let mut watch = Watch::new("worker-3:9400", SECOND, began);
     assert!(watch.view(began).text(false, 80, 24).contains("waiting for the first answer"));
@@ -402,7 +403,7 @@ fn every_failure_is_shown_by_cause() {
         let found = view.troubles.iter().find(|trouble| trouble.what.starts_with(what));
         assert!(found.is_some_and(|trouble| what == "dropped from" || (trouble.count, trouble.new) == (7, Some(7))), "{what}: {:?}", view.troubles);
     }
-        // These causes need no action.
+    // These causes need no action.
     let usual = |what: &str| {
         ["cancelled", "admission"].iter().any(|cause| what.ends_with(cause))
             || what.starts_with("failed") && what.ends_with("quota")

@@ -131,7 +131,8 @@ impl CopyFacts {
 /// The pages, if they differ, and the blocks of both sides.
 type Blocks = (Option<Pages>, Vec<BlockId>, Vec<BlockId>);
 
-/// The blocks of the copy: `block`, or the fewest from it on that have the same number of tokens on both sides.
+/// The blocks of the copy: `block`, or the fewest from it on that have the same
+/// number of tokens on both sides.
 fn blocks(src: &Side, dst: &Side, block: u32) -> Result<Blocks, String> {
     let (here, there) = (src.geometry.page, dst.geometry.page);
     if here == there {

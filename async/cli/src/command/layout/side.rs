@@ -5,8 +5,8 @@
 //!             │ last region │ …  │ region 1     │ region 0     │
 //! ```
 //!
-//! No memory is behind the regions, so their addresses encode region and offset. Addresses descend, because layers at
-//! evenly spaced ascending addresses would be taken for one region.
+//! No memory is behind the regions, so their addresses encode region and offset. Addresses descend,
+//! because layers at evenly spaced ascending addresses would be taken for one region.
 
 use super::subject::Drawn;
 use kvstrata_core::layout::{Arrangement, DType, Dim, HeadOrder, Layout, LayoutError, Model, Region};
@@ -145,7 +145,8 @@ impl Side {
         for (depth, dim) in self.order().iter().copied().rev().enumerate() {
             let count = config.shape()[dim as usize];
             if apart && depth == 2 {
-                // Scales lie apart only if a page is in one piece, that is, if tokens and heads are innermost.
+                // Scales lie apart only if a page is in one piece, that is, if
+                // tokens and heads are innermost.
                 scales = config.row_scale_bytes() * u64::from(config.page_size) * u64::from(config.num_heads);
                 bytes += scales;
             }

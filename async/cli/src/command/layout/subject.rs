@@ -1,9 +1,9 @@
-//! The subject of the drawing: a model (a preset, a `config.json`, options), one of its groups of layers, one stage of a
-//! pipeline.
+//! The subject of the drawing: a model (a preset, a `config.json`, options), one of its groups of
+//! layers, one stage of a pipeline.
 //!
 //! ```text
-//!   model      0 1 2 3 │ 4 5 6 7          --pp 2: two stages; --stage chooses one
-//!   group full   ·   ·     ·   ·          --group: one group; by default all if they have one geometry, else the first
+//!   model      0 1 2 3 │ 4 5 6 7     --pp 2: two stages; --stage chooses one
+//!   group full   ·   ·     ·   ·     --group: one group; default: all, if of one geometry, else the first
 //! ```
 
 use super::LayoutArgs;
@@ -113,7 +113,8 @@ fn partition(arguments: &LayoutArgs, layers: u32) -> Result<Vec<u32>, String> {
     if stages == 0 || stages > layers {
         return Err(format!("--pp {stages}: must be from 1 to the model's {layers} layers"));
     }
-    // As in vLLM, remaining layers go to the last stages except the very last, which also has the output layers.
+    // As in vLLM, remaining layers go to the last stages except the very last, which
+    // also has the output layers.
     let mut partition = vec![layers / stages; stages as usize];
     let left = (layers % stages) as usize;
     partition.iter_mut().rev().skip(1).take(left).for_each(|layers| *layers += 1);
@@ -270,4 +271,3 @@ fn shown(arguments: &LayoutArgs, geometry: &ModelGeometry) -> Result<Vec<usize>,
     let alike = (0..groups.len()).all(|i| of(i).is_some() && of(i) == of(0));
     Ok(if alike { (0..groups.len()).collect() } else { vec![0] })
 }
-

@@ -1,12 +1,13 @@
 //! A replay over time: the fill of each tier, its hits, and the bandwidth of each path.
 //!
-//! Fill and hits are drawn over the time of the trace: they are a function of the trace, however fast a run is.
-//! Bandwidth depends on the machine and is drawn over the time of the run. For a trace without times, the number of
-//! requests served replaces the time.
+//! Fill and hits are drawn over the time of the trace: they are a function of the trace, however fast a
+//! run is. Bandwidth depends on the machine and is drawn over the time of the run. For a trace without
+//! times, the number of requests served replaces the time.
 //!
-//! In a window of the trace in which no request ended there is no hit ratio. The line has a gap there, and the title of
-//! the panel says so. A rate has no gaps: between the ends of two requests, bytes count as if they had moved evenly. So
-//! a rate is low or 0 while no request came or the run stood still, and the windows add up to all bytes moved.
+//! In a window of the trace in which no request ended there is no hit ratio. The line has a gap there,
+//! and the title of the panel says so. A rate has no gaps: between the ends of two requests, bytes count
+//! as if they had moved evenly. So a rate is low or 0 while no request came or the run stood still, and
+//! the windows add up to all bytes moved.
 
 use super::Drawing;
 use super::panel::{Axis, Line, Look, Panel};
@@ -18,8 +19,8 @@ use kvstrata::tier::Tier;
 const WINDOWS: usize = 60;
 /// Samples that a window should have; with fewer there would be more gaps than line.
 const SAMPLES: usize = 4;
-/// Different times that a window should have. If the trace has a time stamp every few seconds only, a shorter window may have none even
-/// though requests came.
+/// Different times that a window should have. If the trace has a time stamp every few seconds only, a
+/// shorter window may have none even though requests came.
 const TIMES: usize = 2;
 
 /// Time, or the number of requests in its place: the label of the axis, and the position of each sample.
@@ -70,7 +71,8 @@ impl Scale {
         (self.at.len() / SAMPLES).min(times / TIMES).clamp(1, WINDOWS)
     }
 
-    /// The growth of a count in each window, at the middle of the window. Between two samples a count grows evenly.
+    /// The growth of a count in each window, at the middle of the window. Between two
+    /// samples a count grows evenly.
     fn grown(&self, counted: impl Fn(usize) -> u64) -> Vec<(f64, f64)> {
         let (Some(last), windows) = (self.at.last(), self.windows()) else { return Vec::new() };
         let by = |time: f64| {
@@ -88,8 +90,9 @@ impl Scale {
         ends.windows(2).map(|pair| (pair[1].0 - width / 2.0, pair[1].1 - pair[0].1)).collect()
     }
 
-    /// The value from the last sample before each window to the last one in it, at the middle of the window. Events between two samples
-    /// count for the window of the later one. A window without a sample or a value ends a stretch.
+    /// The value from the last sample before each window to the last one in it, at the middle of the
+    /// window. Events between two samples count for the window of the later one. A window without a
+    /// sample or a value ends a stretch.
     fn stretches(&self, value: impl Fn(usize, usize) -> Option<f64>) -> Vec<Vec<(f64, f64)>> {
         let last = self.at.last().copied().unwrap_or(0.0);
         let windows = self.windows();
@@ -275,7 +278,8 @@ mod tests {
         assert!(scale.stretches(|_, _| None).is_empty());
     }
 
-    /// A rate is known even while no request ended: 10 bytes were moved in that half minute, 1 in each other second.
+    /// A rate is known even while no request ended: 10 bytes were moved in that half
+    /// minute, 1 in each other second.
     #[test]
     fn rate_has_no_gap_while_no_request_ended() {
         let at: Vec<f64> = (0..=240).filter(|at| !(100..130).contains(at)).map(f64::from).collect();

@@ -7,8 +7,9 @@
 //!   ├──────────────────────────┼──────────┤
 //! ```
 //!
-//! The colours are those of Okabe and Ito, which colour-blind people can tell apart. Lines also differ in strokes and
-//! marks. A PNG uses the bundled font (`async/cli/data/`), so no font of the system is needed.
+//! The colours are those of Okabe and Ito, which colour-blind people can tell apart. Lines
+//! also differ in strokes and marks. A PNG uses the bundled font (`async/cli/data/`), so no
+//! font of the system is needed.
 //!
 //! | file | contents |
 //! |---|---|
@@ -159,5 +160,6 @@ fn png(drawing: &Drawing) -> Result<Vec<u8>, String> {
 }
 
 fn load_font() -> Result<(), String> {
-    register_font(panel::FAMILY, FontStyle::Normal, FONT).map_err(|_| "the bundled font is damaged".to_owned())
+    register_font(panel::FAMILY, FontStyle::Normal, FONT)
+        .map_err(|_| "the bundled font is damaged".to_owned())
 }

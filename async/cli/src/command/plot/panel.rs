@@ -1,10 +1,10 @@
 //! A panel: two axes, lines over them, and a legend beside them.
 //!
-//! I1. The points of a line are horizontally at least as far apart as the line is wide. Closer points are replaced by
-//! one point at their mean. So nothing is drawn beyond the data: the inner edge of a corner is `width / 2 / tan(half its
-//! angle)` from the corner, and where two strokes turn back that is at most the length of the shorter stroke, as neither
-//! is steeper than its length over the width. Through closer points, a renderer that does not cut off joins would draw
-//! spikes many times as long as the strokes.
+//! I1. The points of a line are horizontally at least as far apart as the line is wide. Closer points are
+//! replaced by one point at their mean. So nothing is drawn beyond the data: the inner edge of a corner
+//! is `width / 2 / tan(half its angle)` from the corner, and where two strokes turn back that is at most
+//! the length of the shorter stroke, as neither is steeper than its length over the width. Through closer
+//! points, a renderer that does not cut off joins would draw spikes many times as long as the strokes.
 
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
@@ -23,8 +23,8 @@ pub(super) const FAMILY: &str = "sans-serif";
 
 const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
 const GRID: RGBColor = RGBColor(0xe2, 0xe2, 0xe2);
-/// Blue, vermillion, green, orange, purple, sky blue, grey, black: those of Okabe and Ito, without yellow, which is too light for
-/// a line.
+/// Blue, vermillion, green, orange, purple, sky blue, grey, black: those of Okabe and Ito, without
+/// yellow, which is too light for a line.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
@@ -64,7 +64,8 @@ pub(super) struct Line {
     pub(super) look: Look,
 }
 
-/// The look of a line: colour, stroke, and marks for a line of few points. A point by itself always has a mark.
+/// The look of a line: colour, stroke, and marks for a line of few points. A point by
+/// itself always has a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) colour: usize,
@@ -126,7 +127,8 @@ pub(super) fn width<B: DrawingBackend>(
 }
 
 impl Axis {
-    /// An axis from 0 to a round number, at least `most` and `least`. It has three to eight steps of 1, 2 or 5 times a power of ten.
+    /// An axis from 0 to a round number, at least `most` and `least`. It has three to eight steps of 1, 2
+    /// or 5 times a power of ten.
     pub(super) fn linear(
         label: impl Into<String>,
         most: f64,
@@ -143,8 +145,8 @@ impl Axis {
         Axis { label: label.into(), from: 0.0, to: steps * step, ticks }
     }
 
-    /// An axis between two numbers for points at `x.log2()`, with ticks at powers of two. If none lies between them, the two numbers
-    /// are the ticks.
+    /// An axis between two numbers for points at `x.log2()`, with ticks at powers of two. If none lies
+    /// between them, the two numbers are the ticks.
     pub(super) fn doubling(
         label: impl Into<String>,
         from: f64,
@@ -266,8 +268,8 @@ impl Line {
     }
 }
 
-/// Thins the points of a line so that their pixels are at least `width` apart (I1). Points closer than that to the first of a group are
-/// replaced by the mean of the group.
+/// Thins the points of a line so that their pixels are at least `width` apart (I1). Points closer than
+/// that to the first of a group are replaced by the mean of the group.
 fn apart(points: &[(f64, f64)], width: u32, pixel: impl Fn(&(f64, f64)) -> i32) -> Vec<(f64, f64)> {
     let mut apart = Vec::new();
     let mut rest = points;

@@ -37,8 +37,8 @@ impl Buckets {
         Buckets { ends }
     }
 
-    /// The values counted after `before`; no count is negative. Ends ascend in both, so one pass suffices: a text may have as many
-    /// ends as samples.
+    /// The values counted after `before`; no count is negative. Ends ascend in both, so one pass
+    /// suffices: a text may have as many ends as samples.
     pub(super) fn since(&self, before: &Buckets) -> Buckets {
         let mut before = before.ends.iter().peekable();
         let new = |(end, count): &(f64, f64)| {

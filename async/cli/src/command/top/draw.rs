@@ -55,8 +55,8 @@ impl View {
         frame.render_widget(Paragraph::new(self.lines(look, area.width, area.height)), area);
     }
 
-    /// The lines of the view on a screen of this size. There are at most `rows` lines. None is longer than `columns`, unless that
-    /// is below [`COLUMNS`].
+    /// The lines of the view on a screen of this size. There are at most `rows` lines. None is longer
+    /// than `columns`, unless that is below [`COLUMNS`].
     #[must_use]
     pub fn lines(&self, look: Look, columns: u16, rows: u16) -> Vec<Line<'static>> {
         let (width, height) = (usize::from(columns), usize::from(rows));
@@ -116,7 +116,8 @@ impl View {
         let hits = section(hit_heading(names, self.every_seconds), &hits, MOST_ROWS, |(name, hit)| {
             hit_row(look, &format!("{name:<names$}"), hit, width)
         });
-        // Reserves a heading and a row for the troubles, and a heading for the tiers, which have at least one row.
+        // Reserves a heading and a row for the troubles, and a heading for the tiers,
+        // which have at least one row.
         let left = height.saturating_sub(head.len() + paths.len() + hits.len() + 3).max(1);
         let tiers = section(tier_heading(look, width), &self.tiers, left, |tier| tier_row(look, tier, width));
         let used = head.len() + paths.len() + hits.len() + tiers.len();

@@ -1,5 +1,5 @@
-//! The samples of an exposition text, and queries on them: sums, values of a label, histograms. `parse.rs` reads the
-//! text.
+//! The samples of an exposition text, and queries on them: sums, values of a label, histograms.
+//! `parse.rs` reads the text.
 
 use super::buckets::Buckets;
 use super::reading::MOST;
@@ -22,7 +22,8 @@ impl Exposition {
         self.samples.is_empty()
     }
 
-    /// The samples of a metric: labels and value. Values are clamped to 0 … 2⁶⁴ - 1; one that is not finite becomes 0.
+    /// The samples of a metric: labels and value. Values are clamped to 0 … 2⁶⁴ - 1; one
+    /// that is not finite becomes 0.
     pub fn samples(&self, name: &str) -> impl Iterator<Item = (&[(String, String)], f64)> {
         self.samples.get(name).into_iter().flatten().map(|(labels, value)| (labels.as_slice(), sound(*value)))
     }

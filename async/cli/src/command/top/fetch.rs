@@ -1,8 +1,8 @@
 //! `GET /metrics`: the part of HTTP that it needs.
 //!
 //! Invariants
-//! - I1: a fetch ends within [`PATIENCE`] of the connection attempt, whatever the server does. The system resolves
-//!   the name, within its own time limit.
+//! - I1: a fetch ends within [`PATIENCE`] of the connection attempt, whatever the server does. The system
+//!   resolves the name, within its own time limit.
 //! - I2: at most [`MOST_HEAD`] and [`MOST_BYTES`] are read.
 
 use super::parse::MOST_BYTES;

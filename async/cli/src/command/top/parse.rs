@@ -1,12 +1,12 @@
 //! Reads an exposition text, the answer to `GET /metrics`, from an untrusted server.
 //!
-//! The format: <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>. Comments, including
-//! types and help, are skipped. Metrics of others, for example of an engine at the same address, are parsed and left
-//! out.
+//! The format: <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>.
+//! Comments, including types and help, are skipped. Metrics of others, for example of an engine at the
+//! same address, are parsed and left out.
 //!
 //! Invariants
-//! - I1: a text that violates the format is refused as a whole, with the number of the line. No text makes the
-//!   reader panic.
+//! - I1: a text that violates the format is refused as a whole, with the number of the line. No
+//!   text makes the reader panic.
 //! - I2: at most [`MOST_SAMPLES`] samples and [`MOST_BYTES`] bytes are read.
 
 use super::exposition::{Exposition, Labels};
@@ -71,7 +71,8 @@ fn sample(line: &str) -> Result<(&str, Labels, f64), &'static str> {
         None => (Labels::new(), rest),
     };
     let mut words = rest.split(BLANKS).filter(|word| !word.is_empty());
-    let value = words.next().ok_or("has no value")?.parse().map_err(|_| "has a value that is not a number")?;
+    let value =
+        words.next().ok_or("has no value")?.parse().map_err(|_| "has a value that is not a number")?;
     match (words.next().map(str::parse::<i64>), words.next()) {
         (None | Some(Ok(_)), None) => Ok((name, labels, value)),
         _ => Err("has more than a value and a time"),
@@ -107,7 +108,8 @@ fn labels(mut rest: &str) -> Result<(Labels, &str), &'static str> {
     }
 }
 
-/// A name and the text after it and after blanks. With `colons`, the name may have colons, as that of a metric.
+/// A name and the text after it and after blanks. With `colons`, the name may have
+/// colons, as that of a metric.
 fn name(text: &str, colons: bool) -> Option<(&str, &str)> {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_' || colons && c == ':';
     let (name, rest) = text.split_at(text.find(|c| !part(c)).unwrap_or(text.len()));

@@ -1,7 +1,7 @@
 //! The figures of a manager at one moment, as the view needs them.
 //!
-//! Names of tiers, paths, groups, causes and tenants are taken from the text, so that names of a later version are
-//! shown too. They are made harmless for terminals first ([`shown`]).
+//! Names of tiers, paths, groups, causes and tenants are taken from the text, so that names of a later
+//! version are shown too. They are made harmless for terminals first ([`shown`]).
 
 use super::buckets::Buckets;
 use super::exposition::{Exposition, value_of};
@@ -96,8 +96,8 @@ impl Tenant {
     }
 }
 
-/// Troubles, the worst first: the metric, and its description, to which the values of the labels are appended. A counter gives the
-/// number of events, a gauge the current number.
+/// Troubles, the worst first: the metric, and its description, to which the values of the labels are
+/// appended. A counter gives the number of events, a gauge the current number.
 const TROUBLES: [(&str, &str); 10] = [
     ("kvstrata_verification_failures_total", "wrong bytes"),
     ("kvstrata_disk_lost_volumes", "volumes lost"),
@@ -111,8 +111,8 @@ const TROUBLES: [(&str, &str); 10] = [
     ("kvstrata_disk_refused_blocks_total", "refused by"),
 ];
 
-/// Causes that need no action: cancelled transfers, and blocks that a quota or a filter refuses as configured. An onboard cut short at a
-/// quota is not among them: the manager logs its remedy.
+/// Causes that need no action: cancelled transfers, and blocks that a quota or a filter refuses as
+/// configured. An onboard cut short at a quota is not among them: the manager logs its remedy.
 const USUAL: [(&str, &str); 4] = [
     ("kvstrata_transfer_failures_total", "cancelled"),
     ("kvstrata_transfer_failures_total", "quota"),
@@ -251,8 +251,8 @@ pub(super) fn harmless(c: char) -> bool {
     c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric()
 }
 
-/// A name from outside, harmless and at most 24 characters long: none of them moves the cursor, changes the direction of
-/// the text, or has no width.
+/// A name from outside, harmless and at most 24 characters long: none of them moves the cursor, changes
+/// the direction of the text, or has no width.
 pub(super) fn shown(text: &str) -> String {
     let mut chars = text.chars();
     let mut name: String = chars.by_ref().take(24).map(|c| if harmless(c) { c } else { '?' }).collect();

@@ -1,9 +1,9 @@
 //! The live view: one thread fetches metrics, this one draws and reads keys.
 //!
 //! Invariants
-//! - I1: [`live`] restores the terminal and its cursor, however it ends. After a panic, ratatui's hook does it. A
-//!   signal then ends the process by its default action, so that its sender sees the usual exit status. Reads of a
-//!   terminal that has gone never return; then another thread ends the process.
+//! - I1: [`live`] restores the terminal and its cursor, however it ends. After a panic, ratatui's hook
+//!   does it. A signal then ends the process by its default action, so that its sender sees the usual
+//!   exit status. Reads of a terminal that has gone never return; then another thread ends the process.
 //! - I2: the manager cannot delay a key: another thread waits for its answers.
 //!
 //! # Orderings
@@ -54,7 +54,8 @@ pub(super) fn live(target: &Target, interval: Duration, look: Look) -> Result<()
     let mut terminal = terminal.map_err(refused)?;
     let watch = Watch::new(target.place(), interval, Instant::now());
     let shown = show(&mut terminal, watch, &answers, look, &signal);
-    // The cursor is shown even if the first step fails. If a signal ends the process, `terminal` is never dropped.
+    // The cursor is shown even if the first step fails. If a signal ends the process,
+    // `terminal` is never dropped.
     let restored = ratatui::try_restore().and(terminal.show_cursor());
     done.store(true, Relaxed);
     match signal.load(Relaxed) {
@@ -64,9 +65,9 @@ pub(super) fn live(target: &Target, interval: Duration, look: Look) -> Result<()
     }
 }
 
-/// Starts a thread that ends the process by its signal, or by SIGHUP if the terminal has gone, unless the drawing thread ends first.
-/// It is needed because crossterm's `poll` never returns on a terminal that has gone. Returns the flag that the drawing thread sets
-/// when it is done.
+/// Starts a thread that ends the process by its signal, or by SIGHUP if the terminal has gone, unless the
+/// drawing thread ends first. It is needed because crossterm's `poll` never returns on a terminal that
+/// has gone. Returns the flag that the drawing thread sets when it is done.
 fn end_without_terminal(signal: &Arc<AtomicUsize>) -> Result<Arc<AtomicBool>, String> {
     let done = Arc::new(AtomicBool::new(false));
     let (signal, is_done) = (Arc::clone(signal), Arc::clone(&done));
@@ -86,7 +87,9 @@ fn end_without_terminal(signal: &Arc<AtomicUsize>) -> Result<Arc<AtomicBool>, St
         }
     };
     let spawned = thread::Builder::new().name("kvstrata-end".to_owned()).spawn(wait);
-    spawned.map(|_| done).map_err(|error| format!("cannot start the thread that watches the terminal: {error}"))
+    spawned
+        .map(|_| done)
+        .map_err(|error| format!("cannot start the thread that watches the terminal: {error}"))
 }
 
 fn refused(error: io::Error) -> String {

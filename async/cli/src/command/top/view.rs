@@ -7,7 +7,8 @@ use serde::Serialize;
 /// The place of a [`HitView`] that counts all tiers.
 pub(super) const ALL: &str = "all";
 
-/// The view of a manager. Rates are over [`interval_seconds`](View::interval_seconds), and `None` without an interval.
+/// The view of a manager. Rates are over [`interval_seconds`](View::interval_seconds), and
+/// `None` without an interval.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct View {
     /// The address of the manager's metrics.

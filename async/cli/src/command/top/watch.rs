@@ -1,12 +1,13 @@
-//! The figures of a manager over time: readings come in, a [`View`] comes out. It uses no clock, socket or terminal.
+//! The figures of a manager over time: readings come in, a [`View`] comes out. It uses no
+//! clock, socket or terminal.
 //!
 //! Invariants
-//! - I1: a rate is over two readings of the same process. After a restart of the manager there is no rate until the
-//!   next reading, because its counters started from 0 at an unknown moment.
+//! - I1: a rate is over two readings of the same process. After a restart of the manager there is no rate
+//!   until the next reading, because its counters started from 0 at an unknown moment.
 //! - I2: no figure shown is negative or infinite.
-//! - I3: the length of an interval is the difference of the manager's uptimes, within bounds: no shorter than from one
-//!   answer to the next question, and no longer than from the earlier question to the later answer. A late answer may
-//!   have been made at any time in between.
+//! - I3: the length of an interval is the difference of the manager's uptimes, within bounds: no shorter
+//!   than from one answer to the next question, and no longer than from the earlier question to the later
+//!   answer. A late answer may have been made at any time in between.
 
 use super::buckets::Buckets;
 use super::exposition::Exposition;
@@ -18,8 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Intervals whose hit ratios are kept; a terminal has no more columns.
 const KEPT: usize = 240;
-/// The manager has restarted if its uptime has grown by this much less than the time that passed, plus 1 %: the clocks of two machines
-/// drift apart.
+/// The manager has restarted if its uptime has grown by this much less than the time that passed, plus 1
+/// %: the clocks of two machines drift apart.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// The figures of one manager over time.
@@ -58,7 +59,8 @@ impl Watch {
     /// Takes an answer of the manager, an exposition text; `at` has the times of question and answer.
     ///
     /// # Errors
-    /// If the text cannot be read, or has no figures of a manager. It then counts as [`missed`](Watch::missed).
+    /// If the text cannot be read, or has no figures of a manager. It then counts as
+    /// [`missed`](Watch::missed).
     pub fn take(&mut self, text: &str, at: Range<Instant>) -> Result<(), String> {
         let read = Exposition::parse(text).map_err(|refused| format!("its answer cannot be read: {refused}"));
         let reading = read.and_then(|text| {
