@@ -1,4 +1,4 @@
-//! The `kvstrata` command; all of it is in `kvstrata_cli`.
+//! The `kvstrata` command. All of its code is in `kvstrata_cli`.
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {

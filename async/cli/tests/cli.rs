@@ -1,4 +1,4 @@
-//! The command, end to end: what it prints, what it refuses, what it leaves behind.
+//! `kvstrata replay` and the command itself, end to end: output, errors, files left behind.
 
 use kvstrata_core::Policy;
 use std::io::Write;
@@ -9,7 +9,7 @@ const GOOD: &str = "{\"timestamp\": 0, \"input_length\": 1500, \"output_length\"
                     {\"timestamp\": 5, \"input_length\": 2000, \"output_length\": 7, \"hash_ids\": [1, 2, 4, 5]}\n\
                     {\"timestamp\": 9, \"input_length\": 1500, \"output_length\": 1, \"hash_ids\": [1, 2, 3]}\n";
 
-/// Runs in `folder`, and shows that nothing but `expected` is left in it.
+/// Runs the command in `folder`, and checks that `expected` are the only files there afterwards.
 fn run_in(folder: &Path, expected: &[&str], arguments: &[&str]) -> Output {
     let output = Command::new(env!("CARGO_BIN_EXE_kvstrata"))
         .args(arguments)
@@ -47,7 +47,7 @@ fn json(bytes: &[u8]) -> serde_json::Value {
 }
 
 #[test]
-fn a_replay_prints_a_table_and_writes_the_same_as_json() {
+fn replay_prints_a_table_and_writes_json() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     std::fs::write(folder.path().join("t.jsonl"), GOOD).expect("written");
     let arguments =
@@ -73,7 +73,7 @@ fn a_replay_prints_a_table_and_writes_the_same_as_json() {
 }
 
 #[test]
-fn the_keys_of_the_json_stay() {
+fn replay_json_has_the_stable_keys() {
     let output =
         run(&["replay", "--requests", "500", "--json", "-", "--block-bytes", "4K", "--disk-blocks", "16K"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -127,14 +127,14 @@ fn the_keys_of_the_json_stay() {
 }
 
 #[test]
-fn a_wrong_byte_is_exit_code_1() {
+fn replay_with_a_wrong_byte_exits_with_1() {
     let output = run(&["replay", "--requests", "300", "--disk-blocks", "0", "--flip-every", "20"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("\nfirst of them    line "), "{}", text(&output.stdout));
 }
 
 #[test]
-fn a_trace_may_come_compressed_and_through_a_pipe() {
+fn compressed_trace_is_read_from_a_pipe() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     gzip.write_all(GOOD.as_bytes()).expect("in memory");
     let mut xz =
@@ -160,7 +160,7 @@ fn a_trace_may_come_compressed_and_through_a_pipe() {
 }
 
 #[test]
-fn a_bad_trace_is_refused_by_line_and_leaves_nothing() {
+fn bad_trace_is_refused_by_line_and_leaves_no_file() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let cases = [
         (format!("{GOOD}{{\"timestamp\": 1,\n"), "t.jsonl: line 4: EOF while parsing"),
@@ -192,7 +192,7 @@ fn a_bad_trace_is_refused_by_line_and_leaves_nothing() {
 }
 
 #[test]
-fn impossible_options_are_refused_by_name_and_value() {
+fn replay_refuses_impossible_options_by_name_and_value() {
     let cases: [(&[&str], &[&str]); 14] = [
         (&["--device-blocks", "0"], &["--device-blocks 0: must be from 1"]),
         (&["--block-bytes", "7"], &["--block-bytes 7: must be from 64"]),
@@ -222,7 +222,7 @@ fn impossible_options_are_refused_by_name_and_value() {
 }
 
 #[test]
-fn a_disk_that_will_not_do_is_refused_and_left_as_it_was() {
+fn unusable_disk_is_refused_and_unchanged() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let huge =
         ["replay", "--disk", ".", "--disk-blocks", "4M", "--block-bytes", "64M", "--device-blocks", "1"];
@@ -266,7 +266,7 @@ const SMALL: [&str; 15] = [
     "-",
 ];
 
-/// A small replay that must go well: its JSON and its table.
+/// A small replay that must succeed: its JSON and its table.
 fn replay_small(folder: &Path, left: &[&str], more: &[&str]) -> (serde_json::Value, String) {
     let output = run_in(folder, left, &[&SMALL[..], more].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -276,7 +276,7 @@ fn replay_small(folder: &Path, left: &[&str], more: &[&str]) -> (serde_json::Val
 }
 
 #[test]
-fn the_same_command_finds_the_second_time_what_the_first_left() {
+fn second_run_finds_the_blocks_of_the_first() {
     for (disk, files) in [(".", vec!["kvstrata.kvs"]), ("a,b", vec!["a", "b"]), ("v.kvs", vec!["v.kvs"])] {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
         let (first, table) = replay_small(folder.path(), &files, &["--disk", disk]);
@@ -287,7 +287,7 @@ fn the_same_command_finds_the_second_time_what_the_first_left() {
         assert!(!table.contains("recovered"), "{table}");
         let (second, table) = replay_small(folder.path(), &files, &["--disk", disk]);
         let number = |value: &serde_json::Value| value.as_u64().expect("a number");
-        // Nothing was evicted, so all that was written is there.
+        // No block was evicted, so all written blocks are there.
         assert_eq!(first["evicted"]["disk"], 0);
         let written = number(&first["disk"]["written_blocks"]);
         assert!(written > 1000, "{first}");
@@ -305,7 +305,7 @@ fn the_same_command_finds_the_second_time_what_the_first_left() {
 }
 
 #[test]
-fn a_volume_of_other_settings_is_refused_by_name_unless_it_may_be_forgotten() {
+fn volume_of_other_settings_is_refused_by_field() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let disk = ["--disk", "v"];
     replay_small(folder.path(), &["v"], &disk);
@@ -313,10 +313,13 @@ fn a_volume_of_other_settings_is_refused_by_name_unless_it_may_be_forgotten() {
         (&["--seed", "1"], &["--disk v: its model_fingerprint is 0", "--seed"]),
         (
             &["--block-bytes", "8K"],
-            &["--disk v: its slot_bytes is 4096, and 8192 is wanted", "--block-bytes"],
+            &["--disk v: its slot_bytes is 4096, but the options ask for 8192", "--block-bytes"],
         ),
-        (&["--disk-blocks", "4K"], &["--disk v: its slots is 8192, and 4096 is wanted", "--disk-blocks"]),
-        (&["--disk", "w"], &["--disk v: its slots is 8192, and 4096 is wanted", "as many paths"]),
+        (
+            &["--disk-blocks", "4K"],
+            &["--disk v: its slots is 8192, but the options ask for 4096", "--disk-blocks"],
+        ),
+        (&["--disk", "w"], &["--disk v: its slots is 8192, but the options ask for 4096", "number of paths"]),
     ];
     for (change, wanted) in cases {
         let kept = std::fs::read(folder.path().join("v")).expect("there");
@@ -334,7 +337,7 @@ fn a_volume_of_other_settings_is_refused_by_name_unless_it_may_be_forgotten() {
 }
 
 #[test]
-fn an_encrypted_disk_tier_opens_with_its_key_alone() {
+fn encrypted_disk_tier_opens_only_with_its_key() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let key = |name: &str, digit: &str, mode| {
@@ -364,13 +367,13 @@ fn an_encrypted_disk_tier_opens_with_its_key_alone() {
 }
 
 #[test]
-fn a_file_is_written_through_when_it_is_asked_for_and_finished_by_the_next_run() {
+fn disk_file_is_filled_as_asked_or_by_the_next_run() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let says = |report: &serde_json::Value, what: &str| report["disk"]["notes"].to_string().contains(what);
     for when in ["first", "background", "no"] {
         let (made, _) = replay_small(folder.path(), &["v"], &["--disk", "v", "--disk-fill", when]);
         assert_eq!(says(&made, "through in the background"), when == "background", "{made}");
-        // The default is to have it written through.
+        // The default fills the file.
         let (found, _) = replay_small(folder.path(), &["v"], &["--disk", "v"]);
         assert_eq!(found["disk"]["recovered_blocks"], made["disk"]["written_blocks"]);
         if says(&found, "does not tell") {
@@ -385,7 +388,7 @@ fn a_file_is_written_through_when_it_is_asked_for_and_finished_by_the_next_run()
 }
 
 #[test]
-fn backends_and_what_wears_less_are_chosen_by_name() {
+fn backend_admission_and_budget_are_chosen_by_option() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let chosen = |backend| ["--disk", "v", "--trim", "--disk-backend", backend];
     let (first, _) = replay_small(folder.path(), &["v"], &chosen("threads"));
@@ -407,7 +410,7 @@ fn backends_and_what_wears_less_are_chosen_by_name() {
 }
 
 #[test]
-fn the_doctor_says_what_there_is() {
+fn doctor_reports_each_feature() {
     let output = run(&["doctor"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let table = text(&output.stdout);
@@ -430,14 +433,14 @@ fn the_doctor_says_what_there_is() {
 }
 
 #[test]
-fn the_help_teaches() {
+fn help_has_examples_units_and_exit_codes() {
     let output = run(&["replay", "--help"]);
     let help = text(&output.stdout);
     for part in [
         "Examples:",
         "Units:",
         "Exit codes:",
-        "143 by SIGTERM",
+        "143  ended early by SIGTERM",
         "--concurrency",
         "hash_ids",
         "[default: 2048]",
@@ -452,7 +455,7 @@ fn the_help_teaches() {
         }
         assert!(text(&run(&["--help"]).stdout).contains(&format!("\n  {command} ")), "{command}");
     }
-    // What is to be chosen from is told apart.
+    // Each possible value has its own description.
     for policy in Policy::ALL {
         assert!(help.contains(&format!("- {policy}:")), "{policy}");
     }
@@ -462,4 +465,32 @@ fn the_help_teaches() {
     }
     assert_eq!(run(&["--version"]).stdout, format!("kvstrata {}\n", env!("CARGO_PKG_VERSION")).as_bytes());
     assert_eq!(run(&["frobnicate"]).status.code(), Some(2));
+}
+
+/// Without a terminal, clap takes the width from COLUMNS.
+#[test]
+fn help_is_wrapped_at_the_width_but_at_most_110_columns() {
+    let help = |command: &str, form: &str, columns: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_kvstrata"))
+            .args([command, form].iter().filter(|word| !word.is_empty()))
+            .env("COLUMNS", columns)
+            .stdin(Stdio::null())
+            .output()
+            .expect("the command runs");
+        assert_eq!(output.status.code(), Some(0), "{command} {form}");
+        text(&output.stdout).to_owned()
+    };
+    let commands =
+        ["", "replay", "policies", "doctor", "layout", "tune", "config", "metrics", "top", "completions"];
+    for (command, form) in commands.into_iter().flat_map(|command| [(command, "-h"), (command, "--help")]) {
+        let [narrow, _, wide] = [("80", 80), ("110", 110), ("200", 110)].map(|(columns, most)| {
+            let help = help(command, form, columns);
+            let longest = help.lines().map(|line| line.chars().count()).max();
+            assert!(longest <= Some(most), "{command} {form} at {columns} columns: {longest:?}\n{help}");
+            help
+        });
+        for example in wide.lines().filter(|line| line.starts_with("  kvstrata ")) {
+            assert!(narrow.lines().any(|line| line == example), "{example} is broken in\n{narrow}");
+        }
+    }
 }

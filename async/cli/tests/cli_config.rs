@@ -1,10 +1,11 @@
-//! `kvstrata config`, end to end: the reference in its forms, what a file and the environment come to, completion.
+//! `kvstrata config`, end to end: the reference in its forms, the settings of a file and
+//! the environment, completion.
 
 use kvstrata::config;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Runs with these variables, and none of ours besides.
+/// Runs `config` with these variables, and no other of kvstrata's.
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kvstrata"));
     let ours = std::env::vars_os().map(|(name, _)| name);
@@ -40,7 +41,7 @@ fn path(path: &Path) -> &str {
 }
 
 #[test]
-fn the_reference_has_each_setting_in_each_form() {
+fn reference_has_each_setting_in_each_form() {
     let all = config::reference(&[]);
     assert!(all.len() > 60, "{}", all.len());
     let text = printed(&[], &[]);
@@ -57,7 +58,7 @@ fn the_reference_has_each_setting_in_each_form() {
         assert_eq!(fields, expected, "{}", entry.key);
     }
     assert_eq!(printed(&["--markdown"], &[]), config::markdown());
-    // A section, a key, both; and nothing that is neither.
+    // A section, a key, and both; an unknown word is refused.
     let section = printed(&["quota", "idle.disk_after"], &[]);
     let keys: Vec<_> = section.lines().filter(|line| !line.starts_with(' ')).collect();
     assert_eq!(keys.len(), 5, "{section}");
@@ -67,7 +68,7 @@ fn the_reference_has_each_setting_in_each_form() {
 }
 
 #[test]
-fn a_file_with_all_defaults_changes_nothing() {
+fn file_with_all_defaults_changes_no_setting() {
     let folder = tempfile::tempdir().expect("a directory");
     let file = folder.path().join("k.toml");
     std::fs::write(&file, printed(&["--toml"], &[])).expect("written");
@@ -76,7 +77,7 @@ fn a_file_with_all_defaults_changes_nothing() {
 }
 
 #[test]
-fn a_check_says_what_a_file_and_the_environment_come_to() {
+fn check_prints_settings_of_file_and_environment() {
     let folder = tempfile::tempdir().expect("a directory");
     let file = folder.path().join("k.toml");
     std::fs::write(&file, "[device]\nblocks = 10\n[host]\nblocks = 20\n").expect("written");
@@ -89,7 +90,7 @@ fn a_check_says_what_a_file_and_the_environment_come_to() {
     let place = format!("{}:2;", path(&file));
     assert_eq!(marked[0], ["*", "device.blocks", "10", &place, "default", "2048"]);
     assert_eq!(marked[1], ["*", "host.blocks", "30", "variable", "KVSTRATA_HOST_BLOCKS;", "default", "8192"]);
-    // In two parts: a test compares the names in sources with those that there are.
+    // In two parts, because a test compares the variables that sources name with those that exist.
     let wrong = concat!("KVSTRATA_", "DEVICE_BLOKS");
     let message = refused(&["--check", path(&file)], &[(wrong, "1"), ("KVSTRATA_HOST_BLOCKS", "x")]);
     let lines: Vec<_> = message.lines().collect();
@@ -103,7 +104,7 @@ fn a_check_says_what_a_file_and_the_environment_come_to() {
     assert!(message.contains("no.toml: cannot be read: "), "{message}");
 }
 
-/// What a file comes to, below its settings: the columns of each row.
+/// The rows of the table of tiers below the settings, by columns.
 fn tiers(shown: &str) -> Vec<Vec<&str>> {
     let table =
         shown.lines().skip_while(|line| !line.starts_with("tier ")).take_while(|line| !line.is_empty());
@@ -111,7 +112,7 @@ fn tiers(shown: &str) -> Vec<Vec<&str>> {
 }
 
 #[test]
-fn a_check_prints_bytes_and_tokens_of_each_group_and_tier() {
+fn check_prints_bytes_and_tokens_of_each_group() {
     let folder = tempfile::tempdir().expect("a directory");
     let file = folder.path().join("k.toml");
     let hybrid = include_str!("../../config/src/settings/tests/hybrid-bytes.toml");
@@ -125,7 +126,7 @@ fn a_check_prints_bytes_and_tokens_of_each_group_and_tier() {
     assert_eq!(rows[6][6..], ["8", "windows", "of", "1,024"]);
     assert_eq!(rows[8], ["host", "state-3", "32", "61.1", "MiB", "32,768"]);
     assert_eq!(rows[9][..2], ["host", "total"]);
-    // The default: one group, no disk.
+    // By default: one group, no disk.
     std::fs::write(&file, "").expect("written");
     let shown = printed(&["--check", path(&file)], &[]);
     assert_eq!(
@@ -137,9 +138,9 @@ fn a_check_prints_bytes_and_tokens_of_each_group_and_tier() {
     );
 }
 
-/// What no machine has is possible elsewhere, and refused here, by its setting.
+/// Settings that no machine can hold are valid, but refused with --here, by name.
 #[test]
-fn here_refuses_what_this_machine_has_not() {
+fn here_refuses_settings_beyond_this_machine() {
     let folder = tempfile::tempdir().expect("a directory");
     let file = folder.path().join("k.toml");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -158,7 +159,7 @@ fn here_refuses_what_this_machine_has_not() {
                 small.replace("[device]\n", "device.")
             ),
             "device.kind = cuda (".to_owned(),
-            "see `kvstrata doctor`; device.kind may also be auto or sim",
+            "see `kvstrata doctor`, or set device.kind to auto or sim",
         ),
         (
             format!("{small}[metrics]\nlisten = \"{port}\"\n"),
@@ -201,12 +202,12 @@ fn here_refuses_what_this_machine_has_not() {
             line.lines().any(|line| line.starts_with(&begins) && line.contains(remedy)),
             "{text}: {message}"
         );
-        // What there is, is said all the same.
+        // The facts are printed even so.
         let shown = String::from_utf8(output.stdout).expect("UTF-8");
         assert!(shown.contains("not found  ") && shown.contains("memory: needs "), "{shown}");
     }
     drop(taken);
-    // What it has: nothing refused, and nothing left behind.
+    // Settings within this machine: none is refused, and no file is left behind.
     let volumes = folder.path().join("volumes");
     std::fs::create_dir(&volumes).expect("made");
     let text = format!(
@@ -226,7 +227,7 @@ fn here_refuses_what_this_machine_has_not() {
 
 #[test]
 fn shells_complete_each_setting() {
-    // Clap completes no values of arguments without a name in fish.
+    // For fish, clap does not complete values of positional arguments.
     for shell in ["bash", "zsh"] {
         let output =
             Command::new(env!("CARGO_BIN_EXE_kvstrata")).args(["completions", shell]).output().expect("runs");

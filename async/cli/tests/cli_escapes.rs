@@ -1,4 +1,4 @@
-//! Nothing that comes from outside is obeyed by a terminal: what the command prints, on whichever way it refuses.
+//! Control characters from outside never reach a terminal, in any output or error of the command.
 
 use kvstrata_ffi::shown::is_shown;
 use std::ffi::OsString;
@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Sets a terminal's title.
+/// Sets the title of a terminal.
 const EVIL: &str = "\u{1b}]0;x\u{7}";
-/// As it is shown.
+/// `EVIL`, escaped.
 const SHOWN: &str = "\\u{1b}]0;x\\u{7}";
 
 fn run(folder: &Path, arguments: &[OsString], variables: &[(&str, &str)]) -> Output {
@@ -21,7 +21,7 @@ fn run(folder: &Path, arguments: &[OsString], variables: &[(&str, &str)]) -> Out
         .expect("the command runs")
 }
 
-/// What was printed, none of which a terminal obeys.
+/// The output of a run. Fails if it contains a control character.
 fn printed(output: &Output, of: &dyn std::fmt::Debug) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8(text).expect("UTF-8");
@@ -29,14 +29,14 @@ fn printed(output: &Output, of: &dyn std::fmt::Debug) -> String {
     text
 }
 
-/// Arguments in which `@` stands for what a terminal would obey.
+/// Arguments in which `@` stands for `EVIL`.
 fn arguments(of: &str) -> Vec<OsString> {
     of.split(' ').map(|word| word.replace('@', EVIL).into()).collect()
 }
 
-/// Each way of refusing that a value, a path, a variable or a file's content can reach.
+/// Every kind of error that repeats a value, a path, a variable or the content of a file.
 #[test]
-fn refusals_repeat_nothing_that_a_terminal_obeys() {
+fn errors_escape_control_characters() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let line = "{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": [1]}\n";
     let files: [(&str, String); 9] = [
@@ -60,7 +60,7 @@ fn refusals_repeat_nothing_that_a_terminal_obeys() {
     }
     std::fs::create_dir(folder.path().join(format!("{EVIL}folder"))).expect("a folder");
     for of in [
-        // What clap refuses, and what it suggests for it.
+        // Errors of clap, and its suggestions.
         "@",
         "replay --@",
         "replay --policy @",
@@ -72,7 +72,7 @@ fn refusals_repeat_nothing_that_a_terminal_obeys() {
         "config @",
         "top @:1",
         "completions @",
-        // Paths that are not there, or not what they are taken for.
+        // Paths that do not exist, or have another type than expected.
         "replay --trace no@.jsonl",
         "policies --trace no@.jsonl",
         "replay --trace @.jsonl --disk-blocks 0",
@@ -130,9 +130,9 @@ fn refusals_repeat_nothing_that_a_terminal_obeys() {
     }
 }
 
-/// What is printed where all goes well: tables, warnings and logs repeat paths and names, too.
+/// Outputs of successful runs: tables, warnings and logs repeat paths and names too.
 #[test]
-fn tables_and_logs_show_what_a_terminal_would_obey() {
+fn tables_and_logs_escape_control_characters() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let line = "{\"timestamp\": 0, \"input_length\": 5000, \"output_length\": 1, \"hash_ids\": [1]}\n";
     std::fs::write(folder.path().join(format!("{EVIL}.jsonl")), line).expect("written");

@@ -1,5 +1,5 @@
-//! `kvstrata layout`, end to end: the numbers, the picture, the JSON, what it refuses. Past 500 lines because pictures are
-//! written out whole.
+//! `kvstrata layout`, end to end: numbers, picture, JSON, errors. Past 500 lines
+//! because it has whole pictures.
 
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
@@ -24,7 +24,7 @@ fn run_in_locale(locale: &str, arguments: &[&str]) -> Output {
         .expect("the command runs")
 }
 
-/// What a run that must end well prints.
+/// The output of a run that must succeed.
 fn printed(arguments: &[&str]) -> String {
     let output = run_in_locale("C.UTF-8", arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -46,9 +46,9 @@ fn refusal(arguments: &[&str]) -> String {
     message
 }
 
-/// The whole words: the numbers that everybody quotes, and how they come about.
+/// The well-known sizes, and their factors.
 #[test]
-fn a_block_of_llama_3_70b_has_5_242_880_bytes() {
+fn block_of_llama_3_70b_has_5_242_880_bytes() {
     let text = printed(&[]);
     for part in [
         "model        llama-3-70b: 80 layers, 8 KV heads of 128, bfloat16\n",
@@ -68,16 +68,16 @@ fn a_block_of_llama_3_70b_has_5_242_880_bytes() {
     );
 }
 
-/// Each rank keeps a head of its own, also where two ranks keep the same: that is what all ranks take.
+/// Two ranks with the same head both store it, so it counts twice in the bytes of all ranks.
 #[test]
-fn all_ranks_count_replicated_heads_once_a_rank() {
+fn replicated_heads_count_once_for_each_rank() {
     let text = printed(&["--preset", "qwen2.5-7b", "--tp", "8"]);
     assert!(text.contains("= 1,835,008 bytes = 1.84 MB\n"), "{text}");
     assert!(text.contains("4 KV heads, replicated over 8 ranks"), "{text}");
     for (preset, degree, of_rank, of_all) in [
         ("qwen2.5-7b", "8", 28 * 2 * 16 * 128 * 2, 1_835_008_u64),
         ("llama-3-70b", "4", 1_310_720, 5_242_880),
-        // Three ranks share eight heads, and none has one twice.
+        // Three ranks share eight heads; no head is replicated.
         ("llama-3-70b", "3", 2 * 655_360, 5_242_880),
         ("deepseek-v3", "8", 61 * 16 * 576 * 2, 8 * 61 * 16 * 576 * 2),
     ] {
@@ -88,7 +88,7 @@ fn all_ranks_count_replicated_heads_once_a_rank() {
 }
 
 #[test]
-fn the_picture_is_as_it_was() {
+fn picture_is_drawn_as_expected() {
     let text = printed(&["--preset", "llama-3-70b", "--tp", "4"]);
     let picture = &text[text.find('┌').expect("a picture")..];
     let expected = "\
@@ -122,7 +122,7 @@ fn the_picture_is_as_it_was() {
     assert_eq!(picture, expected);
 }
 
-/// Scales behind the page, padding behind the block, a region a layer; and ASCII for it, column by column.
+/// Scales after the page, padding after the block, a region a layer; and the same in ASCII, column by column.
 #[test]
 fn scales_padding_and_regions_are_drawn() {
     let arguments =
@@ -207,7 +207,7 @@ fn every_preset_is_laid_out_in_every_arrangement() {
 }
 
 #[test]
-fn the_keys_of_the_json_stay() {
+fn json_has_the_stable_keys() {
     let facts = json(&[
         "--tp",
         "4",
@@ -300,12 +300,12 @@ fn the_keys_of_the_json_stay() {
     assert_eq!(facts["model"]["name"], "custom");
 }
 
-/// A copy's pieces, where one can count them by hand.
+/// The pieces of copies that can be counted by hand.
 #[test]
-fn a_copy_is_as_counted_by_hand() {
+fn copy_plan_has_the_pieces_counted_by_hand() {
     let base = ["--tp", "4", "--blocks", "8", "--block", "5"];
     let with = |more: &[&str]| json(&[&base[..], more].concat())["plan"].clone();
-    // A layer's keys and values are apart: 80 × 2 pages of 16 tokens × 2 heads × 256 bytes.
+    // The keys and values of a layer lie apart: 80 × 2 pages of 16 tokens × 2 heads × 256 bytes.
     let plan = with(&["--arrangement", "outer-first", "--to", "fully-contiguous"]);
     assert_eq!((&plan["pieces"], &plan["largest_piece_bytes"]), (&160.into(), &8192.into()));
     let first = &plan["first"][1];
@@ -318,7 +318,7 @@ fn a_copy_is_as_counted_by_hand() {
         (&(8 * 8192).into(), &8192.into()),
         "values lie behind the keys of all blocks here, and behind the block's keys there"
     );
-    // Heads before tokens there: every row by itself.
+    // The destination has heads before tokens: every row is a piece.
     let plan = with(&["--to", "fully-contiguous", "--to-head-order", "hnd"]);
     assert_eq!((&plan["pieces"], &plan["largest_piece_bytes"]), (&(80 * 2 * 16 * 2).into(), &256.into()));
     assert_eq!(
@@ -328,7 +328,7 @@ fn a_copy_is_as_counted_by_hand() {
             .map(|(a, b)| a * b),
         Some(5120)
     );
-    // One of its two heads, for rank 1 of 8: a row of each token.
+    // One of two heads goes to rank 1 of 8: a row of each token.
     let plan = with(&["--to", "fully-contiguous", "--to-tp", "8", "--to-rank", "1"]);
     assert_eq!(
         (&plan["heads"]["src"], &plan["heads"]["dst"], &plan["heads"]["count"]),
@@ -342,7 +342,7 @@ fn a_copy_is_as_counted_by_hand() {
 }
 
 #[test]
-fn impossible_options_are_refused_by_name_and_value() {
+fn layout_refuses_impossible_options_by_name_and_value() {
     let cases: [(&[&str], &[&str]); 24] = [
         (&["--preset", "gpt-5"], &["--preset", "gpt-5", "llama-3-70b", "deepseek-v3"]),
         (&["--arrangement", "diagonal"], &["--arrangement", "diagonal", "token-major"]),
@@ -381,7 +381,7 @@ fn impossible_options_are_refused_by_name_and_value() {
     }
     let to = |more: &[&str]| refusal(&[&["--tp", "4", "--to", "token-major"], more].concat());
     let message = to(&["--to-tp", "8", "--to-rank", "5"]);
-    let wanted = "--to-rank 5: rank 0 of 4 has heads 0 to 1, but rank 5 of 8 has heads 5 to 5: nothing to copy; rank 0 has some";
+    let wanted = "--to-rank 5: rank 0 of 4 has heads 0 to 1, but rank 5 of 8 has head 5: nothing to copy; use --to-rank 0";
     assert!(message.contains(wanted), "{message}");
     assert!(to(&["--to-rank", "4"]).contains("--to-rank 4: must be below --to-tp 4"));
     assert!(
@@ -391,7 +391,7 @@ fn impossible_options_are_refused_by_name_and_value() {
 }
 
 #[test]
-fn the_help_teaches() {
+fn layout_help_has_examples_units_and_exit_codes() {
     let help = String::from_utf8(run_in_locale("C.UTF-8", &["--help"]).stdout).expect("UTF-8");
     for part in [
         "Examples:",
@@ -413,9 +413,9 @@ fn the_help_teaches() {
     assert!(script.contains("cross-layer-packed") && script.contains("gpt-oss-120b"));
 }
 
-/// Sizes that nobody has are refused or printed, and neither hang nor overflow.
+/// Extreme sizes are refused or printed; the command neither hangs nor overflows.
 #[test]
-fn extremes_end() {
+fn extreme_sizes_are_printed_without_hanging() {
     let huge = ["--layers", "65536", "--heads", "1", "--head-size", "1", "--dtype", "fp8", "--page", "65536"];
     for arrangement in ARRANGEMENTS {
         let arguments = [
@@ -440,7 +440,8 @@ fn extremes_end() {
         "1",
     ]);
     assert_eq!((&facts["bytes"]["block"], &facts["pieces"]["count"]), (&1.into(), &1.into()));
-    // Row by row, and no two loops of four merge: more families than are looked at, and the command says so.
+    // Every row is a piece, and no two of four loops merge: more families than are
+    // examined, which the command says.
     let many = ["--layers", "2048", "--heads", "1024", "--head-size", "2", "--page", "1024", "--blocks", "1"];
     let to = ["--arrangement", "cross-layer-packed", "--to", "fully-contiguous", "--to-head-order", "hnd"];
     let arguments = [&many[..], &to].concat();
@@ -449,9 +450,9 @@ fn extremes_end() {
     assert!(printed(&arguments).contains("\n             and more\n"));
 }
 
-/// A layer with a window says so, in the picture, in words and in JSON.
+/// A layer with a window is marked in the picture, in words and in JSON.
 #[test]
-fn windowed_layers_are_drawn_as_such() {
+fn windowed_layers_are_drawn_with_their_window() {
     let text = printed(&["--preset", "GPT-OSS-20b"]);
     for part in [
         "windows      12 layers of 24: 0, 2, 4, 6, …, 22\n",
@@ -475,9 +476,9 @@ fn file(name: &str) -> String {
     format!("{}/../config/tests/models/{name}.json", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A model by its own file: the preset's numbers; groups of a hybrid, one of them drawn.
+/// A model by its own file has the numbers of the preset; of a hybrid, one of the groups is drawn.
 #[test]
-fn a_config_json_is_laid_out() {
+fn config_json_is_laid_out_like_the_preset() {
     for name in ["llama-3-70b", "deepseek-v3", "gpt-oss-20b"] {
         let of = |arguments: &[&str]| json(&[arguments, &["--tp", "4", "--rank", "1"]].concat());
         let (config, preset) = (of(&["--config", &file(name)]), of(&["--preset", name]));
@@ -497,15 +498,18 @@ fn a_config_json_is_laid_out() {
     let state = json(&["--config", &next, "--group", "state", "--tp", "2", "--page", "64"]);
     assert_eq!(state["bytes"]["block"], 36 * 1_097_728 / 2);
     let message = refusal(&["--config", &next, "--group", "latent"]);
-    assert!(message.contains("--group latent: qwen3_next has 2 groups of layers: full, state"), "{message}");
+    assert!(
+        message.contains("--group latent: qwen3_next has 2 groups of layers; choose from: full, state"),
+        "{message}"
+    );
     let message = refusal(&["--config", "/none"]);
     assert!(message.contains("--config /none: /none: cannot be read"), "{message}");
     assert!(refusal(&["--config", &next, "--layers", "3"]).contains("--layers"));
 }
 
-/// Stages as vLLM divides them, or as they are listed; the one asked for is drawn.
+/// Stages divided as in vLLM, or listed; the chosen one is drawn.
 #[test]
-fn stages_have_layers_and_bytes() {
+fn pipeline_stages_have_layers_and_bytes() {
     let text = printed(&["--preset", "deepseek-v3", "--pp", "2"]);
     for part in [
         "stages       0: layers 0 to 30, 35,712 bytes a token, 571,392 bytes a block  (drawn)\n",
@@ -529,16 +533,16 @@ fn stages_have_layers_and_bytes() {
         (&["--layer-partition", "80,0"], "--layer-partition 80,0: each stage needs at least one layer"),
         (&["--layer-partition", "40,40", "--pp", "3"], "--layer-partition 40,40: has 2 stages, not --pp 3"),
         (&["--pp", "81"], "--pp 81: must be from 1 to the model's 80 layers"),
-        (&["--pp", "2", "--stage", "2"], "--stage 2: there are stages 0 to 1"),
+        (&["--pp", "2", "--stage", "2"], "--stage 2: must be from 0 to 1"),
     ] {
         let message = refusal(arguments);
         assert!(message.contains(wanted), "{message}");
     }
 }
 
-/// Four blocks of 16 tokens as one of 64, and back; heads of another degree with them.
+/// Four blocks of 16 tokens as one of 64, and back; also with another tensor-parallel degree.
 #[test]
-fn a_copy_to_another_page_size_is_as_counted_by_hand() {
+fn copy_to_another_page_size_has_the_pieces_by_hand() {
     let with =
         |more: &[&str]| json(&[&["--tp", "4", "--to", "fully-contiguous"], more].concat())["plan"].clone();
     let plan = with(&["--to-page", "64"]);
@@ -546,7 +550,7 @@ fn a_copy_to_another_page_size_is_as_counted_by_hand() {
     assert_eq!((&plan["bytes"], &plan["pages"]["prefix_tokens"]), (&(4 * 1_310_720).into(), &64.into()));
     let back = with(&["--page", "64", "--to-page", "16"]);
     assert_eq!((&back["pieces"], &back["bytes"]), (&plan["pieces"], &plan["bytes"]));
-    // An engine's blocks that follow each other are one piece a layer, and of keys and of values.
+    // Consecutive blocks of an engine are one piece for the keys of each layer, and one for its values.
     let plan = with(&["--arrangement", "outer-first", "--to-page", "64"]);
     assert_eq!((&plan["pieces"], &plan["largest_piece_bytes"]), (&160.into(), &(4 * 8192).into()));
     let plan = with(&["--to-page", "64", "--to-tp", "8", "--to-rank", "1"]);
@@ -558,10 +562,10 @@ fn a_copy_to_another_page_size_is_as_counted_by_hand() {
         text.contains("pages        4 blocks of 16 tokens here → 1 block of 64 tokens there\n"),
         "{text}"
     );
-    assert!(text.contains("prefix hits are then by 64 tokens, whole blocks of both sides\n"), "{text}");
+    assert!(text.contains("prefix hits are multiples of 64 tokens, whole blocks on both sides\n"), "{text}");
     let message = refusal(&["--to", "fully-contiguous", "--to-page", "64", "--block", "1021"]);
     assert!(
-        message.contains("--to-page 64: 4 blocks of 16 tokens become 1 of 64, and --blocks 1024 has not"),
+        message.contains("--to-page 64: 4 blocks of 16 tokens become 1 of 64, and --blocks 1024 is too few"),
         "{message}"
     );
 }

@@ -1,4 +1,4 @@
-//! `kvstrata policies`, and the pictures of it and of `replay`, end to end.
+//! `kvstrata policies`, and the pictures of `policies` and `replay`, end to end.
 
 use kvstrata_core::Policy;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("UTF-8")
 }
 
-/// What a run that must go well prints: standard output, standard error.
+/// Standard output and standard error of a run that must succeed.
 fn good(output: &Output) -> (&str, &str) {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     (text(&output.stdout), text(&output.stderr))
@@ -33,7 +33,7 @@ fn refused(output: &Output) -> String {
     message
 }
 
-/// As [`refused`], before anything was done.
+/// Like [`refused`], for a run that must not print a result.
 fn refusal(output: &Output) -> String {
     let message = refused(output);
     assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
@@ -54,7 +54,7 @@ fn hits(curve: &serde_json::Value) -> Vec<u64> {
 }
 
 #[test]
-fn every_policy_is_there_and_none_is_better_than_the_optimum() {
+fn every_policy_is_listed_and_below_the_optimum() {
     let (report, table) = compare(&[]);
     assert_eq!(report["capacities"], serde_json::json!([300, 2048]), "ascending");
     let curves = report["policies"].as_array().expect("a list");
@@ -72,7 +72,7 @@ fn every_policy_is_there_and_none_is_better_than_the_optimum() {
         let blocks = report["blocks"].as_f64().expect("a number");
         assert!((ratio - hits[1] as f64 / blocks).abs() < 1e-12);
     }
-    // The table has the same, in the order of the names.
+    // The table has the same numbers, in the order of the names.
     let heads: Vec<&str> =
         table.lines().find(|line| line.contains(" optimum")).expect("heads").split_whitespace().collect();
     assert_eq!(heads, [&["blocks"][..], &names, &["optimum"]].concat());
@@ -91,8 +91,8 @@ fn every_policy_is_there_and_none_is_better_than_the_optimum() {
 }
 
 #[test]
-fn hits_are_those_of_a_replay_over_the_device_alone() {
-    // 100 blocks are fewer than the longest prompts have: of those the rest is cut off, by both.
+fn policy_hits_equal_those_of_a_device_only_replay() {
+    // The longest prompts have more than 100 blocks: both commands cut off the rest.
     for (capacity, policy) in ["100", "300"].into_iter().flat_map(|of| Policy::ALL.map(|policy| (of, policy)))
     {
         let one = ["policies", "--requests", "600", "--json", "-", "--capacities", capacity, "--policies"];
@@ -140,20 +140,20 @@ fn policies_are_chosen_by_name() {
 }
 
 #[test]
-fn no_requests_are_refused_by_that_option() {
+fn policies_with_0_requests_are_refused_by_the_option() {
     let message = refusal(&run_in(folder().path(), &["policies", "--requests", "0"]));
     assert!(message.contains("--requests 0: ") && message.contains("at least 1"), "{message}");
     assert!(!message.contains("hash_ids"), "the trace is not to blame: {message}");
 }
 
 #[test]
-fn a_trace_that_is_no_tree_is_refused_by_line() {
+fn trace_that_is_no_tree_is_refused_by_line() {
     let folder = folder();
     let line = |ids: &str| {
         format!("{{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": {ids}}}\n")
     };
     for (ids, wanted) in [
-        ("[9, 2]", "--trace t.jsonl: line 2: hash_ids has 2 behind 9, and an earlier line has it behind 1"),
+        ("[9, 2]", "--trace t.jsonl: line 2: hash_ids has 2 after 9, but an earlier line has it after 1"),
         ("[8, 8]", "--trace t.jsonl: line 2: hash_ids has 8 twice"),
         ("[1, -2]", "--trace t.jsonl: line 2: invalid value"),
     ] {
@@ -165,12 +165,12 @@ fn a_trace_that_is_no_tree_is_refused_by_line() {
     std::fs::write(folder.path().join("t.jsonl"), line("[]")).expect("written");
     let message = refusal(&run_in(folder.path(), &["policies", "--trace", "t.jsonl"]));
     assert!(message.contains("no blocks"), "{message}");
-    // Of what is not read nothing is said.
+    // Lines that are not read are not checked.
     std::fs::write(folder.path().join("t.jsonl"), line("[1, 2]") + &line("[2]")).expect("written");
     good(&run_in(folder.path(), &["policies", "--trace", "t.jsonl", "--requests", "1"]));
 }
 
-/// The text elements of an SVG, if its elements are closed in order: what a viewer needs to show it.
+/// The text elements of an SVG. Fails unless all elements are closed in order, as a viewer needs.
 fn texts(svg: &str) -> Vec<String> {
     let (mut open, mut texts, mut rest) = (Vec::new(), Vec::new(), svg);
     while let Some((before, after)) = rest.split_once('<') {
@@ -190,7 +190,7 @@ fn texts(svg: &str) -> Vec<String> {
     texts
 }
 
-/// Width and height of a PNG of 8-bit colours, all of whose rows are there.
+/// Width and height of a PNG with 8-bit colours. Fails unless all rows are there.
 fn size_of_png(bytes: &[u8]) -> (u32, u32) {
     let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().expect("a PNG");
     let mut pixels = vec![0; reader.output_buffer_size().expect("small")];
@@ -213,18 +213,18 @@ fn curves_are_drawn_with_every_name() {
     {
         assert!(texts.iter().any(|text| text == wanted), "{wanted}: {texts:?}");
     }
-    // Of each curve a mark at each capacity, and one in the legend.
+    // Each curve has a mark at each capacity, and one in the legend.
     let marks = ["<circle ", "<polygon ", "<rect "].map(|mark| svg.matches(mark).count());
     let curves = Policy::ALL.len() + 1;
-    // And the background.
+    // One more rectangle is the background.
     assert_eq!(marks.iter().sum::<usize>(), curves * 4 + 1, "{marks:?}");
     let png = std::fs::read(folder.path().join("curves.PNG")).expect("written");
     assert_eq!(size_of_png(&png), (1000, 604));
 }
 
-/// A capacity with no power of two near it is labelled all the same, and of a long path the title has the end.
+/// A capacity far from any power of two has a label too, and the title has the end of a long path.
 #[test]
-fn a_picture_says_of_what_it_is() {
+fn picture_title_names_the_trace() {
     let folder = folder();
     let trace = format!("{}.jsonl", "long".repeat(40));
     let line = "{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": [1, 2]}\n";
@@ -233,14 +233,14 @@ fn a_picture_says_of_what_it_is() {
     good(&run_in(folder.path(), &arguments));
     let texts = texts(&std::fs::read_to_string(folder.path().join("one.svg")).expect("written"));
     assert!(texts.iter().any(|text| text == "300"), "{texts:?}");
-    let title = texts.iter().find(|text| text.ends_with("different ones")).expect("a title");
+    let title = texts.iter().find(|text| text.ends_with(" distinct")).expect("a title");
     assert!(title.starts_with("...") && title.contains("long.jsonl: 2 requests"), "{title}");
     assert!((60..130).contains(&title.len()), "{title}");
 }
 
-/// A capacity that is just short of a power of two is not called by that.
+/// A capacity just below a power of two does not get the label of that power.
 #[test]
-fn a_single_capacity_has_its_own_tick() {
+fn single_capacity_has_its_own_tick() {
     let folder = folder();
     for capacity in ["250", "1000"] {
         let arguments = ["policies", "--requests", "600", "--capacities", capacity, "--plot", "one.svg"];
@@ -251,9 +251,10 @@ fn a_single_capacity_has_its_own_tick() {
     }
 }
 
-/// Of two results in one file the first would be lost, and so would what a run reads or keeps.
+/// Two results in one file would lose the first, and a result must not replace a file
+/// that the run reads or keeps.
 #[test]
-fn no_result_replaces_another_nor_what_a_run_needs() {
+fn outputs_do_not_replace_each_other_or_inputs() {
     let folder = folder();
     let written = ["t.svg", "v.svg"];
     for name in written {
@@ -288,14 +289,14 @@ fn no_result_replaces_another_nor_what_a_run_needs() {
     for name in written {
         assert_eq!(std::fs::read_to_string(folder.path().join(name)).expect("there"), "as it was");
     }
-    // A picture is never on standard output, which JSON has to itself.
+    // A picture never goes to standard output.
     for command in ["policies", "replay"] {
         let message = refusal(&run_in(folder.path(), &[command, "--json", "-", "--plot", "-"]));
         assert!(message.contains("--plot") && message.contains(".svg or .png"), "{message}");
     }
 }
 
-/// Links to a device that has no room for anything, which is seen when it is written to.
+/// Makes links to a device that fails each write for lack of space.
 fn full(folder: &Path, names: &[&str]) {
     for name in names {
         std::os::unix::fs::symlink("/dev/full", folder.join(name)).expect("a link");
@@ -303,7 +304,7 @@ fn full(folder: &Path, names: &[&str]) {
 }
 
 #[test]
-fn all_that_cannot_be_written_is_said() {
+fn every_failed_output_is_named() {
     let folder = folder();
     full(folder.path(), &["full.json", "full.svg"]);
     let output =
@@ -314,7 +315,7 @@ fn all_that_cannot_be_written_is_said() {
 
 /// A wrong byte is graver than a picture that cannot be written.
 #[test]
-fn a_wrong_byte_is_said_though_the_picture_fails() {
+fn wrong_byte_is_reported_though_the_picture_fails() {
     let folder = folder();
     full(folder.path(), &["full.svg"]);
     let small =
@@ -328,7 +329,7 @@ fn a_wrong_byte_is_said_though_the_picture_fails() {
 }
 
 #[test]
-fn a_replay_is_drawn_with_every_tier() {
+fn replay_is_drawn_with_every_tier() {
     let folder = folder();
     let arguments = [
         "replay",
@@ -368,9 +369,10 @@ fn a_replay_is_drawn_with_every_tier() {
     assert_eq!(size_of_png(&png).0, 1000);
 }
 
-/// Requests come, none for ten seconds, and more: a rate is drawn for all of the run, and where there are no hits to be had it is said why.
+/// Requests come, then none for ten seconds, then more: the rate has no gap, and the title
+/// explains the gap of the hits.
 #[test]
-fn a_pause_is_no_gap_in_a_rate() {
+fn pause_in_a_trace_is_no_gap_in_a_rate() {
     let folder = folder();
     let request = |nth: u64| {
         let time = 2 * nth + if nth < 100 { 0 } else { 10_000 };
@@ -384,7 +386,7 @@ fn a_pause_is_no_gap_in_a_rate() {
         ["replay", "--trace", "t.jsonl", "--disk-blocks", "0", "--block-bytes", "4K", "--speed", "20"];
     good(&run_in(folder.path(), &[&small[..], &["--plot", "run.svg"]].concat()));
     let svg = std::fs::read_to_string(folder.path().join("run.svg")).expect("written");
-    // What was filled is the only solid line of its colour; the legend has two pieces of it.
+    // `filled` is the only solid line of its colour; the legend has two pieces of it.
     let lines = svg.matches("<polyline ").count();
     let filled = svg
         .split("<polyline ")
@@ -395,13 +397,14 @@ fn a_pause_is_no_gap_in_a_rate() {
 }
 
 #[test]
-fn what_is_no_picture_is_refused_by_name_before_anything_is_run() {
+fn invalid_plot_target_is_refused_before_the_run() {
     for command in ["policies", "replay"] {
         for (file, wanted) in [
             ("run.pdf", ".svg or .png"),
             ("run", ".svg or .png"),
             ("/nonexistent/run.svg", "--plot /nonexistent/run.svg: its directory does not exist"),
-            // Where nobody may make a file, and a name that is too long for one beside it.
+            // A folder without write permission, and a name too long for a
+            // temporary file beside it.
             ("/proc/run.svg", "--plot /proc/run.svg: cannot be written: "),
             (&format!("{}.svg", "x".repeat(251)), "cannot be written: "),
         ] {

@@ -1,5 +1,5 @@
-//! Volumes that something else wrote to, in every way: the replay goes on, counts by cause, and serves no wrong byte; what is not its
-//! volume stays as it is.
+//! Damaged volumes: the replay continues, counts rejected blocks by cause, and serves no wrong byte. A
+//! file that is not its volume stays unchanged.
 
 mod common;
 
@@ -38,7 +38,7 @@ fn folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
 }
 
-/// A volume as a replay has left it, and what is in it.
+/// The bytes of a volume after a replay, and its contents.
 static FILLED: LazyLock<(Vec<u8>, Reading)> = LazyLock::new(|| {
     let folder = folder();
     let path = folder.path().join("volume");
@@ -49,7 +49,7 @@ static FILLED: LazyLock<(Vec<u8>, Reading)> = LazyLock::new(|| {
     (std::fs::read(&path).expect("there"), reading)
 });
 
-/// Replays over a copy that `damage` has been at, which must go well; and once more over what that left.
+/// Replays over a damaged copy of the volume, and once more over the result. Both must succeed.
 fn replay_over(damage: impl FnOnce(&File, &Reading)) -> Report {
     let (bytes, reading) = &*FILLED;
     let folder = folder();
@@ -93,7 +93,7 @@ fn random_bytes(random: &mut Random, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn an_undamaged_volume_is_found_whole() {
+fn undamaged_volume_is_found_whole() {
     let report = replay_over(|_, _| {});
     let reading = &FILLED.1;
     assert_eq!(disk(&report).recovered_blocks, reading.blocks.len() as u64);
@@ -107,7 +107,7 @@ fn an_undamaged_volume_is_found_whole() {
 fn flipped_bits_anywhere_are_misses() {
     let mut random = Random(3);
     let mut rejected = 0;
-    // With many, no superblock would be whole: they spare the first one.
+    // Many flips would damage every superblock, so they spare the first one.
     for (flips, start) in [(1, 0), (10, 0), (100, 0), (1000, 4096), (20_000, 4096)] {
         let report = replay_over(|file, _| {
             let length = file.metadata().expect("there").len() - start;
@@ -119,7 +119,7 @@ fn flipped_bits_anywhere_are_misses() {
 }
 
 #[test]
-fn a_flipped_bit_in_a_record_costs_that_record() {
+fn flipped_bit_in_a_record_loses_that_record() {
     let report = replay_over(|file, reading| {
         let slots: Vec<u64> = reading.blocks.values().copied().take(50).collect();
         for (slot, offset) in slots.iter().zip((0..64).cycle()) {
@@ -153,7 +153,7 @@ fn zeroed_and_random_ranges_are_misses() {
 }
 
 #[test]
-fn a_file_of_nothing_but_random_bytes_is_started_over() {
+fn file_of_random_bytes_is_started_over() {
     let report = replay_over(|file, _| {
         let length = file.metadata().expect("there").len() as usize;
         file.write_all_at(&random_bytes(&mut Random(5), length), 0).expect("within the file");
@@ -164,7 +164,7 @@ fn a_file_of_nothing_but_random_bytes_is_started_over() {
 }
 
 #[test]
-fn one_superblock_is_enough() {
+fn volume_with_one_superblock_is_recovered() {
     let garbage = random_bytes(&mut Random(6), 4096);
     for first in [true, false] {
         let report = replay_over(|file, _| {
@@ -178,7 +178,7 @@ fn one_superblock_is_enough() {
 }
 
 #[test]
-fn a_shortened_volume_keeps_what_is_there() {
+fn shortened_volume_keeps_the_remaining_blocks() {
     let reading = &FILLED.1;
     for slots in [0, 1, 100, 1000] {
         let cut = reading.origin + slots * reading.stride;
@@ -213,14 +213,14 @@ fn swapped_payloads_and_swapped_records_are_misses() {
 }
 
 #[test]
-fn records_of_another_volume_are_not_taken() {
+fn records_of_another_volume_are_rejected() {
     let other = folder();
     let path = other.path().join("volume");
     try_replay(settings(&path)).expect("a replay");
     volume::settle(&path);
     let stranger = std::fs::read(&path).expect("there");
     let report = replay_over(|file, reading| {
-        // The same blocks in the same slots, and only the volume differs.
+        // The same blocks are in the same slots; only the volume differs.
         let table = &stranger[reading.table_offset as usize..reading.origin as usize];
         file.write_all_at(table, reading.table_offset).expect("within the file");
     });
@@ -228,9 +228,9 @@ fn records_of_another_volume_are_not_taken() {
     assert_eq!((disk.recovered_blocks, disk.rejected.record), (0, FILLED.1.blocks.len() as u64), "{disk:?}");
 }
 
-/// Whichever it is; and the report names it.
+/// Either file may be missing; the report names it.
 #[test]
-fn a_file_of_a_set_that_is_gone_costs_its_own_blocks() {
+fn missing_file_of_a_set_loses_its_own_blocks() {
     for gone in [0, 1] {
         let folder = folder();
         let paths = ["a", "b"].map(|name| folder.path().join(name));
@@ -253,7 +253,7 @@ fn a_file_of_a_set_that_is_gone_costs_its_own_blocks() {
 }
 
 #[test]
-fn another_file_is_refused_and_stays_as_it_is() {
+fn file_that_is_no_volume_is_refused_and_unchanged() {
     let folder = folder();
     let path: PathBuf = folder.path().join("precious");
     let mut random = Random(7);
@@ -266,7 +266,7 @@ fn another_file_is_refused_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_volume_is_its_owners_alone() {
+fn open_volume_is_refused_to_a_second_owner() {
     let folder = folder();
     let path = folder.path().join("volume");
     let first = Replay::new(settings(&path), common::device(&settings(&path))).expect("a replay");

@@ -1,11 +1,13 @@
-//! `kill -9` of a busy replay at random moments: the next one finds exactly what the file's table says, and never a wrong byte.
+//! `kill -9` of a busy replay at random moments: the next replay finds exactly the blocks of the file's
+//! table, and no wrong byte.
 //!
 //!   cargo test -p kvstrata-cli --test crash                          8 kills
-//!   KVSTRATA_CRASHES=200 cargo test -p kvstrata-cli --test crash     as many as that
-//!   KVSTRATA_CRASH_SEED=7 …                                      other moments
+//!   KVSTRATA_CRASHES=200 cargo test -p kvstrata-cli --test crash     200 kills
+//!   KVSTRATA_CRASH_SEED=7 …                                          other moments
 //!
-//! The trace comes through a pipe, in long lines, and the kill when a random number of them has gone in: what fits into pipe and
-//! buffers, some dozens, is then still to be served, so that the replay is busy, or has not even begun.
+//! The trace comes through a pipe, in long lines. The kill comes after a random number of
+//! lines. Some dozens of them are then still in the pipe and in buffers, so the replay is
+//! busy, or has not even begun.
 
 mod common;
 
@@ -15,9 +17,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Requests that a replay would serve if it were not killed.
+/// Requests of a trace that is served to its end.
 const REQUESTS: u64 = 400;
-/// Requests of the replay after it.
+/// Requests of the replay after a kill.
 const AFTER: usize = 100;
 /// Length of a line.
 const LINE_BYTES: usize = 4096;
@@ -52,7 +54,7 @@ fn command(folder: &Path, block_bytes: &str, concurrency: u64) -> Command {
     command
 }
 
-/// Kills a replay when `lines` have gone into its pipe.
+/// Kills a replay after `lines` have been written to its pipe.
 fn crash(folder: &Path, block_bytes: &str, concurrency: u64, lines: &[String]) {
     let mut child = command(folder, block_bytes, concurrency).spawn().expect("the command runs");
     let mut pipe = child.stdin.take().expect("piped");
@@ -64,7 +66,7 @@ fn crash(folder: &Path, block_bytes: &str, concurrency: u64, lines: &[String]) {
     assert_eq!(output.status.code(), None, "killed: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A replay that must go well, as JSON.
+/// The JSON of a replay that must succeed.
 fn replay(folder: &Path, block_bytes: &str, lines: &[String]) -> serde_json::Value {
     let mut child = command(folder, block_bytes, 1).spawn().expect("the command runs");
     let mut pipe = child.stdin.take().expect("piped");
@@ -95,7 +97,7 @@ fn assert_found(report: &serde_json::Value, reading: &Reading) {
 }
 
 #[test]
-fn kill_9_at_any_moment_loses_nothing_that_was_down_and_serves_nothing_wrong() {
+fn killed_replay_loses_no_written_block() {
     let (crashes, seed) = (setting("KVSTRATA_CRASHES", 8), setting("KVSTRATA_CRASH_SEED", 1));
     let mut random = Random(seed);
     let trace: Vec<String> = common::bundled(REQUESTS as usize)
@@ -118,7 +120,8 @@ fn kill_9_at_any_moment_loses_nothing_that_was_down_and_serves_nothing_wrong() {
         println!("crash {number} of seed {seed}: {block_bytes}, concurrency {concurrency}, {lines} lines");
         crash(folder.path(), block_bytes, concurrency, &trace[..lines]);
         let path = folder.path().join("volume");
-        // Killed before it had a file, or before that had its superblock: the next one starts from nothing.
+        // A replay killed before it had a file, or before the file had a superblock, leaves
+        // nothing to find.
         let reading = match path.exists() {
             true => {
                 volume::settle(&path);
@@ -126,7 +129,7 @@ fn kill_9_at_any_moment_loses_nothing_that_was_down_and_serves_nothing_wrong() {
             }
             false => Reading::default(),
         };
-        // What was served last is what is on disk.
+        // The requests served last have their blocks on disk.
         let start = lines.saturating_sub(2 * AFTER);
         let report = replay(folder.path(), block_bytes, &trace[start..start + AFTER]);
         if report["disk"]["created"] == true {

@@ -1,4 +1,5 @@
-//! `--device cuda`: over the test double of libcuda, which the command finds in libcuda's place, and where there is no libcuda.
+//! `--device cuda`: over the test double of libcuda, which the command loads in its
+//! place, and without libcuda.
 #![cfg(target_os = "linux")]
 
 use kvstrata_cuda_double::Double;
@@ -14,7 +15,7 @@ fn replay(folder: &Path, block_bytes: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// The same over the double, which it used as a driver is to be used, and left nothing in.
+/// The same over the double. Fails if the command misused the driver, or left something in it.
 fn over_the_double(folder: &Path, block_bytes: &str, arguments: &[&str]) -> Output {
     let mut command = replay(folder, block_bytes, arguments);
     Double::lend(folder, &mut command).expect("a link");
@@ -24,7 +25,7 @@ fn over_the_double(folder: &Path, block_bytes: &str, arguments: &[&str]) -> Outp
 }
 
 #[test]
-fn a_replay_over_the_double_brings_every_byte_back() {
+fn replay_over_the_double_has_no_wrong_byte() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     for arguments in [&["--device", "cuda"][..], &["--device", "auto", "--concurrency", "4"]] {
         let output = over_the_double(folder.path(), "5000", &[arguments, &["--reinitialize"]].concat());
@@ -36,7 +37,7 @@ fn a_replay_over_the_double_brings_every_byte_back() {
             assert!(report["hits"][tier].as_u64() > Some(0), "{report}");
         }
     }
-    // A device that damages a byte is caught there too.
+    // A device that damages a byte is noticed here too.
     let output =
         over_the_double(folder.path(), "5000", &["--device", "cuda", "--reinitialize", "--flip-every", "20"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -44,9 +45,9 @@ fn a_replay_over_the_double_brings_every_byte_back() {
 }
 
 #[test]
-fn more_than_the_device_has_is_said() {
+fn too_many_device_blocks_are_refused() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    // 1.2 GiB on the device, which has 1.
+    // The blocks take 1.2 GiB, and the device has 1.
     let output = over_the_double(folder.path(), "4M", &["--device", "cuda"]);
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{message}");
@@ -55,7 +56,7 @@ fn more_than_the_device_has_is_said() {
 }
 
 #[test]
-fn without_libcuda_there_is_a_reason() {
+fn cuda_replay_without_libcuda_gives_the_reason() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     if kvstrata_ffi::cuda::CudaDriver::load().is_ok() {
         return println!("SKIP no-cuda: libcuda is installed here");
@@ -69,9 +70,9 @@ fn without_libcuda_there_is_a_reason() {
     assert_eq!(report["settings"]["device"], "sim");
 }
 
-/// The example for engines, with the copy engine alone: over the double a child process has no kernels.
+/// The example for engines, with the copy engine only: a child process over the double has no kernels.
 #[test]
-fn the_example_goes_up_and_down() {
+fn cuda_example_offloads_and_onboards() {
     let command = Path::new(env!("CARGO_BIN_EXE_kvstrata"));
     let example = command.with_file_name("examples").join("cuda_offload");
     if !example.is_file() {

@@ -1,4 +1,5 @@
-//! A replay over the test double of libcuda, in this process: by which copies, and on a device that fails for good.
+//! A replay over the test double of libcuda, in this process: the copies that it uses, and a
+//! device that fails for good.
 
 #![cfg(target_os = "linux")]
 
@@ -20,7 +21,7 @@ fn settings(folder: &Path) -> Settings {
         host_blocks: 300,
         disk_blocks: 4000,
         disk: vec![folder.join("volume")],
-        // Blocks of host memory are further apart than the device's.
+        // Blocks of host memory are further apart than those of the device.
         block_bytes: 5000,
         ..Settings::default()
     }
@@ -32,7 +33,7 @@ fn open(settings: &Settings) -> (Arc<CudaDevice>, CudaDeviceTier) {
     (device, tier.expect("memory"))
 }
 
-/// Serves the trace on a device of its own.
+/// Serves the trace on the given device.
 fn replay(device: impl FnOnce(&Settings) -> Device) -> Report {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let settings = settings(folder.path());
@@ -40,12 +41,13 @@ fn replay(device: impl FnOnce(&Settings) -> Device) -> Report {
     common::replay_on(settings, device, &|_| {})
 }
 
-/// With one request at a time, whose counts no copy changes by when it ends.
+/// With one request at a time, no count depends on when a copy ends.
 #[test]
-fn blocks_go_from_and_to_registered_memory_and_the_counts_are_the_simulated_ones() {
+fn cuda_replay_counts_like_the_simulated_device() {
     let double = Double::new();
     let registered = || double.calls("cuMemHostRegister_v2");
-    // Whether a victim of the host's is on the disk already may depend on when a copy ends: of some blocks in ten thousand.
+    // Except this one: whether the disk has a victim of the host already may depend on when a copy
+    // ends, for some blocks in ten thousand.
     let written = |report: &Report| report.bytes.host_to_disk / 5000;
     let counts = |report: Report| {
         let Report { hits, mut evicted, mut bytes, verified_blocks, .. } = report;
@@ -66,9 +68,9 @@ fn blocks_go_from_and_to_registered_memory_and_the_counts_are_the_simulated_ones
     double.finish();
 }
 
-/// Pinned memory is what a machine is short of first: of the host tier's there is not as much, and nothing is left behind.
+/// The host tier needs more pinned memory than there is. The error names it, and nothing is left behind.
 #[test]
-fn host_memory_that_cannot_be_registered_is_said() {
+fn unregistrable_host_memory_is_refused() {
     let double = Double::new();
     double.memory(1 << 30, 1 << 20);
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
@@ -83,10 +85,10 @@ fn host_memory_that_cannot_be_registered_is_said() {
     double.finish();
 }
 
-/// The device dies under way: what it had is lost, what it is asked for is a counted miss, and the replay goes on to its end with the
-/// tiers that there are.
+/// The device dies during the replay. Its blocks are lost, later requests to it are counted misses, and
+/// the replay continues to its end with the other tiers.
 #[test]
-fn a_device_that_dies_costs_its_own_tier() {
+fn dying_device_loses_its_own_tier_only() {
     let double = Double::new();
     let mut dies = None;
     let report = replay(|settings| {

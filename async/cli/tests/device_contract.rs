@@ -1,5 +1,5 @@
-//! The device contract of `ffi/tests/device_contract`, on the device that damages bytes: when it is told not to, and that the
-//! contract notices when it is.
+//! The device contract of `ffi/tests/device_contract` on the device that damages bytes. Without damage
+//! the device keeps the contract; with damage the contract notices.
 
 #[path = "../../../ffi/tests/device_contract/mod.rs"]
 mod device_contract;
@@ -13,12 +13,12 @@ fn flipping(every: u64) -> FlippingPort<SimDevice> {
 }
 
 #[test]
-fn a_device_that_damages_nothing_keeps_the_contract() {
+fn flipping_device_without_damage_keeps_the_contract() {
     device_contract::check(&flipping(0));
 }
 
 #[test]
-fn the_contract_notices_a_flipped_bit() {
+fn contract_notices_a_flipped_bit() {
     let device = flipping(3);
     assert!(catch_unwind(AssertUnwindSafe(|| device_contract::check(&device))).is_err());
 }

@@ -1,4 +1,4 @@
-//! What goes wrong is noticed: wrong bytes are counted, failed transfers are misses.
+//! Faults are noticed: wrong bytes are counted, failed transfers are misses.
 
 mod common;
 
@@ -25,13 +25,13 @@ fn settings(folder: &Path) -> Settings {
 }
 
 #[test]
-fn a_flipped_bit_on_the_device_is_found() {
+fn flipped_bit_on_the_device_is_found() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let settings = settings(folder.path());
     let device = Device::of_port("sim", FlippingPort::new(common::sim(&settings), 100));
     let report = common::replay_on(settings, device, &|_| {});
     assert!(report.wrong_blocks > 0, "{report}");
-    // Damage stays with a block on its way down and up, and more may come on top.
+    // A damaged block stays damaged in other tiers, and may be damaged again.
     assert!((report.wrong_blocks..report.wrong_blocks * 8).contains(&report.wrong_bytes));
     let first = report.first_wrong.as_ref().expect("named");
     assert!(first.line > 1 && first.bytes == 1 && first.first_offset < 4096);
@@ -42,7 +42,8 @@ fn volume_file(folder: &Path) -> File {
     File::options().read(true).write(true).open(folder.join("volume")).expect("open a second time")
 }
 
-/// Flips a bit in each slot, after half the requests: with one worker nothing is in flight between two of them.
+/// Flips a bit in each slot after half the requests. With one worker, no transfer is in
+/// flight between two requests.
 fn replay_with_flipped_slots(skip_verification: bool) -> Report {
     let origin = 4096 + (20_000u64 * 64).next_multiple_of(4096);
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
@@ -61,7 +62,7 @@ fn replay_with_flipped_slots(skip_verification: bool) -> Report {
 }
 
 #[test]
-fn a_flipped_bit_on_the_disk_is_a_miss() {
+fn flipped_bit_on_the_disk_is_a_miss() {
     let report = replay_with_flipped_slots(false);
     let disk = report.disk.as_ref().expect("a disk tier");
     assert!(disk.rejected.payload > 0, "{report}");
@@ -71,7 +72,7 @@ fn a_flipped_bit_on_the_disk_is_a_miss() {
 }
 
 #[test]
-fn without_verification_a_flipped_bit_on_the_disk_is_served() {
+fn unverified_flipped_bit_on_the_disk_is_served() {
     let report = replay_with_flipped_slots(true);
     assert!(report.wrong_blocks > 0, "{report}");
     let first = report.first_wrong.as_ref().expect("named");
@@ -81,9 +82,10 @@ fn without_verification_a_flipped_bit_on_the_disk_is_served() {
 }
 
 #[test]
-fn reads_that_fail_are_misses_and_never_a_wrong_byte() {
+fn failed_disk_reads_are_misses() {
     let group = |number: u64| (4 * number..4 * number + 4).collect::<Vec<u64>>();
-    // Twice round, so that all of it is on disk and nothing is to be written when the first group comes back.
+    // The groups come twice, so that all of them are on disk and no write is pending
+    // when the first group returns.
     let mut requests: Vec<_> = (0..20).map(|number| group(number % 10)).collect();
     requests.push(group(0));
     let served = requests.len() as u64;
@@ -107,13 +109,13 @@ fn reads_that_fail_are_misses_and_never_a_wrong_byte() {
     assert!(report.to_string().contains("failed transfers 4 disk reads; each is a miss"), "{report}");
 }
 
-/// Behind a disk read that fails the device may have blocks still: they are hits, so that each block is a hit or filled.
+/// Device blocks after a failed disk read are hits, so that each block is either a hit or filled.
 #[test]
-fn blocks_behind_a_failed_read_are_hits_where_the_device_has_them() {
+fn device_blocks_after_a_failed_read_are_hits() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let settings = Settings { requests: None, device_blocks: 4, host_blocks: 4, ..settings(folder.path()) };
     let mut requests: Vec<Vec<u64>> = vec![vec![0]];
-    // The first block goes down to the disk.
+    // The first block is offloaded to the disk.
     requests.extend((1..6).map(|number| (10 * number..10 * number + 4).collect()));
     requests.extend([vec![70, 71], vec![0, 70, 71]]);
     let (served, blocks) = (requests.len() as u64, requests.iter().map(Vec::len).sum::<usize>() as u64);
@@ -129,7 +131,7 @@ fn blocks_behind_a_failed_read_are_hits_where_the_device_has_them() {
     assert_eq!(report.hit_blocks + report.bytes.filled / 4096, blocks, "{report}");
 }
 
-/// A device of which every `every`th copy, either way, fails.
+/// A device that fails every `every`th copy, in either direction.
 #[derive(Debug)]
 struct FailingPort {
     device: SimDevice,
@@ -180,7 +182,7 @@ impl DevicePort for FailingPort {
 }
 
 #[test]
-fn a_device_that_fails_now_and_then_gives_misses_and_no_wrong_byte() {
+fn failing_device_gives_misses_and_no_wrong_byte() {
     for (every, concurrency) in [(50, 1), (7, 1), (2, 1), (1, 1), (20, 3)] {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
         let settings = Settings { concurrency, ..settings(folder.path()) };

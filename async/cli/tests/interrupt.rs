@@ -1,7 +1,8 @@
-//! `kvstrata replay` and signals: the first ends it in order, with a report of what was served; the second at once.
+//! `kvstrata replay` and signals: the first ends it in order, with a report of the requests
+//! served; the second kills it.
 //!
-//! Requests come through a pipe that stays open, or at a time that does not come, so that only the signal ends a replay; when it has served what
-//! there is, its metrics say.
+//! Requests come through a pipe that stays open, or at a time that never comes, so that only the signal
+//! ends a replay. Its metrics show when it has served all requests so far.
 
 mod common;
 
@@ -16,7 +17,7 @@ use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longer than anything here takes.
+/// Longer than any step of these tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 const TIERS: [&str; 6] = ["--device-blocks", "8", "--host-blocks", "8", "--block-bytes", "4K"];
 const PIPE: [&str; 2] = ["--trace", "-"];
@@ -33,7 +34,7 @@ fn line(time: u64, first: u64) -> String {
     )
 }
 
-/// A replay at work.
+/// A running replay.
 struct AtWork {
     child: Child,
     errors: BufReader<ChildStderr>,
@@ -41,13 +42,14 @@ struct AtWork {
 }
 
 impl AtWork {
-    /// Once it listens to signals, and serves metrics; these requests are in its pipe, which stays open.
+    /// Starts a replay with these requests in its pipe, which stays open. It handles signals and
+    /// serves metrics on return.
     fn begin(folder: &Path, arguments: &[&str], lines: &[String], stdout: Stdio) -> AtWork {
-        // Whoever runs the tests in the background may have them ignore SIGINT, and then the replay does.
+        // Tests in the background may ignore SIGINT, and the replay would inherit that.
         AtWork::under("--default-signal=INT,TERM", folder, arguments, lines, stdout)
     }
 
-    /// The same, and it ignores one.
+    /// The same, with a signal ignored.
     fn ignoring(signal: &str, folder: &Path, arguments: &[&str], lines: &[String]) -> AtWork {
         AtWork::under(&format!("--ignore-signal={signal}"), folder, arguments, lines, Stdio::null())
     }
@@ -69,12 +71,12 @@ impl AtWork {
         let pipe = child.stdin.as_mut().expect("piped");
         pipe.write_all(lines.concat().as_bytes()).expect("a pipe has room for them");
         let mut errors = BufReader::new(child.stderr.take().expect("piped"));
-        let said = until(&mut errors, "figures at ");
-        let metrics = said.trim().trim_start_matches("figures at http://").trim_end_matches("/metrics");
+        let said = until(&mut errors, "metrics at ");
+        let metrics = said.trim().trim_start_matches("metrics at http://").trim_end_matches("/metrics");
         AtWork { child, errors, metrics: metrics.to_owned() }
     }
 
-    /// Waits until it has looked up so many blocks, and serves nobody.
+    /// Waits until the replay has looked up `blocks` blocks and serves no request.
     fn settle(&self, blocks: f64) {
         let since = Instant::now();
         loop {
@@ -99,28 +101,28 @@ impl AtWork {
         assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
     }
 
-    /// Its end.
+    /// Waits for the end of the replay.
     fn end(mut self) -> Output {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         if let Some(output) = &mut self.child.stdout {
             output.read_to_end(&mut stdout).expect("a pipe");
         }
         self.errors.read_to_end(&mut stderr).expect("a pipe");
-        // Behind its end: it closes the pipe that requests come through.
+        // After the outputs: `wait` closes the pipe of the requests.
         let status = self.child.wait().expect("ended");
         Output { status, stdout, stderr }
     }
 }
 
 impl Drop for AtWork {
-    /// One whose test has failed would wait for ever.
+    /// Kills the replay of a failed test, which would wait for ever.
     fn drop(&mut self) {
         _ = self.child.kill();
         _ = self.child.wait();
     }
 }
 
-/// The next line that has this in it.
+/// Reads up to the next line that contains `what`.
 fn until(errors: &mut impl BufRead, what: &str) -> String {
     let mut said = String::new();
     loop {
@@ -137,7 +139,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn sigint_ends_a_replay_that_waits_for_its_pipe_and_the_volume_is_clean() {
+fn sigint_ends_a_waiting_replay_with_a_clean_volume() {
     let folder = folder();
     let arguments = [&PIPE[..], &["--disk", "volume", "--disk-blocks", "64", "--json", "-"]].concat();
     let lines: Vec<String> = (0..20).map(|number| line(number, number * 4)).collect();
@@ -154,7 +156,7 @@ fn sigint_ends_a_replay_that_waits_for_its_pipe_and_the_volume_is_clean() {
     assert_eq!(told, (&true.into(), &20.into(), &0.into()));
     assert!(volume::read(&folder.path().join("volume")).expect("a volume").clean);
 
-    // Its end is the trace's, and what the one before it left is there.
+    // This replay ends with its trace, and finds the blocks of the last one.
     let mut replay = AtWork::begin(folder.path(), &arguments, &lines[..2], Stdio::piped());
     drop(replay.child.stdin.take());
     let output = replay.end();
@@ -166,7 +168,7 @@ fn sigint_ends_a_replay_that_waits_for_its_pipe_and_the_volume_is_clean() {
 }
 
 #[test]
-fn sigterm_ends_one_that_waits_for_a_requests_time_with_its_picture() {
+fn sigterm_between_requests_ends_with_a_picture() {
     let folder = folder();
     let trace: String = [line(0, 0), line(0, 4), line(1, 0), line(36_000_000, 0)].concat();
     std::fs::write(folder.path().join("t.jsonl"), trace).expect("written");
@@ -179,14 +181,14 @@ fn sigterm_ends_one_that_waits_for_a_requests_time_with_its_picture() {
     let output = replay.end();
     assert_eq!(output.status.code(), Some(143), "{}", text(&output.stderr));
     let table = text(&output.stdout);
-    assert!(table.contains("\ninterrupted      before the trace's end"), "{table}");
+    assert!(table.contains("\ninterrupted      before the end of the trace"), "{table}");
     assert!(table.contains("\nrequests                    3\n"), "{table}");
     let picture = std::fs::read_to_string(folder.path().join("p.svg")).expect("drawn");
     assert!(picture.contains("3 requests (interrupted), "), "{picture}");
 }
 
 #[test]
-fn a_wrong_byte_is_graver_than_a_signal() {
+fn wrong_byte_decides_the_exit_code_after_a_signal() {
     let folder = folder();
     let arguments = [&PIPE[..], &["--disk-blocks", "0", "--flip-every", "1", "--json", "-"]].concat();
     let replay = AtWork::begin(folder.path(), &arguments, &[line(0, 0), line(1, 0)], Stdio::piped());
@@ -198,9 +200,9 @@ fn a_wrong_byte_is_graver_than_a_signal() {
     assert!(report["interrupted"] == true && report["wrong_bytes"].as_u64() > Some(0), "{report}");
 }
 
-/// Nobody reads its report, so that only the second signal ends it.
+/// Nobody reads the report, so the replay hangs after the first signal.
 #[test]
-fn a_second_signal_kills_at_once() {
+fn second_signal_kills_at_once() {
     let folder = folder();
     let (mut full, _unread) = UnixStream::pair().expect("sockets");
     full.set_nonblocking(true).expect("set");
@@ -220,9 +222,9 @@ fn a_second_signal_kills_at_once() {
     }
 }
 
-/// As `nohup` and a shell's `&` have it.
+/// As under `nohup`, or after a shell's `&`.
 #[test]
-fn what_is_ignored_stays_so() {
+fn ignored_signal_stays_ignored() {
     let folder = folder();
     let arguments = [&PIPE[..], &["--disk-blocks", "0"]].concat();
     let mut replay = AtWork::ignoring("INT", folder.path(), &arguments, &[line(0, 0)]);

@@ -26,9 +26,9 @@ fn device_only(device_blocks: u32) -> Settings {
 }
 
 #[test]
-fn the_whole_conversation_trace_hits_as_an_exact_lru_does() {
+fn bundled_trace_has_the_hits_of_an_exact_lru() {
     let requests = common::bundled(usize::MAX);
-    // Hits in per cent, as they are known for this trace at these capacities.
+    // Known hits of this trace at these capacities, in per cent.
     for (capacity, known) in [(1000, "4.45"), (3000, "6.53"), (10_000, "21.16"), (30_000, "32.57")] {
         let report = common::replay(device_only(capacity));
         assert_eq!(report.hits.device, oracle(&requests, capacity as usize), "capacity {capacity}");
@@ -40,7 +40,7 @@ fn the_whole_conversation_trace_hits_as_an_exact_lru_does() {
 }
 
 #[test]
-fn a_device_smaller_than_a_request_keeps_what_an_lru_would() {
+fn device_smaller_than_a_request_hits_like_an_lru() {
     let requests = common::bundled(1500);
     for capacity in [1, 2, 7, 40, 100] {
         let report = common::replay(Settings { requests: Some(1500), ..device_only(capacity) });
@@ -52,8 +52,8 @@ fn a_device_smaller_than_a_request_keeps_what_an_lru_would() {
 }
 
 #[test]
-fn ids_that_do_not_always_follow_the_same_one_hit_as_an_lru_does() {
-    // No trace of prompts looks like this, but nothing stops one from being given.
+fn ids_with_changing_predecessors_hit_like_an_lru() {
+    // No real trace of prompts looks like this, but a user may give one.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let mut state = 1u64;
     let mut next = |below: u64| {
@@ -63,7 +63,7 @@ fn ids_that_do_not_always_follow_the_same_one_hit_as_an_lru_does() {
     let requests: Vec<Vec<u64>> = (0..2000).map(|_| (0..1 + next(6)).map(|_| next(60)).collect()).collect();
     let parsed: Vec<Request> =
         requests.iter().map(|ids| Request { hash_ids: ids.clone(), ..Request::default() }).collect();
-    // Distinct ids only: what a repeated id within one request means is anybody's guess.
+    // Distinct ids only: a repeated id within one request has no defined meaning.
     let distinct = |request: &&Request| {
         let ids = &request.hash_ids;
         (1..ids.len()).all(|i| !ids[..i].contains(&ids[i]))

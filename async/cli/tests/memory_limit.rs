@@ -1,8 +1,8 @@
-//! A memory control group above the process's own: settings that do not fit into it are refused by name,
-//! where the kernel would kill the process without a word.
+//! A memory control group above that of the process: settings that exceed its limit are refused by name.
+//! The kernel would kill the process without a message.
 //!
-//! The group is a real one with a limit. The process is in another one below it, which has none. `SKIP
-//! cgroup` where no group can be made.
+//! The test makes a real group with a limit, and runs the process in a group below it without a limit.
+//! `SKIP cgroup` if no group can be made.
 #![cfg(target_os = "linux")]
 
 use kvstrata::config::{ManagerConfig, ManagerConfigBuilder};
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 const LIMIT_BYTES: u64 = 64 << 20;
-/// Of a child of this test: how many bytes of host memory its manager is to have.
+/// Bytes of host memory for the manager in a child of this test.
 const VARIABLE: &str = "KVSTRATA_TEST_HOST_BYTES";
 
-/// A group with the limit, and one below it.
+/// A group with the limit, and a group below it.
 struct Groups {
     limited: PathBuf,
     below: PathBuf,
 }
 
 impl Groups {
-    /// Made below the first group of this process, its own or one above it, that allows it.
+    /// Makes the groups below the first group that permits it: that of this process, or an ancestor.
     fn new(name: &str) -> Option<Groups> {
         let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
         for line in groups.lines() {
@@ -46,11 +46,11 @@ impl Groups {
 
     fn make(&self, limit: &str) -> std::io::Result<()> {
         std::fs::create_dir(&self.limited)?;
-        // Only where the controller is there for it does the file exist.
+        // The file exists only if the memory controller is enabled.
         std::fs::metadata(self.limited.join(limit))?;
         std::fs::write(self.limited.join(limit), LIMIT_BYTES.to_string())?;
         std::fs::create_dir(&self.below)?;
-        // Whether processes may be in it: version 2 has groups that hold only groups.
+        // Version 2 has groups that hold groups but no processes.
         self.run(Command::new("true"))
             .status
             .success()
@@ -75,7 +75,7 @@ impl Drop for Groups {
     }
 }
 
-/// Prints why a test is left out, or fails where `KVSTRATA_REQUIRE` names what is missing.
+/// Prints why a test is skipped, or fails if `KVSTRATA_REQUIRE` names the missing feature.
 fn skip(what: &str, why: &str) {
     let required = std::env::var("KVSTRATA_REQUIRE").unwrap_or_default();
     assert!(!required.split(',').any(|name| name.trim() == what), "{what} is required: {why}");
@@ -92,14 +92,14 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The group, its limit and the remedy are named.
+/// Asserts that a message names the group and its limit.
 fn names_the_group(message: &str, groups: &Groups) {
     let group = groups.limited.display().to_string();
     assert!(message.contains(&group) && message.contains("= 67108864 in "), "{message}");
 }
 
 #[test]
-fn the_command_sees_a_limit_above_its_own_group() {
+fn command_respects_the_limit_of_a_parent_group() {
     let Some(groups) = Groups::new("command") else {
         return skip("cgroup", "no memory control group can be made here");
     };
@@ -107,7 +107,7 @@ fn the_command_sees_a_limit_above_its_own_group() {
     let file = folder.path().join("k.toml");
     std::fs::write(&file, "host.bytes = \"200M\"\ndevice.blocks = 16\n").expect("written");
     let file = file.to_str().expect("UTF-8");
-    // Elsewhere it is possible; here it is not.
+    // Without --here the settings are valid; with it they are refused.
     let output = groups.run(kvstrata(&["config", "--check", file]));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let output = groups.run(kvstrata(&["config", "--check", file, "--here"]));
@@ -134,7 +134,7 @@ fn settings(host_bytes: u64) -> ManagerConfigBuilder {
     ManagerConfig::builder().device_blocks(16).host_bytes(Some(host_bytes)).watermark_host(1.0)
 }
 
-/// What a child of the next test does: a manager, of which every block is touched.
+/// The child of the next test: makes a manager and writes every block.
 fn in_the_group(host_bytes: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(async {
@@ -159,7 +159,7 @@ fn in_the_group(host_bytes: u64) {
 }
 
 #[test]
-fn a_manager_is_refused_where_it_would_be_killed() {
+fn manager_beyond_the_limit_is_refused_not_killed() {
     if let Some(bytes) = std::env::var_os(VARIABLE) {
         return in_the_group(bytes.to_str().and_then(|bytes| bytes.parse().ok()).expect("a number"));
     }
@@ -168,7 +168,7 @@ fn a_manager_is_refused_where_it_would_be_killed() {
     };
     let child = |bytes: u64| {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args(["--exact", "a_manager_is_refused_where_it_would_be_killed", "--nocapture"]);
+        command.args(["--exact", "manager_beyond_the_limit_is_refused_not_killed", "--nocapture"]);
         command.env(VARIABLE, bytes.to_string());
         let output = groups.run(command);
         let message = text(&output.stdout) + &text(&output.stderr);
@@ -178,7 +178,7 @@ fn a_manager_is_refused_where_it_would_be_killed() {
     let message = child(200 << 20);
     assert!(message.contains("refused: host.bytes = 200M (builder): needs 20"), "{message}");
     names_the_group(&message, &groups);
-    // What fits is made, and not killed when each of its blocks has been written.
+    // A manager within the limit is made, and survives writing all of its blocks.
     let message = child(24 << 20);
     assert!(message.contains("served: true"), "{message}");
 }

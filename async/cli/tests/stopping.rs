@@ -1,4 +1,5 @@
-//! A replay that is stopped from outside: what has begun is served to its end, nothing else begins, and what is reported is of that.
+//! A replay stopped by its flag: requests in progress are served, no other begins, and the
+//! report covers those served.
 
 mod common;
 
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Release};
 
 const WORKERS: u64 = 4;
 
-/// Of a volume in `folder`, small enough that blocks go down to it.
+/// Settings with a volume in `folder`, and tiers small enough that blocks reach it.
 fn settings(folder: &Path) -> Settings {
     Settings {
         device_blocks: 256,
@@ -25,7 +26,7 @@ fn settings(folder: &Path) -> Settings {
     }
 }
 
-/// Stopped when `after` requests have been served; 0: before it begins.
+/// Runs a replay that is stopped after `after` requests; 0 stops it before it begins.
 fn stopped(settings: Settings, trace: TraceReader, after: u64) -> Report {
     let (stop, served) = (Arc::new(AtomicBool::new(after == 0)), Cell::new(0));
     let device = common::device(&settings);
@@ -45,12 +46,12 @@ fn bundled() -> TraceReader {
 }
 
 #[test]
-fn those_that_have_begun_are_served_and_the_volume_is_closed() {
+fn stop_serves_requests_in_progress_and_closes_the_volume() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let report = stopped(settings(folder.path()), bundled(), 40);
     assert!(report.interrupted);
     assert!((40..40 + WORKERS).contains(&report.requests), "{} requests", report.requests);
-    assert!(report.to_string().contains("\ninterrupted      before the trace's end"), "{report}");
+    assert!(report.to_string().contains("\ninterrupted      before the end of the trace"), "{report}");
     let written = report.disk.expect("a disk").written_blocks;
     let whole = stopped(Settings { requests: Some(40), ..settings(folder.path()) }, bundled(), u64::MAX);
     assert!(!whole.interrupted && whole.requests == 40, "{whole}");
@@ -61,15 +62,15 @@ fn those_that_have_begun_are_served_and_the_volume_is_closed() {
 }
 
 #[test]
-fn where_it_is_to_stop_before_it_begins_nothing_is_served() {
+fn stop_before_the_beginning_serves_no_request() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let report = stopped(settings(folder.path()), bundled(), 0);
     assert!(report.interrupted && report.requests == 0, "{report}");
 }
 
-/// The last one's time is in a thousand years.
+/// The last request is due in a thousand years.
 #[test]
-fn nobody_waits_for_the_time_of_the_next_request() {
+fn stop_does_not_wait_for_the_time_of_the_next_request() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let (path, mut lines) = (folder.path().join("t.jsonl"), String::new());
     for (time, id) in [("0", 1), ("1", 2), ("2", 3), ("3e13", 4)] {

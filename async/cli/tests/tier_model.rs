@@ -16,7 +16,7 @@ struct Model {
     evicted: [u64; 3],
     copied_to_host: u64,
     written: u64,
-    /// Blocks of the device that the request has taken.
+    /// Device blocks that the current request has taken.
     owned: usize,
 }
 
@@ -34,13 +34,13 @@ impl Model {
         };
         let held: [Vec<u64>; 3] = [found_in(0), found_in(1), found_in(2)];
         let mut pinned: [HashSet<u64>; 3] = held.clone().map(HashSet::from_iter);
-        // Behind the run, but on the device all the same.
+        // Blocks after the run that are in the device nevertheless.
         pinned[0].extend(ids[run.len()..].iter().filter(|id| self.tiers[0].contains(**id)));
         for (hits, held) in self.hits.iter_mut().zip(&held) {
             *hits += held.len() as u64;
         }
 
-        // The run is made room for first, then the rest.
+        // Room is made for the run first, then for the rest.
         let up = held[1].len() + held[2].len();
         for needed in [up, ids.len() - pinned[0].len() - up] {
             self.make_room(needed, &pinned);
@@ -59,9 +59,10 @@ impl Model {
         Some(victim)
     }
 
-    /// Takes `needed` blocks of the device: free ones, and those of victims, each of which goes down in its turn, and is the most recent
-    /// of its tier when it is there. Those that find a free place, or one whose block is on disk already, are there before those that wait
-    /// for a write.
+    /// Takes `needed` blocks of the device: free ones, then those of victims. Each victim is
+    /// offloaded in turn and becomes the most recent block of its tier. Victims that need no
+    /// write arrive first: those that find a free host block, and those that replace a host
+    /// block that is on disk already.
     fn make_room(&mut self, needed: usize, pinned: &[HashSet<u64>; 3]) {
         let free = self.capacity[0] - self.tiers[0].len() - self.owned;
         let victims: Vec<u64> = (free..needed).filter_map(|_| self.evict(0, &pinned[0])).collect();
@@ -72,7 +73,7 @@ impl Model {
             if self.tiers[1].contains(id) {
                 self.tiers[1].touch(id);
             } else if written.contains(&id) {
-                // It has just left the host, and is as good as on disk.
+                // The block has just left the host, so it is on its way to disk.
             } else if self.tiers[1].len() + at_once.len() + behind.len() < self.capacity[1] {
                 at_once.push(id);
             } else {
@@ -97,7 +98,7 @@ impl Model {
 }
 
 #[test]
-fn three_tiers_count_as_three_plain_lrus() {
+fn three_tiers_count_like_three_plain_lrus() {
     let served = 2000;
     let requests = common::bundled(served);
     for (device, host, disk) in [(300, 700, 2000), (1000, 500, 6000), (260, 4000, 500)] {

@@ -1,4 +1,4 @@
-//! Tiers of every size, policies, and several workers: never a wrong byte.
+//! Tiers of all sizes, all policies, and several workers: no wrong byte.
 
 mod common;
 
@@ -46,7 +46,7 @@ fn any_tier_may_be_left_out_or_tiny() {
 }
 
 #[test]
-fn a_lower_tier_only_adds_hits() {
+fn lower_tier_only_adds_hits() {
     let hits = |host, disk| common::replay(settings(1000, 300, host, disk)).hit_blocks;
     let (device, host, both, disk) = (hits(0, 0), hits(4000, 0), hits(4000, 20_000), hits(0, 20_000));
     assert!(device < host && host < both && device < disk, "{device} {host} {both} {disk}");
@@ -72,7 +72,7 @@ fn every_policy_serves_every_tier() {
 }
 
 #[test]
-fn the_tiers_below_have_the_policy_that_was_given_for_them() {
+fn lower_tiers_use_the_policy_below() {
     let hits = |policy, policy_below| {
         let report = common::replay(Settings { policy, policy_below, ..settings(600, 300, 600, 9000) });
         assert_sound(&report, policy.name());
@@ -85,7 +85,7 @@ fn the_tiers_below_have_the_policy_that_was_given_for_them() {
 }
 
 #[test]
-fn a_host_tier_that_is_smaller_than_a_request_loses_nothing_on_its_way_to_disk() {
+fn host_tier_smaller_than_a_request_loses_no_block() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let group = |number: u64| (40 * number..40 * number + 40).collect::<Vec<u64>>();
     let requests: Vec<_> = (0..16).map(|number| group(number % 8)).collect();
@@ -93,7 +93,7 @@ fn a_host_tier_that_is_smaller_than_a_request_loses_nothing_on_its_way_to_disk()
     let device = common::device(&settings);
     let report = common::run(settings, device, common::trace_file(folder.path(), &requests), &|_| {});
     assert_sound(&report, "40 device blocks, 3 host blocks");
-    // While three are read from the host, nothing of it can leave for others.
+    // While three blocks are read from the host, the host cannot evict them for others.
     assert_eq!(
         (report.hit_blocks + report.dropped_blocks, report.dropped_blocks <= 3),
         (320, true),
@@ -102,7 +102,7 @@ fn a_host_tier_that_is_smaller_than_a_request_loses_nothing_on_its_way_to_disk()
 }
 
 #[test]
-fn ids_that_do_not_always_follow_the_same_one_are_served_whatever_the_policy_keeps() {
+fn ids_with_changing_predecessors_are_served() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let mut random = common::Random(5);
     let mut distinct = || {
@@ -126,10 +126,10 @@ fn ids_that_do_not_always_follow_the_same_one_are_served_whatever_the_policy_kee
 }
 
 #[test]
-fn requests_come_at_their_times_and_lateness_is_told() {
+fn requests_come_at_their_times_and_lateness_is_reported() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let path = folder.path().join("trace.jsonl");
-    // A second late by the clock of the first one; the last but one lies before it.
+    // Times count from the first request, at 5,000 ms; the last but one is earlier.
     let times = [5000.0, 5100.0, 5150.0, 10.0, 5200.0];
     let lines = times.iter().enumerate().map(|(id, time)| {
         format!("{{\"timestamp\":{time},\"input_length\":1,\"output_length\":1,\"hash_ids\":[{id}]}}\n")
@@ -142,7 +142,7 @@ fn requests_come_at_their_times_and_lateness_is_told() {
         let report = common::run(settings, device, trace, &|_| {});
         assert_eq!(report.requests, 5);
         let late = report.lateness_ns.map(|late| (late.count, late.max >= 75_000_000));
-        // The fourth was due 75 ms before the third began.
+        // The fourth request was due 75 ms before the third began.
         assert_eq!(late, (speed > 0.0).then_some((5, true)), "{report}");
         assert!(speed == 0.0 || report.wall_seconds >= 0.1, "{} s", report.wall_seconds);
         assert_eq!(report.to_string().contains("lateness"), speed > 0.0, "{report}");
@@ -172,7 +172,7 @@ fn several_workers_share_the_tiers_without_a_wrong_byte() {
 }
 
 #[test]
-fn fewer_writes_are_worth_more_each() {
+fn admitted_writes_give_more_hits_each() {
     let with = |disk_admission, disk_write_budget| {
         let report =
             common::replay(Settings { disk_admission, disk_write_budget, ..settings(1500, 300, 900, 4000) });
@@ -189,7 +189,8 @@ fn fewer_writes_are_worth_more_each() {
         assert!(written < all / 2, "{policy:?}: {written} of {all}");
         assert!(worth(hits, written) > 2.0 * worth(most_hits, all), "{policy:?}: {hits} for {written}");
     }
-    // Of 5,000 blocks a day, the trace's first minutes and the ten that the bucket holds.
+    // With 5,000 blocks a day: the share of the trace's minutes, and the ten
+    // minutes that the bucket holds.
     let minutes = common::bundled(1500).last().expect("a request").timestamp / 60_000.0;
     let (written, _) = with(AdmissionPolicy::Always, Some(5000 * 4096));
     let worth = (10.0 + minutes) * 5000.0 / 1440.0;
@@ -197,8 +198,8 @@ fn fewer_writes_are_worth_more_each() {
 }
 
 #[test]
-fn blocks_on_disk_name_their_parents_whichever_way_they_came() {
-    // 1 ─ 2 ┬ 3 ─ 4 and a chain of eight, which pushes the others down.
+fn blocks_on_disk_name_their_parents() {
+    // 1 ─ 2 ┬ 3 ─ 4 and a chain of eight, which evicts the others.
     //       └ 5 ─ 6
     let requests = [vec![1, 2, 3, 4], vec![1, 2, 5, 6], (11..19).collect(), (11..19).collect()];
     for host_blocks in [0, 3] {
@@ -215,14 +216,15 @@ fn blocks_on_disk_name_their_parents_whichever_way_they_came() {
         let depth = |hash: &u128| std::iter::successors(Some(*hash), parent).take(100).count();
         let mut depths: Vec<_> = volume.blocks.keys().map(depth).collect();
         depths.sort_unstable();
-        // With a host tier only the first three victims went further: 4 of 3, 3 of 2, 6 of 5.
+        // With a host tier, only the first three victims reached the disk: 4
+        // after 3, 3 after 2, 6 after 5.
         let expected: &[usize] = if host_blocks == 0 { &[1, 2, 3, 3, 4, 4] } else { &[2, 2, 3] };
         assert_eq!(depths, expected, "{host_blocks} host blocks: {volume:?}");
     }
 }
 
 #[test]
-fn a_new_file_is_written_through_first_or_in_the_background_only_where_that_was_asked_for() {
+fn new_file_is_filled_only_as_asked() {
     for disk_fill in [DiskFill::First, DiskFill::Background, DiskFill::No] {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
         let settings =

@@ -1,5 +1,5 @@
-//! Costs of copies: what is stored is found again, and whatever is found instead costs a note. `kvstrata tune` over the test double of
-//! libcuda, whose times say nothing of a device.
+//! Costs of copies: stored costs are found again, and other costs come with a note. `kvstrata tune` runs
+//! over the test double of libcuda, whose times are not those of a device.
 #![cfg(target_os = "linux")]
 
 use kvstrata::costs::{CostStore, CostStoreError, Note, uuid, write};
@@ -12,7 +12,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
 }
 
-/// The double's two devices, as they describe themselves.
+/// The descriptions of the double's two devices.
 fn devices() -> [DeviceDescription; 2] {
     let double = Double::new();
     let driver = CudaDriver::load().expect("the double");
@@ -22,14 +22,14 @@ fn devices() -> [DeviceDescription; 2] {
     devices
 }
 
-/// Costs with something in each place.
+/// Costs with a value in each field.
 fn costs(device: &DeviceDescription) -> CopyCosts {
     let mut directions = [(); 3].map(|()| DirectionCosts::default());
     for (direction, costs) in directions.iter_mut().enumerate() {
         let mut time = 1000 + direction as u64;
         for cell in costs.cells.iter_mut().flatten().flatten() {
             time += 17;
-            // Some were not measured.
+            // Some cells were not measured.
             *cell = (!time.is_multiple_of(5)).then_some(time);
         }
         costs.ctas = [Some(16), Some(64), None][direction];
@@ -43,7 +43,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_stored_is_found_again() {
+fn stored_costs_are_found_again() {
     let [device, other] = devices();
     let folder = folder();
     let store = CostStore::new(folder.path().join("made/here"));
@@ -56,7 +56,7 @@ fn what_is_stored_is_found_again() {
     assert_eq!(store.load(&device).expect("readable"), Some(measured.clone()));
     let (found, note) = store.costs_for(&device, (13, 0));
     assert!(found == measured && note.is_none(), "{note:?}");
-    // Under another driver: used, and said.
+    // With another driver, the costs are used, with a note.
     let (found, note) = store.costs_for(&device, (13, 1));
     assert_eq!(found, measured);
     let note = note.expect("a note");
@@ -64,18 +64,18 @@ fn what_is_stored_is_found_again() {
         matches!(note, Note::OtherDriver { cuda: (13, 0) }) && note.to_string().contains("tune"),
         "{note}"
     );
-    // Another device's are never taken.
+    // Costs of another device are never used.
     let (found, note) = store.costs_for(&other, (13, 0));
     assert_eq!(found, CopyCosts::reasoned(&other.name));
     assert!(matches!(note, Some(Note::NeverMeasured)), "{note:?}");
-    // Nothing but measured ones is stored.
+    // Only measured costs can be stored.
     let refused = store.save(&device, &CopyCosts::default()).expect_err("reasoned");
     assert!(matches!(refused, CostStoreError::NotMeasured { .. }), "{refused}");
     assert_eq!(store.load(&device).expect("as it was"), Some(measured));
 }
 
 #[test]
-fn what_cannot_be_read_costs_a_note() {
+fn unreadable_costs_give_a_note() {
     let [device, other] = devices();
     let folder = folder();
     let store = CostStore::new(folder.path());
@@ -122,14 +122,14 @@ fn what_cannot_be_read_costs_a_note() {
         assert_eq!(found, CopyCosts::reasoned(&device.name));
         assert!(matches!(note, Some(Note::Unusable(_))), "{note:?}");
     }
-    // A file where the directory would be.
+    // The path of the folder is that of a file.
     let store = CostStore::new(path.join("below"));
     let refused = store.save(&device, &costs(&device)).expect_err("a file").to_string();
     assert!(refused.contains("cannot be made") && refused.contains("KVSTRATA_CONFIG_DIR"), "{refused}");
     assert!(write(folder.path(), &device, &costs(&device)).is_err(), "a directory");
 }
 
-/// The command, whose driver is the double and whose store is in the folder.
+/// The command, with the double as its driver and its store in the folder.
 fn tune(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kvstrata"));
     command.env("KVSTRATA_CONFIG_DIR", folder.join("store")).args(arguments);
@@ -137,7 +137,7 @@ fn tune(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Its output; the double was used as a driver is to be used.
+/// The output of the command. Fails if it misused the driver.
 fn ran(folder: &Path, arguments: &[&str]) -> Output {
     let output = tune(folder, arguments).output().expect("the command runs");
     Double::verdict(folder);
@@ -151,7 +151,7 @@ fn text(bytes: &[u8]) -> &str {
 const BRIEF: [&str; 5] = ["tune", "--seconds", "1", "--most", "64K"];
 
 #[test]
-fn a_device_is_measured_and_stored() {
+fn tune_measures_a_device_and_stores_its_costs() {
     let folder = folder();
     let output = ran(folder.path(), &["tune", "--show"]);
     let table = text(&output.stdout);
@@ -193,7 +193,7 @@ fn a_device_is_measured_and_stored() {
         );
     }
 
-    // The doctor knows, and of the other device too.
+    // `doctor` reports the costs of both devices.
     let output = ran(folder.path(), &["doctor", "--json"]);
     let facts: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let fact =
@@ -204,9 +204,9 @@ fn a_device_is_measured_and_stored() {
         detail.contains("device 0: measured on ") && detail.contains("device 1: reasoned for "),
         "{detail}"
     );
-    assert_eq!(fact["remedy"], "while it is idle, `kvstrata tune --device 1`");
+    assert_eq!(fact["remedy"], "while the device is idle, run `kvstrata tune --device 1`");
 
-    // What is damaged is said, and written anew.
+    // A damaged file is reported, and replaced by the next run.
     std::fs::write(stored, "{").expect("written");
     let output = ran(folder.path(), &["tune", "--show"]);
     let table = text(&output.stdout);
@@ -216,7 +216,7 @@ fn a_device_is_measured_and_stored() {
 }
 
 #[test]
-fn costs_may_go_to_another_file() {
+fn tune_output_writes_another_file() {
     let folder = folder();
     let file = folder.path().join("costs.json");
     let path = file.to_str().expect("UTF-8");
@@ -232,7 +232,7 @@ fn costs_may_go_to_another_file() {
 }
 
 #[test]
-fn what_is_impossible_is_refused_by_name_and_value() {
+fn tune_refuses_impossible_options_by_name_and_value() {
     let folder = folder();
     let message = |arguments: &[&str]| {
         let output = tune(folder.path(), arguments).output().expect("the command runs");
@@ -245,7 +245,7 @@ fn what_is_impossible_is_refused_by_name_and_value() {
     assert!(found.contains("--output /nonexistent/costs.json: its directory does not exist"), "{found}");
     assert!(message(&["tune", "--seconds", "0"]).contains("--seconds"));
     assert!(message(&["tune", "--show", "--seconds", "3"]).contains("cannot be used with"));
-    // What cannot be kept is shown all the same.
+    // Costs that cannot be stored are printed.
     let mut command = tune(folder.path(), &BRIEF);
     let output = command.env("KVSTRATA_CONFIG_DIR", "/dev/null/store").output().expect("the command runs");
     assert_eq!(output.status.code(), Some(2));
@@ -254,9 +254,9 @@ fn what_is_impossible_is_refused_by_name_and_value() {
 }
 
 #[test]
-fn without_libcuda_there_is_a_reason() {
+fn tune_without_libcuda_gives_the_reason() {
     let folder = folder();
-    // In a process of its own: the double may be loaded here.
+    // In another process, because the double may be loaded in this one.
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kvstrata"));
         command.args(arguments).env("KVSTRATA_CONFIG_DIR", folder.path()).output().expect("the command runs")
@@ -276,7 +276,7 @@ fn without_libcuda_there_is_a_reason() {
 }
 
 #[test]
-fn the_help_teaches() {
+fn tune_help_has_examples_and_exit_codes() {
     let folder = folder();
     let output = tune(folder.path(), &["tune", "--help"]).output().expect("the command runs");
     let help = text(&output.stdout);

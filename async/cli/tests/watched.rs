@@ -1,4 +1,4 @@
-//! A replay that is watched, and the command that prints what there is to watch.
+//! The metrics of a running replay, and the command that lists them.
 
 use kvstrata::metrics;
 use kvstrata_cli::replay::{Device, Replay, Settings};
@@ -22,7 +22,7 @@ fn get(address: SocketAddr, path: &str) -> String {
     answer.split_once("\r\n\r\n").expect("a head, and a body").1.to_owned()
 }
 
-/// Of the only sample with this name, and this among its labels.
+/// The value of the only sample with this name and with `label` among its labels.
 fn value(text: &str, name: &str, label: &str) -> f64 {
     let is_it = |line: &&str| {
         let rest = line.strip_prefix(name).filter(|rest| rest.starts_with(['{', ' ']));
@@ -34,7 +34,7 @@ fn value(text: &str, name: &str, label: &str) -> f64 {
 }
 
 #[test]
-fn what_a_replay_serves_is_what_it_reports() {
+fn metrics_of_a_replay_equal_its_report() {
     let settings = Settings {
         requests: Some(40),
         device_blocks: 64,
@@ -65,9 +65,9 @@ fn what_a_replay_serves_is_what_it_reports() {
     assert_eq!(slots.map(|slots| value(&text, &slots, "")), [0.0, 1.0], "the last one has ended");
 }
 
-/// Two requests come at once, and a third two seconds later: the figures in between show no active request.
+/// Two requests come at once, and a third two seconds later. The metrics in between show no active request.
 #[test]
-fn a_replay_that_waits_for_the_next_request_serves_none() {
+fn replay_between_requests_shows_no_active_request() {
     let folder = tempfile::tempdir().expect("a folder");
     let line = |at: u64| {
         format!(
@@ -111,7 +111,7 @@ fn printed(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn the_command_prints_each_metric_in_each_form() {
+fn metrics_prints_each_metric_in_each_form() {
     let (text, markdown) = (printed(&[]), printed(&["--markdown"]));
     let json: Vec<serde_json::Value> = serde_json::from_str(&printed(&["--json"])).expect("JSON");
     assert_eq!((markdown, json.len()), (metrics::markdown(), metrics::reference().len()));

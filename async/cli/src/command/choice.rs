@@ -1,9 +1,9 @@
-//! Options whose value is one of a list.
+//! Options that take one value of a list.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use kvstrata_core::Policy;
 
-/// Takes the names of `all`; the help says of each what `words` do.
+/// Parses a name of one of `all`. `words` describes each for the help.
 pub(super) fn choice<T: Copy + Send + Sync + 'static>(
     all: &'static [T],
     name: fn(T) -> &'static str,
@@ -21,18 +21,16 @@ pub(super) fn choice<T: Copy + Send + Sync + 'static>(
 /// Eviction policies.
 pub(super) fn policies() -> impl TypedValueParser<Value = Policy> {
     choice(&Policy::ALL, Policy::name, |policy| match policy {
-        Policy::Lru => "The least recently released, exactly",
-        Policy::Lfu => "The least frequently used, with ageing (LFU-DA)",
-        Policy::Sieve => {
-            "The first that a hand comes to which was not used since it passed (SIEVE, NSDI '24)"
+        Policy::Lru => "The least recently released block, exactly",
+        Policy::Lfu => "The least frequently used block, with ageing (LFU-DA)",
+        Policy::Sieve => "The first block not used since the hand last passed it (SIEVE, NSDI '24)",
+        Policy::S3Fifo => "Blocks used once, before all others (S3-FIFO, SOSP '23)",
+        Policy::Arc => "Blocks used once or blocks used again; recent misses set the balance (ARC, FAST '03)",
+        Policy::TwoQ => {
+            "New blocks while they exceed a quarter of the tier, else returned blocks by LRU (2Q, VLDB '94)"
         }
-        Policy::S3Fifo => "Those that were used once, before the others (S3-FIFO, SOSP '23)",
-        Policy::Arc => {
-            "Those used once or those used again, as what was missed lately teaches (ARC, FAST '03)"
-        }
-        Policy::TwoQ => "What is new, but for a quarter; what came back after that, by LRU (2Q, VLDB '94)",
         Policy::Reuse => {
-            "Of the least expected hits for time of residence, as learned from turns of conversations"
+            "The block with the fewest expected hits per time of residence, learned from conversation turns"
         }
     })
 }

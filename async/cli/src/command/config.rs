@@ -1,5 +1,5 @@
-//! `kvstrata config`: the settings of a manager, what a file of them comes to, and whether this machine has
-//! that.
+//! `kvstrata config`: the settings of a manager, the result of a settings file, and whether this machine
+//! has the resources for it.
 
 use super::{EXIT_OK, doctor, here};
 use clap::Args;
@@ -9,47 +9,48 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   kvstrata config
-      All settings.
+      Prints all settings.
   kvstrata config watermark device.blocks
-      Those of a section, and another one.
+      Prints the settings of a section, and one more setting.
   kvstrata config --toml > kvstrata.toml
-      A file with all defaults, to be changed.
+      Writes a file with all defaults, to edit.
   KVSTRATA_DEVICE_BYTES=1G kvstrata config --check kvstrata.toml
-      What that file and the environment come to; * marks what is not the default, with where it came from. Below, what each
-      group of layers has in each tier.
+      Prints the settings that the file and the environment result in. A * marks a setting that differs from its default, with \
+      its origin. A table below has the blocks of each group of layers in each tier.
   kvstrata config --check kvstrata.toml --here
-      The same, and whether this machine has the memory, disk room, O_DIRECT, driver, port and memory lock for it.
+      Also checks that this machine has the memory, disk space, O_DIRECT, driver, port and memory lock.
 
-Exit codes: 0 all well; 2 a setting is wrong, or this machine lacks what it asks for, and the message names it, its value, where it
-came from and what is allowed.";
+Exit codes:
+  0  success
+  2  a wrong setting or a missing resource; the message has origin and remedy";
 
-/// Print the settings of a manager: keys, variables, defaults, what is allowed
+/// Print the settings of a manager: keys, variables, defaults, allowed values
+///
+/// For each setting: its key in files, its environment variable, its default, the
+/// allowed values, and its meaning.
+///
+/// A manager reads a TOML file, which KVSTRATA_CONFIG or the engine names. Environment variables override
+/// the file, and calls of the engine override both. Bytes and numbers take K, M, G and T, powers of 1024;
+/// "none" stands for no value.
 #[derive(Debug, Args)]
-#[command(
-    long_about = "Print the settings of a manager: the key in files, the environment variable, the default, what is allowed, \
-                  and what it is.\n\n\
-                  A manager reads a TOML file (the one that KVSTRATA_CONFIG names, or that the engine does), then the \
-                  environment, then what the engine sets by calls: each is stronger than the one before it. Bytes and \
-                  numbers take K, M, G and T, powers of 1024; \"none\" is no value.",
-    after_long_help = EXAMPLES
-)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct ConfigArgs {
-    /// Settings by key (device.blocks), or whole sections (device) [default: all]
+    /// Keys of settings (device.blocks) or of whole sections (device) [default: all]
     #[arg(value_name = "KEY", value_parser = clap::builder::PossibleValuesParser::new(config::keys()), hide_possible_values = true)]
     keys: Vec<String>,
     /// Print JSON: a list of {key, variable, type, unit, default, allowed, words}
     #[arg(long, group = "form")]
     json: bool,
-    /// Print a TOML file with all defaults, and a comment for each
+    /// Print a TOML file with all defaults and a comment for each
     #[arg(long, group = "form", conflicts_with = "keys")]
     toml: bool,
-    /// Print Markdown, as docs/settings.md has it
+    /// Print Markdown, as in docs/settings.md
     #[arg(long, group = "form", conflicts_with = "keys")]
     markdown: bool,
-    /// Read this file and the environment, and print what a manager would be made of
+    /// Read this file and the environment, and print the resulting settings
     #[arg(long, value_name = "FILE", group = "form", conflicts_with = "keys")]
     check: Option<PathBuf>,
-    /// With --check: also look whether this machine has what it takes, as a manager would that is made here and now
+    /// With --check: also check the resources of this machine, as a manager started now would
     #[arg(long, requires = "check")]
     here: bool,
 }
@@ -66,7 +67,7 @@ pub(super) fn run(arguments: &ConfigArgs) -> Result<u8, String> {
     } else if arguments.json {
         let entries = config::reference(&arguments.keys);
         serde_json::to_string_pretty(&entries)
-            .map_err(|error| format!("--json: cannot be encoded: {error}"))?
+            .map_err(|error| format!("--json: the result cannot be encoded: {error}; please report this"))?
             + "\n"
     } else {
         config::text(&arguments.keys)
@@ -75,7 +76,7 @@ pub(super) fn run(arguments: &ConfigArgs) -> Result<u8, String> {
     Ok(EXIT_OK)
 }
 
-/// Prints what the settings come to, and, if asked for, what there is for it.
+/// Prints the settings of a file, and with `--here` the resources of this machine.
 fn check(config: &ManagerConfig, is_here: bool) -> Result<u8, String> {
     let mut text = format!("{config}\n{}", config.tiers());
     let found = if is_here { here::look(config) } else { here::Here::default() };

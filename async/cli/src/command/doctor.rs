@@ -1,6 +1,7 @@
-//! `kvstrata doctor`: what this machine offers, and what to do about what it does not.
+//! `kvstrata doctor`: the features of this machine that kvstrata can use, and remedies for missing ones.
 
 use super::EXIT_OK;
+use crate::fold;
 use clap::Args;
 use kvstrata::costs::{self, Note};
 use kvstrata::shared::hash_key;
@@ -15,25 +16,30 @@ use std::path::{Path, PathBuf};
 const EXAMPLES: &str = "\
 Examples:
   kvstrata doctor
-      Of this machine, with a disk tier in the current directory.
+      Checks this machine, for a disk tier in the current directory.
   kvstrata doctor --path /mnt/nvme
-      The same with one on another drive.
+      The same, for a disk tier on another drive.
   kvstrata doctor --json | jq '.[] | select(.status != \"found\")'
-      What is limited or missing, for a program.
+      Prints limited and missing features, for a program.
 
-Exit codes: 0 whatever was found; 2 the path does not exist.";
+Exit codes:
+  0  the features were checked, whether they were found or not
+  2  the path does not exist";
 
-/// Print what this machine offers: kernel, io_uring, O_DIRECT, memory, NUMA, CUDA, NIXL, cuFile
+/// Check this machine: kernel, io_uring, O_DIRECT, memory, NUMA, CUDA, NIXL, cuFile
+///
+/// Each feature is found, limited or not found; a limited or missing one comes with a reason and a
+/// remedy. Checked are kernel and io_uring features, O_DIRECT in the directory of --path, memory
+/// and its control groups, the memory-lock limit, huge pages, NUMA nodes, CUDA driver and devices,
+/// nvcc, NIXL, cuFile, the secret of block hashes in that directory, and whether `kvstrata tune`
+/// has measured each device.
+///
+/// kvstrata builds and runs without any of these features. The check creates a small file in the
+/// directory and removes it.
 #[derive(Debug, Args)]
-#[command(
-    long_about = "Print what this machine offers to kvstrata, each as found, limited or not found, and what to do about it: \
-                  kernel and io_uring features, O_DIRECT on a path, memory and its control groups, memory-lock limit, huge pages, NUMA nodes, CUDA driver \
-                  and devices, nvcc, NIXL, cuFile, the secret of block hashes beside volumes in the path, and whether copies were measured on each device (`kvstrata tune`).\n\n\
-                  Nothing of this is needed to build or to try kvstrata. A small file is made in the path for a moment.",
-    after_long_help = EXAMPLES
-)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct DoctorArgs {
-    /// Where a disk tier would lie: its file system, free space and O_DIRECT are looked at
+    /// Directory of a disk tier: its file system, free space and O_DIRECT are checked
     #[arg(long, value_name = "DIR", default_value = ".")]
     path: PathBuf,
     /// Print JSON: a list of {name, status, detail, why, remedy}
@@ -41,11 +47,10 @@ pub(super) struct DoctorArgs {
     json: bool,
 }
 
-const WIDTH: usize = 80;
 /// Where the second column begins.
 const INDENT: usize = 11;
 
-/// A fact as JSON has it.
+/// A fact in JSON.
 #[derive(Serialize)]
 struct Line<'f> {
     name: &'f str,
@@ -59,7 +64,7 @@ pub(super) fn run(arguments: &DoctorArgs) -> Result<u8, String> {
     let path = &arguments.path;
     if !path.exists() {
         return Err(format!(
-            "--path {}: does not exist; name a directory where a disk tier would lie",
+            "--path {}: does not exist; name a directory for the files of a disk tier",
             shown_path(path)
         ));
     }
@@ -69,7 +74,7 @@ pub(super) fn run(arguments: &DoctorArgs) -> Result<u8, String> {
     if arguments.json {
         let lines: Vec<_> = facts.iter().map(line).collect();
         let text = serde_json::to_string_pretty(&lines)
-            .map_err(|error| format!("--json: cannot be encoded: {error}"))?;
+            .map_err(|error| format!("--json: the result cannot be encoded: {error}; please report this"))?;
         super::print(format!("{text}\n").as_bytes())?;
     } else {
         super::print_shown(&table(&facts))?;
@@ -77,28 +82,31 @@ pub(super) fn run(arguments: &DoctorArgs) -> Result<u8, String> {
     Ok(EXIT_OK)
 }
 
-/// The secret of block hashes that managers with volumes in a folder share.
+/// The secret of block hashes, which managers with volumes in `folder` share.
 fn block_hashes(folder: &Path) -> Fact {
     let file = folder.join(hash_key::FILE);
     let (status, detail, remedy) = match file.exists().then(|| Key::from_file(&file)) {
         None => (
             Status::Found,
-            format!("no secret here yet; the first start with disk.paths here writes {}", shown_path(&file)),
+            format!(
+                "no secret yet; the first manager with disk.paths in this directory writes {}",
+                shown_path(&file)
+            ),
             None,
         ),
         Some(Ok(_)) => (Status::Found, format!("secret of {}", shown_path(&file)), None),
         Some(Err(error)) => (
             Status::Limited,
             error.to_string(),
-            Some("put the file's own content back, or name another with hash.key_file: blocks are not found under another secret"
+            Some("restore the file, or name another file with hash.key_file; under another secret, stored blocks are not found"
                 .to_owned()),
         ),
     };
-    let why = "tenants are kept apart by hashes that others cannot make, and a restart finds its blocks by the same secret";
+    let why = "without the secret, no tenant can compute another's hashes; a restart needs the same secret to find its blocks";
     Fact { name: "block hashes", status, detail, why, remedy }
 }
 
-/// Which costs the devices have; nothing where there are none.
+/// The source of each device's copy costs; `None` without a device.
 fn copy_costs(facts: &[Fact]) -> Option<Fact> {
     let devices = facts.iter().any(|fact| fact.name == "CUDA devices" && fact.status == Status::Found);
     let driver = devices.then(CudaDriver::load)?.ok()?;
@@ -117,8 +125,9 @@ fn copy_costs(facts: &[Fact]) -> Option<Fact> {
         name: "copy costs",
         status: if remedies.is_empty() { Status::Found } else { Status::Limited },
         detail: details.join("; "),
-        why: "which of the ways to copy is the cheapest",
-        remedy: (!remedies.is_empty()).then(|| format!("while it is idle, {}", remedies.join(", "))),
+        why: "copies take the cheapest route by these costs",
+        remedy: (!remedies.is_empty())
+            .then(|| format!("while the device is idle, run {}", remedies.join(", "))),
     })
 }
 
@@ -132,17 +141,18 @@ fn line(fact: &Fact) -> Line<'_> {
     Line { name, status, detail, why, remedy: remedy.as_deref() }
 }
 
-/// One paragraph a fact; reasons and remedies only where something is to be done.
+/// One paragraph for each fact; reason and remedy follow where a feature is limited or missing.
 pub(super) fn table(facts: &[Fact]) -> String {
     let mut text = String::new();
     for fact in facts {
         let status = fact.status.to_string();
-        paragraph(&mut text, &format!("{status:<INDENT$}"), &format!("{}: {}", fact.name, fact.detail));
+        let mut paragraph = |head: &str, words: &str| fold::paragraph(&mut text, head, words, fold::COLUMNS);
+        paragraph(&format!("{status:<INDENT$}"), &format!("{}: {}", fact.name, fact.detail));
         if fact.status != Status::Found {
             let blank = " ".repeat(INDENT);
-            paragraph(&mut text, &format!("{blank}why  "), fact.why);
+            paragraph(&format!("{blank}why  "), fact.why);
             if let Some(remedy) = &fact.remedy {
-                paragraph(&mut text, &format!("{blank}do   "), remedy);
+                paragraph(&format!("{blank}do   "), remedy);
             }
         }
     }
@@ -150,27 +160,6 @@ pub(super) fn table(facts: &[Fact]) -> String {
     let (found, limited, missing) = (count(Status::Found), count(Status::Limited), count(Status::NotFound));
     let _ = writeln!(text, "\n{found} found, {limited} limited, {missing} not found");
     text
-}
-
-/// Appends `words` behind `head`, broken at spaces so that no line is longer than [`WIDTH`] if that can be avoided.
-fn paragraph(text: &mut String, head: &str, words: &str) {
-    let indent = head.chars().count();
-    text.push_str(head);
-    let mut column = indent;
-    for word in words.split_whitespace() {
-        let length = word.chars().count();
-        if column > indent && column + 1 + length > WIDTH {
-            text.push('\n');
-            text.push_str(&" ".repeat(indent));
-            column = indent;
-        } else if column > indent {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += length;
-    }
-    text.push('\n');
 }
 
 #[cfg(test)]
@@ -184,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_comes_with_reason_and_remedy() {
+    fn missing_feature_comes_with_reason_and_remedy() {
         let text = table(&[fact(Status::Found, None), fact(Status::NotFound, Some("buy one"))]);
         let expected = "\
 found      thing: a detail of so many words that they do not fit into one line
@@ -197,12 +186,5 @@ not found  thing: a detail of so many words that they do not fit into one line
 1 found, 0 limited, 1 not found
 ";
         assert_eq!(text, expected);
-    }
-
-    #[test]
-    fn a_long_word_is_not_broken() {
-        let mut text = String::new();
-        paragraph(&mut text, "x  ", &format!("a {} b", "y".repeat(90)));
-        assert_eq!(text, format!("x  a\n   {}\n   b\n", "y".repeat(90)));
     }
 }

@@ -1,7 +1,7 @@
-//! `kvstrata config --check FILE --here`: whether this machine, now, has what the settings ask for.
+//! `kvstrata config --check FILE --here`: whether this machine has the resources that the settings need.
 //!
-//! Each is a fact, as the doctor's. Where a manager would be refused there is a refusal too, which names the
-//! setting, its value and the remedy.
+//! Each check gives a fact, like those of `doctor`. A check that a manager would fail at its start also
+//! gives a refusal, which names the setting, its value and the remedy.
 
 use kvstrata::config::{DeviceKind, HashFunction, ManagerConfig};
 use kvstrata::metrics::Bound;
@@ -16,14 +16,14 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What was found, and what a manager would be refused for.
+/// The facts found, and the reasons for which a manager would fail to start.
 #[derive(Default)]
 pub(super) struct Here {
     pub(super) facts: Vec<Fact>,
     pub(super) refusals: Vec<String>,
 }
 
-/// Looks at this machine.
+/// Checks this machine.
 pub(super) fn look(config: &ManagerConfig) -> Here {
     let mut here = Here::default();
     let simulated = here.device(config);
@@ -45,9 +45,9 @@ impl Here {
         self.facts.push(Fact { name, status: Status::Limited, detail, why, remedy: Some(remedy) });
     }
 
-    /// A manager of these settings is not made here.
+    /// Adds a fact that keeps a manager from starting here, and its refusal.
     fn refuse(&mut self, name: &'static str, detail: String, remedy: &str, refusal: String) {
-        let why = "a manager of these settings is refused here";
+        let why = "a manager with these settings cannot start on this machine";
         self.facts.push(Fact {
             name,
             status: Status::NotFound,
@@ -58,24 +58,24 @@ impl Here {
         self.refusals.push(refusal);
     }
 
-    /// The secret of the block hashes: where it is, or will be.
+    /// Checks the secret of the block hashes: its file, or the file that will be written.
     fn hash(&mut self, config: &ManagerConfig) {
         const NAME: &str = "block hashes";
         match hash_key::look(config) {
             Ok(detail) if config.hash.function == HashFunction::Xxh3 => {
-                let remedy = "set hash.function = \"keyed\", unless all prompts come from callers that may see each other's";
-                let why = "tokens can be chosen that get the hash of another tenant's block";
+                let remedy = "set hash.function = \"keyed\", unless all callers may see each other's prompts";
+                let why = "a tenant can choose tokens whose hash is that of another tenant's block";
                 self.limited(NAME, detail, why, remedy.to_owned());
             }
             Ok(detail) => self.found(NAME, detail),
             Err(error) => {
-                let remedy = "give a key file of mode 0600 (hash.key_file), as of `openssl rand -hex 32`";
+                let remedy = "name a key file of mode 0600 (hash.key_file), made for example by `openssl rand -hex 32`";
                 self.refuse(NAME, error.to_string(), remedy, error.to_string());
             }
         }
     }
 
-    /// Whether the device is host memory.
+    /// Checks the device. Returns whether it is simulated in host memory.
     fn device(&mut self, config: &ManagerConfig) -> bool {
         let (kind, ordinal) = (config.device.kind, config.device.ordinal);
         if kind == DeviceKind::Sim {
@@ -102,28 +102,28 @@ impl Here {
         }
         let origin = |key: &str| config.origin(key);
         let refusal = format!(
-            "device.kind = {kind} ({}) and device.ordinal = {ordinal} ({}): {why}; see `kvstrata doctor`; device.kind may also be \
+            "device.kind = {kind} ({}) and device.ordinal = {ordinal} ({}): {why}; see `kvstrata doctor`, or set device.kind to \
              auto or sim",
             origin("device.kind"),
             origin("device.ordinal")
         );
-        self.refuse("device", why, "see `kvstrata doctor`; device.kind may also be auto or sim", refusal);
+        self.refuse("device", why, "see `kvstrata doctor`, or set device.kind to auto or sim", refusal);
         false
     }
 
     fn memory(&mut self, config: &ManagerConfig, simulated: bool) {
         let Some(room) = probe::memory_room() else {
-            let remedy = "compare the sizes yourself".to_owned();
+            let remedy = "compare the sizes of the tiers with the machine's memory".to_owned();
             return self.limited(
                 "memory",
-                "the kernel does not say".to_owned(),
-                "too much is killed",
+                "the kernel does not report how much is available".to_owned(),
+                "the kernel kills a process that uses too much",
                 remedy,
             );
         };
         let need = Need::of(config, simulated, room.huge_bytes);
         let there = binary(room.available_bytes as f64);
-        let detail = format!("needs {}; {there} are there, by {}", need.in_words(), room.bound);
+        let detail = format!("needs {}; {there} available, by {}", need.in_words(), room.bound);
         match need.fits(&room) {
             true => self.found("memory", detail),
             false => {
@@ -133,7 +133,8 @@ impl Here {
         }
     }
 
-    /// Rings register host memory where they may; without, each transfer pins its pages.
+    /// Checks the memory-lock limit. Within it, rings register host memory; beyond it,
+    /// each transfer pins its pages.
     fn memory_lock(&mut self, config: &ManagerConfig) {
         if config.disk.blocks > 0 {
             self.facts.push(probe::memory_lock());
@@ -145,7 +146,7 @@ impl Here {
             return;
         }
         let temporary = config.disk.paths.is_empty();
-        // A file without a name goes to the first of several folders that takes it.
+        // An unnamed file goes to the first usable one of several folders.
         let most =
             || volumes::temporary_places().into_iter().max_by_key(|place| probe::disk_room(place).ok());
         let places = if temporary { most().into_iter().collect() } else { config.disk.paths.clone() };
@@ -159,7 +160,7 @@ impl Here {
             for file in files {
                 let bytes = usize::try_from(group.block_bytes()).unwrap_or(usize::MAX);
                 let whole = VolumeOptions::new(&file, slots, bytes).file_bytes().unwrap_or(u64::MAX);
-                // What a file has already is not needed again.
+                // An existing file needs only the rest.
                 let there = std::fs::metadata(&file).map_or(0, |facts| facts.blocks() * 512);
                 let drive = folder_of(&file).metadata().map_or(0, |facts| facts.dev());
                 let need = needs.entry(drive).or_insert((file, 0));
@@ -174,23 +175,21 @@ impl Here {
         self.refuse_all_or_warn(bad, places.len());
     }
 
-    /// Where one of several serves, the tier does.
+    /// Refuses if all `of` places are bad. Otherwise the tier works with the others, and
+    /// each bad place is a limit.
     fn refuse_all_or_warn(&mut self, bad: Vec<Bad>, of: usize) {
         let all = bad.len() == of;
         for Bad { name, detail, remedy, refusal } in bad {
             match all {
                 true => self.refuse(name, detail, remedy, refusal),
-                false => self.limited(
-                    name,
-                    detail,
-                    "the blocks that would be there are missing",
-                    remedy.to_owned(),
-                ),
+                false => {
+                    self.limited(name, detail, "the tier lacks the blocks of this place", remedy.to_owned())
+                }
             }
         }
     }
 
-    /// Room on one file system, which the first of its files names.
+    /// Checks the space on one file system; `file` is its first file.
     fn room(&mut self, config: &ManagerConfig, file: &Path, needed: u64) -> Option<Bad> {
         let folder = folder_of(file);
         let there = match probe::disk_room(file) {
@@ -204,8 +203,8 @@ impl Here {
         };
         let of_files = binary(needed as f64);
         let of_drive = match there {
-            u64::MAX => "the file system does not say what is there".to_owned(),
-            there => format!("{} are there", binary(there as f64)),
+            u64::MAX => "the file system does not report its free space".to_owned(),
+            there => format!("{} are free", binary(there as f64)),
         };
         let detail = format!("{}: needs {of_files} more, and {of_drive}", folder.display());
         if needed <= there {
@@ -213,16 +212,16 @@ impl Here {
             return None;
         }
         let (blocks, origin) = (config.disk.blocks, config.origin("disk.blocks"));
-        let refusal = format!("disk.blocks = {blocks} ({origin}): {detail}; use fewer, or other disk.paths");
+        let refusal =
+            format!("disk.blocks = {blocks} ({origin}): {detail}; use fewer blocks, or other disk.paths");
         Some(Bad { name: "disk room", detail, remedy: "use fewer blocks, or other disk.paths", refusal })
     }
 
-    /// Makes a volume of one slot, which has a name for an instant only: by the backend that is wanted,
-    /// whatever it needs.
+    /// Checks the disk backend: opens a volume of one slot, whose file has a name only for an instant.
     fn direct(&mut self, config: &ManagerConfig, place: &Path) -> Option<Bad> {
         let folder = if place.is_dir() { place.to_owned() } else { folder_of(place) };
         if !folder.is_dir() {
-            // Said already, of its room.
+            // `room` has reported the missing folder.
             return None;
         }
         let file = folder.join(format!(".kvstrata-here-{}", std::process::id()));
@@ -245,7 +244,7 @@ impl Here {
                     false => self.limited(
                         "O_DIRECT",
                         format!("{detail}: {}", found.notes.join("; ")),
-                        "the page cache holds a second copy of what is moved",
+                        "the page cache holds a second copy of each block",
                         "put the volume on ext4 or xfs".to_owned(),
                     ),
                 }
@@ -260,7 +259,7 @@ impl Here {
             Ok(Some(_)) => self.found("key", "can be read".to_owned()),
             Err(error) => {
                 let error = error.to_string();
-                self.refuse("key", error.clone(), "give a key", error);
+                self.refuse("key", error.clone(), "correct disk.key_file or disk.key_env", error);
             }
         }
     }
@@ -272,7 +271,7 @@ impl Here {
             Err(error) => {
                 let origin = config.origin("metrics.listen");
                 let refusal = format!(
-                    "metrics.listen = {address} ({origin}): nothing can be served there ({error}); choose another address or port"
+                    "metrics.listen = {address} ({origin}): cannot listen there ({error}); choose another address or port"
                 );
                 self.refuse("port", format!("{address}: {error}"), "choose another address or port", refusal);
             }
@@ -288,7 +287,7 @@ impl Here {
     }
 }
 
-/// What is wrong with one of several places.
+/// A problem of one of several places.
 struct Bad {
     name: &'static str,
     detail: String,
@@ -296,7 +295,7 @@ struct Bad {
     refusal: String,
 }
 
-/// The folder that a file lies in, or would.
+/// The folder of a file, whether it exists or not.
 fn folder_of(file: &Path) -> PathBuf {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),

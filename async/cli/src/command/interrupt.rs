@@ -1,14 +1,15 @@
-//! SIGINT and SIGTERM while a replay is at work: the first ends it in order, the second at once.
+//! SIGINT and SIGTERM during a replay: the first signal ends it in order, the second at once.
 //!
 //! Invariants
-//! - I1: whatever hangs, a signal behind the first one ends the process as if nobody had listened, so that
-//!   who sent it sees that.
-//! - I2: the first one is said at once, not when a request has ended: by a thread that its handler wakes
-//!   through a pipe.
+//! - I1: a second signal ends the process by the signal's default action, even if a request hangs. The
+//!   sender sees the usual exit status.
+//! - I2: the first signal is announced at once, before any request has ended: its handler
+//!   wakes a thread through a pipe.
 //!
 //! # Orderings
-//! A handler notes the number before it sets `stop`, which the replay reads with Acquire: who has seen that
-//! it stopped sees why, so that Relaxed will do here. `filling` is Relaxed too: it publishes nothing.
+//! A handler stores the number before it sets `stop`, which the replay reads with Acquire. A reader
+//! that has seen `stop` therefore sees the number, so Relaxed suffices here. `filling` is Relaxed
+//! too: it publishes nothing.
 
 use super::progress::Bar;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -18,21 +19,22 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-/// What a shell adds to the number of the signal that has ended a command.
+/// A shell adds this to the number of a signal that ended a command.
 const OF_A_SIGNAL: u8 = 128;
 
-/// What the signals are to do, and have done.
+/// The flags that signals set, and the flags that change their effect.
 pub(super) struct Interrupt {
-    /// Set by the first.
+    /// Set by the first signal.
     stop: Arc<AtomicBool>,
-    /// Its number.
+    /// Number of the first signal.
     number: Arc<AtomicUsize>,
+    /// While set, a signal kills the process.
     filling: Arc<AtomicBool>,
     bar: Arc<OnceLock<Bar>>,
 }
 
 impl Interrupt {
-    /// Listens from now on, for good.
+    /// Registers the handlers for the rest of the process.
     pub(super) fn listen() -> Result<Interrupt, String> {
         let interrupt = Interrupt {
             stop: Arc::default(),
@@ -40,7 +42,7 @@ impl Interrupt {
             filling: Arc::default(),
             bar: Arc::default(),
         };
-        interrupt.register().map_err(|error| format!("signals cannot be listened to: {error}"))?;
+        interrupt.register().map_err(|error| format!("cannot handle SIGINT and SIGTERM: {error}"))?;
         Ok(interrupt)
     }
 
@@ -55,10 +57,10 @@ impl Interrupt {
             }
             let name = if number.load(Relaxed) == SIGINT as usize { "SIGINT" } else { "SIGTERM" };
             let line = || {
-                // Nothing is left to be done where even this cannot be written.
+                // If standard error cannot be written, the notice is lost.
                 _ = writeln!(
                     io::stderr(),
-                    "kvstrata: {name}: ending with what has begun, and a report of it; a second signal kills at once"
+                    "kvstrata: {name}: finishing the requests in progress, then reporting; a second signal kills the process"
                 );
             };
             match bar.get() {
@@ -68,7 +70,8 @@ impl Interrupt {
         };
         thread::Builder::new().name("kvstrata-signal".to_owned()).spawn(say)?;
         for signal in [SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal)) {
-            // They are called in this order: what is set by one is seen by the next one's.
+            // The handlers run in this order. So the defaults act only on flags that an earlier event
+            // set, and the number is stored before `stop` is set.
             flag::register_conditional_default(signal, Arc::clone(&self.filling))?;
             flag::register_conditional_default(signal, Arc::clone(&self.stop))?;
             flag::register_usize(signal, Arc::clone(&self.number), signal as usize)?;
@@ -78,28 +81,30 @@ impl Interrupt {
         Ok(())
     }
 
-    /// What the replay is stopped by.
+    /// The flag that stops the replay.
     pub(super) fn stop(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
-    /// While files are written through, which may take minutes, the first signal kills: nothing has been served, and the next run goes on with them.
+    /// The flag that makes the first signal kill. It is set while files are filled, which may take
+    /// minutes: no request has been served, and the next run continues to fill them.
     pub(super) fn filling(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.filling)
     }
 
-    /// The bar that is shown from now on, which must not be written into.
+    /// Shows `bar` from now on, and hides it while the notice is written.
     pub(super) fn beside(&self, bar: Bar) -> &Bar {
         self.bar.get_or_init(|| bar)
     }
 
-    /// The exit code of a replay that has stopped, as a shell has it.
+    /// The exit code of a stopped replay, by the convention of shells.
     pub(super) fn exit_code(&self) -> u8 {
         OF_A_SIGNAL + self.number.load(Relaxed) as u8
     }
 }
 
-/// Whether who began the process has it ignore a signal, as `nohup` and a shell's `&` do: then that stays so.
+/// Whether the parent process has set a signal to be ignored, as `nohup` and a shell's `&`
+/// do. It then stays ignored.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     is_ignored_by(&status, signal)
@@ -116,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ignored_is_read_off_the_mask() {
+    fn ignored_signals_are_read_from_the_mask() {
         let status = "Name:\tkvstrata\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000001002\nSigCgt:\t0000000000004000\n";
         assert_eq!([SIGINT, SIGTERM].map(|signal| is_ignored_by(status, signal)), [true, false]);
         assert!(!is_ignored_by("", SIGINT) && !is_ignored_by("SigIgn:\tx", SIGINT));

@@ -1,10 +1,10 @@
-//! JSON output: to standard output, or whole into a file.
+//! JSON output: to standard output, or into a file that is replaced as a whole.
 
 use kvstrata::shared::files;
 use kvstrata_ffi::shown::shown_path;
 use std::path::{Path, PathBuf};
 
-/// Where `--json` writes.
+/// The target of `--json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     Stdout,
@@ -20,12 +20,12 @@ impl Target {
         }
     }
 
-    /// Refuses what can be seen to fail, before a minute's work is done for nothing.
+    /// Refuses a file that cannot be written, before a minute's work is lost.
     pub(super) fn check(&self) -> Result<(), String> {
         self.path().map_or(Ok(()), |path| files::check("--json", path))
     }
 
-    /// The file, if it is one.
+    /// The file; `None` for standard output.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
             Target::Stdout => None,
@@ -33,10 +33,10 @@ impl Target {
         }
     }
 
-    /// Writes `value`; a file is either as it was or complete, never half-written.
+    /// Writes `value`. After an error, a file is as it was before; it is never half-written.
     pub(super) fn write(&self, value: &impl serde::Serialize) -> Result<(), String> {
         let mut text = serde_json::to_vec_pretty(value)
-            .map_err(|error| format!("--json: cannot be encoded: {error}"))?;
+            .map_err(|error| format!("--json: the result cannot be encoded: {error}; please report this"))?;
         text.push(b'\n');
         match self {
             Target::Stdout => super::print(&text),
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole_and_nothing_else_is_left() {
+    fn file_is_replaced_whole_and_nothing_else_is_left() {
         let folder = tempfile::tempdir().expect("a directory");
         let path = folder.path().join("report.json");
         std::fs::write(&path, "old").expect("written");
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_will_fail_is_refused_at_once() {
+    fn target_that_cannot_be_written_is_refused_at_once() {
         let folder = tempfile::tempdir().expect("a directory");
         let check = |path: &Path| Target::File(path.to_owned()).check().expect_err("impossible");
         assert!(check(folder.path()).contains("is a directory"));

@@ -1,11 +1,11 @@
 //! `kvstrata layout`: where the bytes of a model's KV cache lie, in numbers and as a picture.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `subject.rs` | which layers of which model: a group's, a stage's |
-//! | `side.rs` | a geometry in regions of its own; refusals by option |
-//! | `facts.rs`, `copy.rs` | what is printed, as JSON has it: the layout, the copy plan to another |
-//! | `text.rs` | the same as tables |
+//! | `subject.rs` | the model, and the layers to draw: those of a group, of a pipeline stage |
+//! | `side.rs` | a geometry laid out in regions; errors by option |
+//! | `facts.rs`, `copy.rs` | the JSON: the layout, the copy plan to another layout |
+//! | `text.rs` | the same facts as tables |
 //! | `draw.rs` | the picture |
 //! | `units.rs` | numbers for people |
 
@@ -32,115 +32,125 @@ use subject::Subject;
 const EXAMPLES: &str = "\
 Examples:
   kvstrata layout
-      Llama-3-70B as a tier has it: how the 5,242,880 bytes of a block come about.
+      Llama-3-70B as a tier stores it: where the 5,242,880 bytes of a block come from.
   kvstrata layout --preset llama-3-70b --tp 4
       The same on one of four ranks: 1,310,720 bytes.
   kvstrata layout --preset llama-3-70b --arrangement outer-first
-      As vLLM with FlashAttention has it: a region a layer, [2][blocks][page][heads][size].
-  kvstrata layout --preset llama-3-70b --arrangement outer-first --to fully-contiguous
-      What a copy from there to a tier takes: pieces, sizes, strides.
-  kvstrata layout --preset qwen3-32b --tp 4 --rank 1 --to fully-contiguous --to-tp 8 --to-rank 2
-      What rank 1 of 4 gives to rank 2 of 8.
+      The layout of vLLM with FlashAttention: one region a layer, [2][blocks][page][heads][size].
+  kvstrata layout --arrangement outer-first --to fully-contiguous
+      The copy from that layout to a tier: pieces, sizes, strides.
+  kvstrata layout --tp 4 --rank 1 --to fully-contiguous --to-tp 8 --to-rank 2
+      The copy from rank 1 of 4 to rank 2 of 8.
   kvstrata layout --config path/to/config.json --group state
-      A model by the file that it is published with, and one of its groups of layers.
+      A model by its published config.json, and one of its groups of layers.
   kvstrata layout --preset deepseek-v3 --pp 2
-      Two stages of a pipeline: layers and bytes of each, and the first one's layout.
+      Two pipeline stages: the layers and bytes of each, and the layout of the first.
   kvstrata layout --to fully-contiguous --to-page 64
       Four blocks of 16 tokens as one of 64.
   kvstrata layout --layers 61 --head-size 576 --mla --dtype fp8 --page 64 --json
       A geometry of your own, for a program.
 
-Bytes are counted in powers of ten (5.24 MB), as models are; numbers you type take K, M and G, powers of 1024.
-Exit codes: 0 all well; 2 something asked for is impossible, and the message says what.";
+Units:
+  Printed bytes are in powers of ten: 5.24 MB is 5,240,000 bytes, rounded.
+  Numbers you type take K, M and G, powers of 1024: 64K is 65,536.
+
+Exit codes:
+  0  success
+  2  impossible; the message names the option, its value and the remedy";
 
 /// Draw where the bytes of a model's KV cache lie: shape, strides, pieces, offsets
+///
+/// The command prints the bytes of a block and their factors, shape and strides, regions, offsets of the
+/// first rows, and a picture. With --to, it also prints the copy of a block to another arrangement, page
+/// size or tensor-parallel degree.
+///
+/// A row is the elements of one (block, layer, outer, token, head); it is never split. Outer is 0 for
+/// keys and 1 for values; a latent (MLA) has no outer dimension. A region is a stretch of memory, for
+/// example a tensor. The command only calculates: it allocates no cache.
 #[derive(Debug, Args)]
-#[command(
-    long_about = "Draw where the bytes of a model's KV cache lie: how many bytes a block has and why, shape and strides, \
-                  regions, offsets of the first rows, and a picture. With --to, what a copy of a block to another \
-                  arrangement, another page size or another tensor-parallel degree takes.\n\n\
-                  A row is the elements of one (block, layer, outer, token, head), and never torn apart. Outer is 0 for keys and \
-                  1 for values; a latent (MLA) has no such dimension. A region is a stretch of memory, such as a tensor. \
-                  No memory is touched: these are calculations.",
-    after_long_help = EXAMPLES
-)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct LayoutArgs {
     /// The model [default: llama-3-70b, unless a geometry is given]
     #[arg(long, value_name = "NAME", value_parser = presets(), ignore_case = true)]
     preset: Option<&'static Model>,
-    /// A model's config.json, or the folder that has it, instead of a preset
+    /// A model's config.json or its folder, instead of a preset
     #[arg(long, value_name = "PATH", conflicts_with_all = ["preset", "layers", "heads", "head_size", "mla"])]
     config: Option<PathBuf>,
-    /// Of a model whose layers differ, the group that is drawn: full, window, latent, indexer or state [default: all that are alike, else the first]
+    /// Group of layers to draw, if layers differ: full, window, latent, indexer or state [default: all,
+    /// if alike, else the first]
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
-    /// Layers, instead of the model's
+    /// Layers of the model, instead of the preset's
     #[arg(long, value_name = "N", value_parser = number::count)]
     layers: Option<u32>,
-    /// KV heads of the whole model, instead of the model's
+    /// KV heads of the whole model, instead of the preset's
     #[arg(long, value_name = "N", value_parser = number::count)]
     heads: Option<u32>,
-    /// Elements a head and token, instead of the model's; with --mla the latent's size
+    /// Elements of a head and token, instead of the preset's; with --mla, of the latent
     #[arg(long, value_name = "N", value_parser = number::count)]
     head_size: Option<u32>,
-    /// One latent instead of keys and values of each head, with --layers and --head-size
+    /// One latent instead of keys and values of each head; needs --layers and --head-size
     #[arg(long, conflicts_with_all = ["heads", "preset"])]
     mla: bool,
-    /// The elements' type: float32, float16, bfloat16, fp8, fp8_e5m2, int8, uint8, nvfp4 or mxfp4, as torch or vLLM spell them [default: the model's]
+    /// Type of the elements, as torch or vLLM spell it [default: the model's]
+    ///
+    /// One of float32, float16, bfloat16, fp8, fp8_e5m2, int8, uint8, nvfp4 and mxfp4.
     #[arg(long, value_name = "TYPE", value_parser = dtype)]
     dtype: Option<DType>,
-    /// Tokens a block
+    /// Tokens of a block
     #[arg(long, value_name = "N", value_parser = number::count, default_value = "16")]
     page: u32,
-    /// Blocks that there are
+    /// Number of blocks
     #[arg(long, value_name = "N", value_parser = number::count, default_value = "1024")]
     blocks: u32,
-    /// Blocks start at multiples of this many bytes, a power of two [default: an element's]
+    /// Alignment of each block in bytes, a power of two [default: that of an element]
     #[arg(long, value_name = "N", value_parser = number::scaled)]
     alignment: Option<u64>,
-    /// What a region holds, and in which order
+    /// Contents of a region, and their order
     #[arg(long, value_name = "NAME", value_parser = arrangements(), default_value = "fully-contiguous")]
     arrangement: Arrangement,
-    /// What comes first within a page: tokens (nhd) or heads (hnd)
+    /// Order within a page: tokens first (nhd) or heads first (hnd)
     #[arg(long, value_name = "ORDER", default_value = "nhd")]
     head_order: Order,
-    /// Where a block-scaled type has its scales: behind each row, or behind each page
+    /// Place of the scales of a block-scaled type: after each row or after each page
     #[arg(long, value_name = "PLACE", default_value = "row")]
     scales: Scales,
     /// Ranks that share the model's heads (tensor parallelism)
     #[arg(long, value_name = "N", value_parser = number::count, default_value = "1")]
     tp: u32,
-    /// Which rank, from 0
+    /// Rank to draw, from 0
     #[arg(long, value_name = "R", value_parser = number::count, default_value = "0")]
     rank: u32,
-    /// Stages of a pipeline that share the model's layers, as vLLM divides them
+    /// Pipeline stages that share the model's layers, divided as vLLM does
     #[arg(long, value_name = "N", value_parser = number::count)]
     pp: Option<u32>,
-    /// Layers of each stage, as 33,28 (VLLM_PP_LAYER_PARTITION)
+    /// Layers of each stage, for example 33,28 (VLLM_PP_LAYER_PARTITION)
     #[arg(long, value_name = "N,N…", value_delimiter = ',', value_parser = number::count)]
     layer_partition: Option<Vec<u32>>,
-    /// The stage that is drawn, from 0
+    /// Stage to draw, from 0
     #[arg(long, value_name = "S", value_parser = number::count, default_value = "0")]
     stage: u32,
-    /// The block whose offsets and pieces are printed
+    /// Block whose offsets and pieces are printed
     #[arg(long, value_name = "N", value_parser = number::count, default_value = "0")]
     block: u32,
-    /// Plan a copy of a block to this arrangement, one of those of --arrangement
+    /// Plan a copy of a block to this arrangement (see --arrangement)
     #[arg(long, value_name = "NAME", value_parser = arrangements(), hide_possible_values = true)]
     to: Option<Arrangement>,
-    /// What comes first within a page there [default: as here]
+    /// Order within a page of the destination [default: that of the source]
     #[arg(long, value_name = "ORDER", requires = "to")]
     to_head_order: Option<Order>,
-    /// Ranks there [default: as here]
+    /// Ranks of the destination [default: those of the source]
     #[arg(long, value_name = "N", value_parser = number::count, requires = "to")]
     to_tp: Option<u32>,
-    /// Tokens a block there; as few blocks as have as many tokens on both sides are planned [default: as here]
+    /// Tokens of a block of the destination [default: that of the source]
+    ///
+    /// The plan covers the fewest blocks that have the same number of tokens on both sides.
     #[arg(long, value_name = "N", value_parser = number::count, requires = "to")]
     to_page: Option<u32>,
-    /// Which rank there [default: the first that has a head of this one's]
+    /// Rank of the destination [default: the first that shares a head with this rank]
     #[arg(long, value_name = "R", value_parser = number::count, requires = "to")]
     to_rank: Option<u32>,
-    /// Draw with ASCII characters only; the default where the locale is not UTF-8
+    /// Draw with ASCII characters only [default: if the locale is not UTF-8]
     #[arg(long)]
     ascii: bool,
     /// Print JSON
@@ -150,9 +160,9 @@ pub(super) struct LayoutArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Order {
-    /// A token's heads side by side
+    /// The heads of a token are adjacent
     Nhd,
-    /// A head's tokens side by side
+    /// The tokens of a head are adjacent
     Hnd,
 }
 
@@ -167,9 +177,9 @@ impl From<Order> for HeadOrder {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Scales {
-    /// Behind the elements of each head and token
+    /// After the elements of each head and token
     Row,
-    /// Behind the elements of each page
+    /// After the elements of each page
     Page,
 }
 
@@ -182,16 +192,18 @@ fn presets() -> impl clap::builder::TypedValueParser<Value = &'static Model> {
 fn arrangements() -> impl clap::builder::TypedValueParser<Value = Arrangement> {
     choice(&Arrangement::ALL, Arrangement::name, |arrangement| match arrangement {
         Arrangement::FullyContiguous => {
-            "One region, a block in one piece: the tiers here, and with --head-order hnd TensorRT-LLM's pools"
+            "One region, a block in one piece: kvstrata's tiers; with --head-order hnd, TensorRT-LLM's pools"
         }
-        Arrangement::CrossLayer => "One region, a tensor for all layers: vLLM 0.12",
-        Arrangement::CrossLayerPacked => "The same with a head's key beside its value: vLLM since #44455",
-        Arrangement::OuterFirst => "A region a layer, all keys before all values: vLLM with FlashAttention",
+        Arrangement::CrossLayer => "One region, one tensor for all layers: vLLM 0.12",
+        Arrangement::CrossLayerPacked => {
+            "Like cross-layer, the key of a head next to its value: vLLM since #44455"
+        }
+        Arrangement::OuterFirst => "One region a layer, all keys before all values: vLLM with FlashAttention",
         Arrangement::BlockFirst => {
-            "A region a layer, a block's keys beside its values: vLLM with FlashInfer or MLA"
+            "One region a layer, the keys of a block before its values: vLLM with FlashInfer or MLA"
         }
-        Arrangement::Packed => "A region a layer, a head's key beside its value: vLLM since #44455",
-        Arrangement::TokenMajor => "A region for the keys of each layer, and one for its values: SGLang",
+        Arrangement::Packed => "One region a layer, the key of a head next to its value: vLLM since #44455",
+        Arrangement::TokenMajor => "One region for the keys of each layer, one for its values: SGLang",
     })
 }
 
@@ -215,7 +227,7 @@ pub(super) fn run(arguments: &LayoutArgs) -> Result<u8, String> {
     if arguments.json {
         let value = facts::Document { layout: &facts, plan: copy.as_ref() };
         let text = serde_json::to_string_pretty(&value)
-            .map_err(|error| format!("--json: cannot be encoded: {error}"))?;
+            .map_err(|error| format!("--json: the result cannot be encoded: {error}; please report this"))?;
         super::print((text + "\n").as_bytes())?;
         return Ok(EXIT_OK);
     }
@@ -229,7 +241,7 @@ pub(super) fn run(arguments: &LayoutArgs) -> Result<u8, String> {
     Ok(EXIT_OK)
 }
 
-/// The model, with what was asked for instead of its own.
+/// The model, with the values of the options in place of its own.
 fn model(arguments: &LayoutArgs) -> Result<Model, String> {
     let LayoutArgs { preset, layers, heads, head_size, mla, .. } = *arguments;
     let changed = layers.is_some() || heads.is_some() || head_size.is_some() || mla;
@@ -241,8 +253,8 @@ fn model(arguments: &LayoutArgs) -> Result<Model, String> {
             let needed = needed.into_iter().chain([("--head-size", head_size.is_some())]);
             if let Some((option, _)) = needed.into_iter().find(|(_, given)| !given) {
                 return Err(format!(
-                    "{option}: missing; a geometry of your own takes --layers, --heads and --head-size, a latent \
-                     --layers, --head-size and --mla, and --preset NAME has all of them"
+                    "{option}: missing; a geometry of your own needs --layers, --heads and --head-size, a latent needs \
+                     --layers, --head-size and --mla; --preset NAME gives all of them"
                 ));
             }
             let (outer_dim, dtype) = (if mla { 1 } else { 2 }, DType::BF16);
@@ -261,7 +273,10 @@ fn model(arguments: &LayoutArgs) -> Result<Model, String> {
         }
     };
     if let (1, Some(heads)) = (known.outer_dim, heads) {
-        return Err(format!("--heads {heads}: {} has one latent (MLA), and no heads to count", known.name));
+        return Err(format!(
+            "--heads {heads}: {} has one latent (MLA) and no heads; leave it out",
+            known.name
+        ));
     }
     if heads == Some(0) {
         return Err("--heads 0: must be at least 1".to_owned());
@@ -280,7 +295,9 @@ fn source(arguments: &LayoutArgs) -> Result<Side, String> {
     let scales = match arguments.scales {
         Scales::Row => ScalePlace::Row,
         Scales::Page if dtype.scale().is_some() => ScalePlace::Page,
-        Scales::Page => return Err(format!("--scales page: {dtype} has no scales; nvfp4 and mxfp4 have")),
+        Scales::Page => {
+            return Err(format!("--scales page: {dtype} has no scales; use --dtype nvfp4 or mxfp4"));
+        }
     };
     let alignment = arguments.alignment.unwrap_or(dtype.alignment());
     let (arrangement, head_order) = (arguments.arrangement, arguments.head_order.into());
@@ -296,7 +313,7 @@ fn destination(arguments: &LayoutArgs, src: &Side, arrangement: Arrangement) -> 
     if arguments.to_page.is_some()
         && src.drawn.groups.iter().any(|group| group.drawn && group.state_bytes.is_some())
     {
-        return Err(format!("--to-page {page}: a state has no tokens that a page could count"));
+        return Err(format!("--to-page {page}: a group of states has no tokens; leave it out"));
     }
     let geometry = Geometry { arrangement, head_order, page, ..src.geometry };
     let degree = arguments.to_tp.unwrap_or(arguments.tp);

@@ -1,5 +1,5 @@
-//! What the command logs, and where to: standard error, and with the feature `otel` a collector of spans
-//! (`otel.rs`).
+//! Logging of the command: events to standard error and, with the feature `otel`, spans
+//! to a collector (`otel.rs`).
 
 #[cfg(feature = "otel")]
 use kvstrata::otel::Exporting;
@@ -10,27 +10,28 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::prelude::*;
 
-/// Says what is logged where `--log` does not.
+/// The filter if `--log` is absent.
 const VARIABLE: &str = "KVSTRATA_LOG";
-/// What an operator can act on.
+/// Conditions that an operator can act on.
 const DEFAULT: &str = "warn";
-/// How the targets of this crate and its parts begin.
+/// Prefix of the targets of kvstrata's crates.
 const OURS: &str = "kvstrata";
-/// How the names of the exporter's crates begin, which are its targets.
+/// Prefix of the targets of the exporter's crates.
 const EXPORTER: &str = "opentelemetry";
 
-/// As long as something is logged.
+/// Exports spans until it is dropped.
 #[must_use]
 pub(super) struct Logging {
     #[cfg(feature = "otel")]
     _exporting: Option<Exporting>,
 }
 
-/// Events on a line each: what of one comes from outside can neither begin another line nor be obeyed by a terminal.
+/// Writes each event on one line. Control characters are escaped, so text from outside can neither begin
+/// a line nor control a terminal.
 struct Lines<W>(W);
 
 impl<W: Write> Write for Lines<W> {
-    /// An event comes whole, with the end of its line.
+    /// Each call has one whole event with its line end.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let (line, end) = text.strip_suffix('\n').map_or((&text[..], ""), |line| (line, "\n"));
@@ -43,8 +44,8 @@ impl<W: Write> Write for Lines<W> {
     }
 }
 
-/// Begins to log. Spans are told of when they end, with how long they took. They are sent to a collector by what has a manager alone, so that
-/// what the environment says of collectors hinders nobody else.
+/// Starts logging. Spans are logged when they end, with their durations. Only commands with a manager
+/// export spans, so that the environment's collector settings do not affect other commands.
 pub(super) fn begin(option: Option<&str>, has_manager: bool) -> Result<Logging, String> {
     #[cfg(not(feature = "otel"))]
     let _ = has_manager;
@@ -56,11 +57,12 @@ pub(super) fn begin(option: Option<&str>, has_manager: bool) -> Result<Logging, 
     };
     let targets = filter_of(filter).map_err(|error| {
         format!(
-            "{origin} {filter}: {error}; give a level (off, error, warn, info, debug, trace), or levels by module, as \
+            "{origin} {filter}: {error}; give a level (off, error, warn, info, debug, trace), or levels by module, for example \
              info,kvstrata_backends::disk=debug"
         )
     })?;
-    // Whoever asks for it has what the exporter of spans says, of each batch; the rest is told once (`otel.rs`).
+    // A filter that names the exporter shows its events for each batch. Otherwise
+    // `otel.rs` logs a failure once.
     let targets = match filter.contains(EXPORTER) {
         true => targets,
         false => targets.with_target(EXPORTER, LevelFilter::OFF),
@@ -80,7 +82,7 @@ pub(super) fn begin(option: Option<&str>, has_manager: bool) -> Result<Logging, 
         let spans = exporting.as_ref().map(|exporting| exporting.layer());
         (subscriber.with(spans), exporting)
     };
-    // Whoever calls main() within another program may have one already: then that has it.
+    // A program that calls main() may have a subscriber already, which then stays.
     let _ = subscriber.try_init();
     Ok(Logging {
         #[cfg(feature = "otel")]
@@ -88,8 +90,9 @@ pub(super) fn begin(option: Option<&str>, has_manager: bool) -> Result<Logging, 
     })
 }
 
-/// What is logged. A word that stands alone and is no level would be a module of which all is logged, and of everything else nothing: so one that
-/// is none of ours is refused, being a level that was typed wrong.
+/// Parses a filter. `Targets` takes a lone word that is no level for a module and logs nothing else.
+/// Such a word is most likely a misspelt level, so it is refused unless it names a module of
+/// kvstrata or of the exporter.
 fn filter_of(text: &str) -> Result<Targets, String> {
     let alone = text.split(',').map(str::trim).filter(|word| !word.is_empty() && !word.contains('='));
     let is_known = |word: &str| {
@@ -106,14 +109,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_one_line_that_no_terminal_obeys() {
+    fn event_is_one_line_without_control_characters() {
         let mut out = Vec::new();
         Lines(&mut out).write_all("a file=\u{1b}]0;x\u{7}\nERROR forged é\n".as_bytes()).expect("in memory");
         assert_eq!(out, "a file=\\u{1b}]0;x\\u{7}\\nERROR forged é\n".as_bytes());
     }
 
     #[test]
-    fn a_level_that_was_typed_wrong_is_refused() {
+    fn misspelt_level_is_refused() {
         for right in [
             "warn",
             "INFO",

@@ -1,4 +1,4 @@
-//! `kvstrata metrics`: what there is to be watched.
+//! `kvstrata metrics`: the reference of a manager's metrics.
 
 use super::EXIT_OK;
 use clap::Args;
@@ -7,24 +7,27 @@ use kvstrata::metrics;
 const EXAMPLES: &str = "\
 Examples:
   kvstrata metrics
-      All metrics: name, labels, type, unit, and what each is.
+      Prints all metrics: name, labels, type, unit and meaning.
   kvstrata metrics --json | jq -r '.[] | select(.type == \"histogram\") | .name'
-      Those that are histograms.
-  kvstrata replay --metrics 127.0.0.1:9400 & curl -s http://127.0.0.1:9400/metrics
-      Their values, while a replay runs.";
+      Prints the names of the histograms.
+  kvstrata replay --metrics 127.0.0.1:9400 & curl -s 127.0.0.1:9400/metrics
+      Prints the values while a replay runs.
 
-/// Print the metrics of a manager: names, labels, types, units, what they are
+Exit codes:
+  0  success
+  2  impossible; the message names the option, its value and the remedy";
+
+/// Print the metrics of a manager: names, labels, types, units, meanings
+///
+/// A manager serves these metrics for Prometheus at the address of the setting `metrics.listen`, and a
+/// replay at the address of --metrics.
 #[derive(Debug, Args)]
-#[command(
-    long_about = "Print the metrics of a manager, as it serves them for Prometheus where `metrics.listen` says, and as a replay does \
-                  with --metrics.",
-    after_long_help = EXAMPLES
-)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct MetricsArgs {
     /// Print JSON: a list of {name, type, unit, labels, help}
     #[arg(long, group = "form")]
     json: bool,
-    /// Print Markdown, as docs/metrics.md has it
+    /// Print Markdown, as in docs/metrics.md
     #[arg(long, group = "form")]
     markdown: bool,
 }
@@ -34,7 +37,7 @@ pub(super) fn run(arguments: &MetricsArgs) -> Result<u8, String> {
         metrics::markdown()
     } else if arguments.json {
         serde_json::to_string_pretty(&metrics::reference())
-            .map_err(|error| format!("--json: cannot be encoded: {error}"))?
+            .map_err(|error| format!("--json: the result cannot be encoded: {error}; please report this"))?
             + "\n"
     } else {
         metrics::text()

@@ -1,8 +1,11 @@
 //! The `kvstrata` command.
 //!
-//! Exit codes: 0 all well; 1 a wrong byte was found; 2 what was asked for is impossible, with a message that
-//! names the option, the line or the path, its value and what to do; 130 and 143 a replay that SIGINT or
-//! SIGTERM has ended early, in order.
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | success |
+//! | 1 | a replay found a wrong byte |
+//! | 2 | the request is impossible; the message names the option, line or path, its value and the remedy |
+//! | 130, 143 | SIGINT or SIGTERM ended a replay early, in order |
 
 mod choice;
 mod config;
@@ -29,49 +32,60 @@ use kvstrata_ffi::shown::{is_shown, shown_lines};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// All went well.
+/// The command succeeded.
 pub const EXIT_OK: u8 = 0;
-/// A byte was not what had been written.
+/// A byte that was read back differs from the byte that was written.
 pub const EXIT_WRONG_BYTE: u8 = 1;
-/// What was asked for is not possible, or not here.
+/// The request is impossible, in general or on this machine.
 pub const EXIT_REFUSED: u8 = 2;
 
+/// The widest line of help and of messages, on a terminal of any width. Tables of data may be wider.
+const MOST_COLUMNS: usize = 110;
+
+// Clap wraps each text of --help at the terminal's width. A paragraph is therefore one line here.
 const EXAMPLES: &str = "\
-Begin with:
+Start here:
   kvstrata doctor
-      What this machine has for it, and what to do about what it lacks.
+      Checks which kernel and hardware features kvstrata can use here, and gives remedies.
   kvstrata replay --requests 1000
-      Requests of a chat service over three tiers on this machine, every byte checked.
+      Replays requests of a chat service over three tiers on this machine and checks every byte.
   kvstrata policies --plot curves.svg
-      How many blocks are worth having, and by which eviction policy.
+      Draws the hit ratio of each eviction policy by capacity.
   kvstrata layout --preset llama-3-8b
-      How many bytes a block of a model has, and where they lie.
+      Shows how many bytes a block of a model has, and where they lie.
   kvstrata config --toml
-      The settings of a manager that an engine embeds.
+      Prints the settings of a manager that an engine embeds, as a file to edit.
   kvstrata top worker-3:9400
-      Watch a manager that serves its metrics.
+      Watches a manager that serves its metrics.
 
-Each command's --help has examples of its own.
+The --help of each command has more examples.
 
-Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impossible, and the message says what and why;
-130, 143 SIGINT or SIGTERM has ended a replay early, with a report of what was served.";
+Exit codes:
+  0    success
+  1    a replay found a wrong byte
+  2    impossible; the message names the option, its value and the remedy
+  130  SIGINT ended a replay early; its report covers the requests served
+  143  the same for SIGTERM";
 
-/// The command line.
+/// A tiered KV-cache block manager for LLM inference
+///
+/// It keeps KV blocks in device memory, in host memory and on NVMe. Inference engines embed the manager
+/// (crate kvstrata). This command measures it, sets it up and watches it.
 #[derive(Debug, Parser)]
 #[command(
     name = "kvstrata",
     version,
-    about = "A tiered KV-cache block manager for LLM inference",
-    long_about = "A tiered KV-cache block manager for LLM inference: blocks in device memory, host memory and on NVMe.\n\n\
-                  Engines embed the manager (crate kvstrata); this command shows what it does, and sets it up.",
+    max_term_width = MOST_COLUMNS,
     after_long_help = EXAMPLES,
     subcommand_required = true,
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// What to log to standard error: off, error, warn, info, debug, trace, or by module [default: KVSTRATA_LOG, or warn]
+    /// Log level on standard error: off, error, warn, info, debug, trace, or by module
+    /// [default: KVSTRATA_LOG, or warn]
     ///
-    /// By module: info,kvstrata_backends::disk=debug. At debug there is a line for each allocation, onboarding and copy down that a request asks for; at info there is none for a request or a block.
+    /// A level by module: info,kvstrata_backends::disk=debug. At debug, each allocation, onboard and
+    /// explicit offload of a request logs a line. At info, no line is logged for a request or a block.
     #[arg(long, global = true, value_name = "FILTER")]
     log: Option<String>,
     #[command(subcommand)]
@@ -89,22 +103,26 @@ enum Command {
     Metrics(metrics::MetricsArgs),
     Top(top::TopArgs),
     /// Print a completion script for a shell
-    #[command(long_about = "Print a completion script for a shell.\n\n  kvstrata completions bash > \
-                            ~/.local/share/bash-completion/completions/kvstrata\n  kvstrata completions zsh > \
-                            ~/.zfunc/_kvstrata\n  kvstrata completions fish > ~/.config/fish/completions/kvstrata.fish")]
+    #[command(after_long_help = COMPLETIONS)]
     Completions {
-        /// The shell
+        /// The shell that will read the script
         shell: clap_complete::Shell,
     },
 }
 
-/// Runs the command that the process was started with.
+const COMPLETIONS: &str = "\
+Examples:
+  kvstrata completions bash >~/.local/share/bash-completion/completions/kvstrata
+  kvstrata completions zsh >~/.zfunc/_kvstrata
+  kvstrata completions fish >~/.config/fish/completions/kvstrata.fish";
+
+/// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let Cli { log, command } = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refused(&error),
     };
-    // What is logged ends behind what is done.
+    // `_logging` lives until the command has ended.
     let has_manager = matches!(command, Command::Replay(_));
     let result = log::begin(log.as_deref(), has_manager).and_then(|_logging| run(command));
     match result {
@@ -116,17 +134,19 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Says what went wrong. Its own ends of lines stay; whatever else a terminal obeys comes from outside, and is shown.
+/// Prints an error to standard error, wrapped at the width of a terminal. Line ends of the message stay.
+/// Other control characters come from outside and are escaped.
 fn complain(message: &str) {
-    // Nothing is left to be done where even this cannot be written.
-    let _ = writeln!(std::io::stderr(), "kvstrata: {}", shown_lines(message));
+    let text = screen::folded("kvstrata: ", &shown_lines(message).to_string());
+    // If standard error cannot be written, the exit code is all that is left.
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// A command line that is none, or that asks for help. The message repeats what was typed.
+/// Prints a parse error of the command line, or the help that it asks for. The error repeats the arguments.
 fn refused(error: &clap::Error) -> ExitCode {
-    let typed = |argument: std::ffi::OsString| !argument.to_string_lossy().chars().all(is_shown);
-    if error.use_stderr() && std::env::args_os().any(typed) {
-        // Without the message's own colours, which could not be told from what was typed.
+    let obeyed = |argument: std::ffi::OsString| !argument.to_string_lossy().chars().all(is_shown);
+    if error.use_stderr() && std::env::args_os().any(obeyed) {
+        // Colours of the message would be escaped together with the control characters of the arguments.
         let _ = write!(std::io::stderr(), "{}", shown_lines(error.render()));
         return ExitCode::from(EXIT_REFUSED);
     }
@@ -155,12 +175,13 @@ fn completions(shell: clap_complete::Shell) -> Result<u8, String> {
     Ok(EXIT_OK)
 }
 
-/// Writes a text for people to standard output: nothing in it is obeyed by a terminal.
+/// Writes text for people to standard output. Control characters are escaped, so a
+/// terminal obeys none of them.
 fn print_shown(text: &str) -> Result<(), String> {
     print(shown_lines(text).to_string().as_bytes())
 }
 
-/// Writes to standard output, as it is. A reader that has seen enough and closes the pipe is no error.
+/// Writes bytes to standard output unchanged. A closed pipe is not an error.
 fn print(text: &[u8]) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {
@@ -176,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_definition_is_consistent() {
         Cli::command().debug_assert();
     }
 }

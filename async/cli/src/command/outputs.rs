@@ -1,4 +1,4 @@
-//! Where a result goes: the table for people, JSON for programs, a picture. `policies` and `replay` share it.
+//! Outputs of a result: a table for people, JSON for programs, a picture. `policies` and `replay` share them.
 
 use super::json::Target;
 use super::plot::{self, Drawing};
@@ -15,14 +15,14 @@ pub(super) struct Outputs {
     /// Write the result as JSON to this file, or to standard output (-)
     #[arg(long, value_name = "FILE|-", value_parser = Target::parse)]
     json: Option<Target>,
-    /// Draw the result to this file: a .svg or a .png
+    /// Draw the result into this file; its name ends in .svg or .png
     #[arg(long, value_name = "FILE", value_parser = plot::Target::parse)]
     plot: Option<plot::Target>,
 }
 
 impl Outputs {
-    /// Refuses what can be seen to fail, before a minute's work is done for nothing, and what would replace one of the command's `other`
-    /// files, or the other result.
+    /// Refuses outputs that will fail, before a minute's work is lost. Also refuses outputs that would
+    /// replace each other, or one of the command's `others` files.
     pub(super) fn check(&self, others: &[(&str, PathBuf)]) -> Result<(), String> {
         self.json.as_ref().map_or(Ok(()), Target::check)?;
         self.plot.as_ref().map_or(Ok(()), plot::Target::check)?;
@@ -43,7 +43,7 @@ impl Outputs {
         self.plot.is_some()
     }
 
-    /// Writes all that is wanted; what cannot be written keeps nothing else from it.
+    /// Writes all outputs. One that cannot be written does not keep the others from being written.
     pub(super) fn write(
         &self,
         report: &(impl Display + Serialize),
@@ -51,7 +51,7 @@ impl Outputs {
     ) -> Result<(), String> {
         let table = match &self.json {
             Some(Target::Stdout) => {
-                // JSON has standard output to itself; the table is for whoever watches.
+                // JSON alone goes to standard output.
                 let _ = writeln!(std::io::stderr(), "{}", shown_lines(report));
                 Ok(())
             }

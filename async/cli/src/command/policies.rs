@@ -16,43 +16,48 @@ use std::cell::Cell;
 const EXAMPLES: &str = "\
 Examples:
   kvstrata policies
-      The bundled trace, all policies, five capacities, in some seconds.
-  kvstrata policies --trace chat.jsonl.zst --capacities 2K,4K,8K,16K,32K,64K,128K --plot curves.svg
-      One's own trace as a picture: where a curve bends is what a tier is worth.
-  kvstrata policies --policies lru,arc --capacities 100K --json - | jq '.policies[].hit_ratio'
-      Two of them at one capacity, for a script.
+      The bundled trace, all policies, five capacities. Takes some seconds.
+  kvstrata policies --trace chat.jsonl --capacities 4K,16K,64K --plot curves.svg
+      Your own trace as a picture. The bend of a curve shows how large a tier should be.
+  kvstrata policies --policies lru,arc --json - | jq '.policies[].hit_ratio'
+      The hit ratios of two policies, for a script.
 
-How to read it:
-  A device of N blocks alone hits what stands in the row of N. What it hits together with tiers
-  below it stands in no row: a block may be in several of them, and each tier sees other uses than
-  a single one would. The row of their sum gives an idea of it, and `replay` counts it.
-  Between a policy and the optimum lies what a better guess would gain; where the rows do not
-  rise any more, more blocks gain nothing.
+How to read the table:
+  The row of N blocks has the hits of a device of N blocks alone.
+  No row has the hits of a device together with lower tiers: a block may be in several tiers, and each tier sees other uses than a \
+  single tier would. The row of their sum is an estimate; `replay` counts the hits.
+  The gap between a policy and the optimum is the most that a better policy could gain.
+  Where the rows stop rising, more blocks gain nothing.
 
-Units: capacities take K and M, powers of 1024 (64K = 65,536).
-Exit codes: 0 all well; 2 something asked for is impossible, and the message says what.";
+Units:
+  Capacities take K and M, powers of 1024: 64K is 65,536.
 
-/// Compare what the eviction policies would hit on a trace, by capacity
+Exit codes:
+  0  success
+  2  impossible; the message names the option, its value and the remedy";
+
+/// Compare the hits of eviction policies on a trace, by capacity
+///
+/// Each policy runs over one tier of the given capacity, one request at a time and without bytes.
+/// Its hits are those of `replay` over the device alone. Beside them stands the offline optimum,
+/// which knows the rest of the trace: it keeps the blocks that are needed again soonest, and no
+/// block that is never needed again. So the table shows the worth of a tier's size and of a policy
+/// before any memory is bought.
+///
+/// The trace has the format of `replay`. Its prompts must form a tree: an id stands for a block and all
+/// blocks before it, so it follows the same block in every prompt.
 #[derive(Debug, Args)]
-#[command(
-    long_about = "Compare what the eviction policies would hit on a trace, by capacity, beside the offline optimum.\n\n\
-                  Each policy is run over one tier of so many blocks, one request at a time and without bytes: its hits are those of \
-                  `replay` over the device alone. The optimum knows what comes: it keeps what is needed again soonest, and nothing that \
-                  is not needed again. So this says what a tier of a size is worth, and what a policy is, before any memory is bought.\n\n\
-                  The trace is that of `replay`; its prompts must be a tree: an id stands for a block and all before it, so it has the same \
-                  block before it in every prompt.",
-    after_long_help = EXAMPLES
-)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct PoliciesArgs {
     #[command(flatten)]
     trace: TraceArgs,
     /// Stop after this many requests [default: the whole trace]
     #[arg(long, value_name = "N", value_parser = number::scaled)]
     requests: Option<u64>,
-    /// Blocks of the tier, each at least 1; several are separated by commas
+    /// Capacities of the tier in blocks, each at least 1, separated by commas
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',', value_parser = capacity, default_value = "1K,3K,10K,30K,100K")]
     capacities: Vec<u32>,
-    /// The policies, separated by commas [default: all]
+    /// Policies to compare, separated by commas [default: all]
     #[arg(long, value_name = "POLICY[,POLICY…]", value_delimiter = ',', value_parser = policies())]
     policies: Vec<Policy>,
     #[command(flatten)]

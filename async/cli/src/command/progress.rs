@@ -1,13 +1,13 @@
-//! Progress bars: on standard error, and only where that is a terminal.
+//! Progress bars on standard error, if that is a terminal.
 
 use crate::replay::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
-/// Shows how far a replay has come; nothing where nobody looks.
+/// The progress of a replay; hidden unless standard error is a terminal.
 pub(super) struct Bar {
     bar: ProgressBar,
-    /// Counted in requests where their number is known, otherwise in bytes of the trace.
+    /// Whether progress counts requests rather than bytes of the trace.
     by_requests: bool,
 }
 
@@ -33,24 +33,24 @@ impl Bar {
         self.bar.set_position(if self.by_requests { progress.requests } else { progress.input_bytes });
     }
 
-    /// Writes something else where the bar is, which then comes back.
+    /// Hides the bar while `write` writes to the terminal.
     pub(super) fn aside(&self, write: impl FnOnce()) {
         self.bar.suspend(write);
     }
 
-    /// Wipes the bar, so that what follows stands alone.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Shows how far a file has been written through.
+/// The progress of filling a file; hidden unless standard error is a terminal.
 pub(super) struct FillBar(ProgressBar);
 
 impl FillBar {
     pub(super) fn new() -> FillBar {
         let bar = ProgressBar::hidden();
-        let template = "{bar:40} {bytes} of {total_bytes} of the disk tier written through, {eta} left";
+        let template = "{bar:40} {bytes} of {total_bytes} of the disk tier filled, {eta} left";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
@@ -70,11 +70,11 @@ impl FillBar {
     }
 }
 
-/// Shows how many steps of a known number are done; nothing where nobody looks.
+/// The progress of a known number of steps; hidden unless standard error is a terminal.
 pub(super) struct StepBar(ProgressBar);
 
 impl StepBar {
-    /// Of what: points, runs.
+    /// `of` names the steps: points, runs.
     pub(super) fn new(of: &str) -> StepBar {
         let bar = match std::io::stderr().is_terminal() {
             true => ProgressBar::new(0),

@@ -31,37 +31,47 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Examples:
   kvstrata replay
-      The bundled trace over all three tiers, in less than a minute; 4 GiB of disk meanwhile.
+      The bundled trace over all three tiers. Takes less than a minute and 4 GiB of disk.
   kvstrata replay --requests 1000 --json -
-      A short run, as JSON on standard output (the table goes to standard error).
-  kvstrata replay --policy lru --host-blocks 0 --disk-blocks 0 --device-blocks 10000 --block-bytes 4K
-      The device alone: hits are those of an exact LRU of 10,000 blocks.
-  kvstrata replay --trace chat.jsonl.zst --disk /mnt/nvme --disk-blocks 256K --concurrency 4
-      Another trace, 16 GiB of an NVMe drive, four requests at a time. Run again, it finds what it left there.
+      A short run. JSON goes to standard output, the table to standard error.
+  kvstrata replay --policy lru --host-blocks 0 --disk-blocks 0
+      The device alone: the hits of an exact LRU of 2,048 blocks.
+  kvstrata replay --trace chat.jsonl.zst --disk /mnt/nvme --disk-blocks 256K
+      Another trace, with 16 GiB of an NVMe drive. A second run finds the blocks of the first.
   kvstrata replay --disk-admission second-use --disk-write-budget 64G
-      Fewer writes, for the sake of the drive: what they are worth is in the report.
+      Fewer writes, to spare the drive. The report shows the effect on hits.
   kvstrata replay --plot run.svg
-      When each tier was full, what it hit from then on, and what moved meanwhile, as a picture: over
-      the trace's time, however fast the run is; but bandwidth, this machine's, over the run's.
+      A picture of fill, hits and bandwidth of each tier. Fill and hits are over the trace's time, which does not depend on this \
+      machine; bandwidth is over the time of the run.
 
-Units: numbers of blocks and bytes take K, M, G and T, powers of 1024 (64K = 65,536).
-SIGINT (Ctrl-C) or SIGTERM ends it early: requests that have begun are served, the disk tier is closed in order, and report, JSON and
-picture are of what was served. A second signal kills at once; so does the first while a file of --disk is written through.
-Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impossible, and the message says what;
-130 ended early by SIGINT, 143 by SIGTERM.";
+Units:
+  Numbers of blocks and bytes take K, M, G and T, powers of 1024: 64K is 65,536.
 
-/// Run a request trace through device, host and disk with real bytes, and check every byte that comes back
+Signals:
+  The first SIGINT (Ctrl-C) or SIGTERM ends the replay early. Requests that have begun are served, the disk tier is closed in order, \
+  and report, JSON and picture cover the requests served.
+  A second signal kills the process at once. So does the first one while a file of --disk is being filled.
+
+Exit codes:
+  0    success
+  1    a wrong byte was found
+  2    impossible; the message names the option, its value and the remedy
+  130  ended early by SIGINT
+  143  ended early by SIGTERM";
+
+/// Replay a request trace with real bytes over all tiers, and check every byte
+///
+/// For each request, the replay finds the longest leading run of blocks that any tier holds. These blocks
+/// are hits, and they are brought up to the device. The other blocks of the request are filled with bytes
+/// that their id and the seed determine. A block moves from the device to the host, and from the host to
+/// the disk, when its room is needed. Every hit is read back from the device and compared byte by byte.
+///
+/// The trace is JSON lines, plain or compressed with gzip, xz or zstd: {"timestamp": ms,
+/// "input_length": tokens, "output_length": tokens, "hash_ids": [ids]}. A block is 512 tokens,
+/// unless --trace-block-tokens says otherwise. An id stands for a block and all blocks before it; a
+/// prompt has an id at most once.
 #[derive(Debug, Args)]
-#[command(
-    long_about = "Run a request trace through device, host and disk with real bytes, and check every byte that comes back.\n\n\
-                  For each request, the longest leading run of its blocks that any tier has is its hit and is brought up to \
-                  the device; the others are filled with bytes that their id and the seed determine. Blocks leave the device \
-                  for the host, and the host for the disk, when room is needed. Every hit is read back from the device and \
-                  compared, byte by byte.\n\nThe trace is JSON lines, plain or compressed with gzip, xz or zstd: \
-                  {\"timestamp\": ms, \"input_length\": tokens, \"output_length\": tokens, \"hash_ids\": [ids]}. A block is 512 \
-                  tokens, unless --trace-block-tokens says otherwise; an id stands for a block and all before it, and a prompt has it once.",
-    after_long_help = EXAMPLES
-)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct ReplayArgs {
     #[command(flatten)]
     trace: TraceArgs,
@@ -71,107 +81,118 @@ pub(super) struct ReplayArgs {
     /// Blocks of the device tier (G1), at least 1
     #[arg(long, value_name = "N", value_parser = number::blocks, default_value = "2048")]
     device_blocks: u32,
-    /// Blocks of the host tier (G2); 0 leaves it out
+    /// Blocks of the host tier (G2); 0 leaves the tier out
     #[arg(long, value_name = "N", value_parser = number::blocks, default_value = "8192")]
     host_blocks: u32,
-    /// Blocks of the disk tier (G3); 0 leaves it out
+    /// Blocks of the disk tier (G3); 0 leaves the tier out
     #[arg(long, value_name = "N", value_parser = number::blocks, default_value = "65536")]
     disk_blocks: u32,
-    /// Where the disk tier's file is: a directory, which gets kvstrata.kvs, or a file; several are striped
+    /// Files of the disk tier, or directories for them (the file is then kvstrata.kvs); several are striped
     ///
-    /// The file stays, and the next run with the same --seed, --block-bytes and --disk-blocks finds what this one left in it. It takes
-    /// disk-blocks × block-bytes and a little more, and must be on a file system with O_DIRECT (ext4, xfs, most others), or
-    /// --disk-backend says otherwise. Paths are separated by commas; disk-blocks is divided among them. Default: a file without a name, which goes with the process, in the
-    /// first of the current directory, /var/tmp and the directory for temporary files that will do.
+    /// The files stay: the next run with the same --seed, --block-bytes and --disk-blocks finds their
+    /// blocks. Together they take a little more than disk-blocks × block-bytes, and --disk-blocks is
+    /// divided among them. They must be on a file system with O_DIRECT (ext4, xfs, most others), unless
+    /// --disk-backend says otherwise. Separate paths by commas.
+    ///
+    /// Default: an unnamed file that vanishes with the process, in the first usable one of the current
+    /// directory, /var/tmp and the directory for temporary files.
     #[arg(long, value_name = "PATH[,PATH…]", value_delimiter = ',')]
     disk: Vec<PathBuf>,
-    /// Start over with the files of --disk, whatever they hold
+    /// Discard the contents of the files of --disk and start over
     #[arg(long, requires = "disk")]
     reinitialize: bool,
-    /// When a file of --disk is written through: what was never written is slower to write
+    /// When to fill the files of --disk once: a first write to unwritten space is slower than a rewrite
     ///
-    /// A new file whole, but in the background its slots alone; of one that is there, what was never written, because a run was
-    /// killed at that, say. That takes a file system which tells what it is (ext4, xfs, btrfs), and no --trim.
+    /// A new file is filled whole; in the background, only its slots. In an existing file, only space
+    /// that was never written is filled, for example after a run was killed while filling. Finding that
+    /// space needs a file system that reports it (ext4, xfs, btrfs), and no --trim.
     #[arg(long, value_name = "WHEN", default_value = "first", requires = "disk")]
     disk_fill: DiskFill,
-    /// Encrypt the disk tier (AES-256-GCM) with the key in this file: 64 hexadecimal digits or 32 bytes, mode 0600
+    /// Encrypt the disk tier (AES-256-GCM) with the key in this file: 64 hexadecimal
+    /// digits or 32 bytes, mode 0600
     #[arg(long, value_name = "FILE", conflicts_with = "disk_key_env")]
     disk_key_file: Option<PathBuf>,
-    /// The same with the key in this environment variable, as 64 hexadecimal digits
+    /// Encrypt the disk tier with the key in this environment variable: 64 hexadecimal digits
     #[arg(long, value_name = "NAME")]
     disk_key_env: Option<String>,
-    /// How the disk tier moves bytes
+    /// How the disk tier reads and writes
     #[arg(long, value_name = "BACKEND", default_value = "auto")]
     disk_backend: DiskBackend,
-    /// Give the room of blocks that the disk tier forgets back to the file system
+    /// Return the space of blocks that the disk tier no longer holds to the file system
     #[arg(long)]
     trim: bool,
-    /// Do not compare what is read from the disk with its checksum: wrong bytes are then served
+    /// Skip the checksums of blocks read from disk: damaged blocks are then served
     #[arg(long)]
     unsafe_skip_verification: bool,
-    /// Which blocks are worth a write to the disk tier
+    /// Which blocks to write to the disk tier
     #[arg(long, value_name = "FILTER", default_value = "always", value_parser = admissions())]
     disk_admission: AdmissionPolicy,
-    /// Write at most this many bytes a day to the disk tier, ten minutes' worth at once [default: any number]
+    /// Most bytes a day to write to the disk tier, at most ten minutes' worth at once [default: unlimited]
     ///
-    /// The day is the trace's, by its timestamps, so that the counts are the same in every run.
+    /// Days are counted by the trace's timestamps, so the counts are the same in every run.
     #[arg(long, value_name = "BYTES", value_parser = number::scaled)]
     disk_write_budget: Option<u64>,
     /// How long a request waits for writes to the disk tier [default: as long as they take]
     ///
-    /// Then blocks of the host tier that are not written are dropped for it, and counted. By default no block is dropped, and the counts are the
-    /// same in every run, however slow the disk is. With 0s or a few milliseconds a replay shows what an engine has over a slow disk.
+    /// After that time, blocks of the host tier that are not yet written are dropped to make room, and
+    /// counted. By default no block is dropped, and the counts are the same in every run, however slow
+    /// the disk is. Use 0s or a few milliseconds to see the hits that an engine has over a slow disk.
     #[arg(long, value_name = "TIME", value_parser = patience)]
     patience: Option<Duration>,
-    /// Bytes a block, at least 64
+    /// Bytes of a block, at least 64
     ///
-    /// A block of a real model is larger: 512 tokens of an 8B model with 16-bit KV are 64 MiB. Multiples of 4096 waste
-    /// nothing.
+    /// Blocks of real models are larger: 512 tokens of an 8B model with 16-bit KV are 64 MiB.
+    /// Multiples of 4096 waste no memory.
     #[arg(long, value_name = "N", value_parser = number::bytes, default_value = "64K")]
     block_bytes: usize,
-    /// Which blocks leave the device first
+    /// Eviction policy of the device: which block leaves first
     #[arg(long, value_name = "POLICY", default_value = "reuse", value_parser = policies())]
     policy: Policy,
-    /// Which blocks leave host and disk first: any of these policies
+    /// Eviction policy of host and disk: one of those of --policy
     #[arg(long, value_name = "POLICY", default_value = "lru", value_parser = policies(), hide_possible_values = true)]
     policy_below: Policy,
-    /// Together with a block's id, determines its bytes
+    /// Seed of the blocks' bytes, which depend on the seed and on the block's id
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// The device
     ///
-    /// Simulated unless told: a GPU may be somebody's, and the counts are the same. Blocks go between a GPU and the host tier by the
-    /// copies that an engine's would, from and to pinned memory; requests fill them, and read them back, through a few pinned blocks.
+    /// By default the device is simulated: the counts are the same, and a GPU may be in use by others.
+    /// Between a GPU and the host tier, blocks are copied as an engine's would be, from and to pinned
+    /// memory. Requests fill blocks and read them back through a few pinned blocks.
     #[arg(long, value_name = "DEVICE", default_value = "sim")]
     device: Device,
-    /// Requests served at the same time; with 1 the counts are the same in every run, but for a few blocks that are found in the host or on the disk by turns
+    /// Requests served at the same time
+    ///
+    /// With 1, the counts are the same in every run, except for a few blocks that are found now in
+    /// the host, now on the disk.
     #[arg(long, value_name = "N", default_value_t = 1)]
     concurrency: usize,
-    /// Let requests come at the trace's own times, so many times as fast; 0: each as soon as it can be served
+    /// Issue requests at the trace's own times, this many times as fast; 0: each as soon as it can be served
     ///
-    /// Times count from the first request's. How late requests begin is in the report: behind where --concurrency, or the device's room,
-    /// does not suffice.
+    /// Times count from the first request. The report shows how late requests begin. They are late when
+    /// --concurrency or the device's blocks do not suffice.
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     speed: f64,
-    /// Serve the manager's figures for Prometheus over HTTP meanwhile, at /metrics
+    /// Serve the manager's metrics for Prometheus over HTTP during the replay, at /metrics
     ///
-    /// There is no password: an address of this machine's is best, as 127.0.0.1:9400. `kvstrata metrics` lists the figures.
+    /// Access needs no password, so choose an address of this machine, for example 127.0.0.1:9400.
+    /// `kvstrata metrics` lists the metrics.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address::place)]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     outputs: Outputs,
-    /// Flip a bit in every Nth copy to the device: shows that wrong bytes are found
+    /// Flip a bit in every Nth copy to the device, to show that wrong bytes are found
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     flip_every: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Device {
-    /// Host memory posing as a device, with an address space of its own
+    /// Host memory that stands in for a device, with an address space of its own
     Sim,
     /// The first NVIDIA GPU
     Cuda,
-    /// A GPU where this machine has one with room for the blocks, otherwise sim
+    /// The first NVIDIA GPU if it has room for the blocks, otherwise sim
     Auto,
 }
 
@@ -183,15 +204,15 @@ enum DiskBackend {
     Uring,
     /// io_uring through the page cache
     UringBuffered,
-    /// pread and pwrite by threads, with O_DIRECT where there is one
+    /// pread and pwrite by threads, with O_DIRECT where the file system has it
     Threads,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DiskFill {
-    /// Before it is used
+    /// Before the first request
     First,
-    /// While it is used, whenever nobody asks for anything
+    /// During the replay, whenever the disk tier is idle
     Background,
     /// Never
     No,
@@ -226,15 +247,15 @@ fn admissions() -> impl TypedValueParser<Value = AdmissionPolicy> {
     choice(&AdmissionPolicy::ALL, AdmissionPolicy::name, |policy| match policy {
         AdmissionPolicy::Always => "Every block that leaves the tier above",
         AdmissionPolicy::SecondUse => {
-            "Those that two requests had, within a window of 2 to 4 times --disk-blocks blocks"
+            "Blocks used by two requests within a window of 2 to 4 times --disk-blocks blocks"
         }
         AdmissionPolicy::TinyLfu => {
-            "While the tier is full, those that were used more often than what has to leave for them"
+            "While the tier is full, blocks used more often than the block that they would evict"
         }
     })
 }
 
-/// What a replay has come to, and the exit code of one that was interrupted.
+/// The report and the samples of a replay, and its exit code if it was interrupted.
 type Ended = (Report, Vec<Sample>, u8);
 
 pub(super) fn run(arguments: ReplayArgs) -> Result<u8, String> {
@@ -244,14 +265,14 @@ pub(super) fn run(arguments: ReplayArgs) -> Result<u8, String> {
     if report.wrong_bytes == 0 {
         return written.map(|()| if report.interrupted { of_signal } else { EXIT_OK });
     }
-    // Graver than a result that could not be written.
+    // A wrong byte is graver than a result that could not be written, so it decides the exit code.
     if let Err(message) = written {
         complain(&message);
     }
     Ok(EXIT_WRONG_BYTE)
 }
 
-/// The files that a run reads, or keeps.
+/// The files that a replay reads, and the files of its disk tier, each with its option.
 fn files(arguments: &ReplayArgs) -> Vec<(&'static str, PathBuf)> {
     let trace = arguments.trace.file();
     let key = arguments.disk_key_file.clone().map(|path| ("--disk-key-file", path));
@@ -310,7 +331,8 @@ fn replay(arguments: &ReplayArgs) -> Result<Ended, Box<dyn Error>> {
     drive(settings, device, trace, requests, arguments.outputs.draws())
 }
 
-/// The device that is asked for, with its mover; one that damages bytes is reached through its port alone.
+/// The device of `--device`, with its mover. A device that damages bytes (`--flip-every`) is
+/// copied through its port only.
 fn device(arguments: &ReplayArgs, settings: &Settings) -> Result<ReplayDevice, ReplayError> {
     let every = arguments.flip_every;
     if let Some(device) = cuda(arguments.device, settings)? {
@@ -328,7 +350,7 @@ fn device(arguments: &ReplayArgs, settings: &Settings) -> Result<ReplayDevice, R
     })
 }
 
-/// The first GPU, if it is asked for, or `auto` finds one that has the memory.
+/// The first GPU for `cuda`, and for `auto` if it has the memory.
 fn cuda(asked: Device, settings: &Settings) -> Result<Option<CudaDeviceTier>, ReplayError> {
     let open = || -> Result<CudaDeviceTier, CudaMoverError> {
         let device = CudaDevice::open(&CudaDriver::load()?, 0)?;
@@ -348,7 +370,7 @@ fn drive(
     requests: Option<u64>,
     sampled: bool,
 ) -> Result<Ended, Box<dyn Error>> {
-    // Before there is a volume that a signal would leave open.
+    // Before a volume is opened, which a signal would leave open.
     let interrupt = Interrupt::listen()?;
     let filling = Arc::new(FillBar::new());
     let (shown, kills) = (Arc::clone(&filling), interrupt.filling());
@@ -360,10 +382,10 @@ fn drive(
     interrupt.filling().store(false, Relaxed);
     filling.finish();
     if let Some(address) = replay.metrics_address() {
-        // For whoever watches; which port it is, where a free one was asked for.
-        let _ = writeln!(std::io::stderr(), "figures at http://{address}/metrics");
+        // Names the port, which port 0 leaves to the system.
+        let _ = writeln!(std::io::stderr(), "metrics at http://{address}/metrics");
     }
-    // From here on, so that its estimate is of the replay alone.
+    // Created only now, so that its estimate covers the replay alone.
     let bar = interrupt.beside(Bar::new(requests, trace.input_bytes()));
     let observe = |progress| bar.show(progress);
     let result = match sampled {

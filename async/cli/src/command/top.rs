@@ -1,12 +1,13 @@
-//! `kvstrata top`: a manager watched from outside, by the metrics that it serves.
+//! `kvstrata top`: watches a manager from outside, by the metrics that it serves.
 //!
 //! ```text
-//!   fetch.rs ──► parse.rs ──► exposition.rs, buckets.rs ──► reading.rs ──► watch.rs ──► view.rs ──► draw.rs ──► terminal.rs
-//!   HTTP         text         samples                       a moment       over time    now, data   lines       keys, screen
+//!   fetch.rs ─► parse.rs ─► exposition.rs ─► reading.rs ─► watch.rs ─► view.rs ─► draw.rs ─► terminal.rs
+//!   HTTP        text        samples          one moment    over time   data       lines      keys, screen
+//!                           buckets.rs: histograms
 //! ```
 //!
-//! From the text to the lines there is no clock, no socket and no terminal: tests run there ([`Watch`],
-//! [`View`]).
+//! The steps from `parse.rs` to `draw.rs` use no clock, socket or terminal. The tests run
+//! them ([`Watch`], [`View`]).
 
 mod buckets;
 mod draw;
@@ -34,65 +35,72 @@ pub use reading::{Requests, Tenant};
 pub use view::{Gone, HitView, PathView, TierView, TroubleView, View};
 pub use watch::Watch;
 
-/// Where the examples of the settings serve metrics.
+/// The address in the examples of the settings.
 const USUAL: &str = "127.0.0.1:9400";
-/// Rows that a text may have: as many as it takes.
+/// Rows of a text view: enough for all sections.
 const TEXT_ROWS: u16 = 200;
 
 const EXAMPLES: &str = "\
 Examples:
   kvstrata replay --metrics 127.0.0.1:9400 >replay.txt 2>&1 & kvstrata top
-      Watch a replay, which must not write to the same terminal.
+      Watches a replay. The replay must not write to the same terminal.
   kvstrata top worker-3:9400 --interval 5s
-      A manager on another machine, asked every five seconds.
+      Watches a manager on another machine, and reads its metrics every five seconds.
   kvstrata top --once
-      One view as text, over two questions a second apart.
+      Prints one view as text, from two readings one second apart.
   kvstrata top --json - | jq '.hits[-1].now'
-      The same as data: the part of the last second's look-ups that was found anywhere.
+      Prints the share of the last second's look-ups that some tier had.
 
-A manager serves its metrics where metrics.listen says (KVSTRATA_METRICS_LISTEN=127.0.0.1:9400), a replay where --metrics does.
+Address:
+  A manager serves its metrics at the setting metrics.listen (KVSTRATA_METRICS_LISTEN=127.0.0.1:9400), a replay at --metrics.
 
-What it shows:
-  TIER     How full each tier is. In use: somebody has the block. Inactive:
-           nobody has it, and it is kept to be found again; it is evicted when
-           room is needed, so a tier without free blocks is as it should be.
-  PATH     What moves between the tiers. p50 and p99: the ends of the buckets
-           that half and 99 in 100 of the interval's transfers did not exceed;
-           – where none ended, or with metrics.histograms = false. What comes
-           from the disk is in two rows: it is read into host memory, and then
-           copied up.
-  HITS     Of the blocks that requests looked up, the part found in each tier:
-           in the last interval, and since the process began. Of several groups
-           of layers, the part of each group's that was found anywhere.
-  waiting  Calls, not requests: one that brings blocks up and takes others
-           may wait for both.
-  TROUBLE  What was dropped, refused or failed, by cause; only what there is.
+Sections of the view:
+  TIER
+      The fill of each tier. A block in use has a holder. An inactive block has none, but stays until its room is needed; a tier \
+      without free blocks is therefore normal.
+  PATH
+      The transfers between tiers. p50 and p99 are the upper ends of the histogram buckets with the median and the 99th percentile \
+      of the interval's transfers; a dash if no transfer ended, or with metrics.histograms = false. A block from disk appears in two \
+      rows: the read into host memory, and the copy to the device.
+  HITS
+      The share of the looked-up blocks that each tier had: in the last interval, and since the process started. With several groups \
+      of layers: the share that any tier had, for each group.
+  waiting
+      Waiting calls and transfers. For blocks: allocations and onboards. For queue room: transfers to the device. For host memory and \
+      at gates: offloads. A request that onboards some blocks and allocates others counts twice.
+  TROUBLE
+      Dropped blocks, refusals and failures by cause, if there are any.
 
-Where nobody answers it says so, for how long, and goes on asking. A manager that began anew has no rates for an interval.
-NO_COLOR switches colours off; nothing is said by colour alone. q, Escape or Ctrl-C ends it.
-Exit codes: 0 all well; 2 something asked for is impossible, and the message says what.";
+Behaviour:
+  If the manager does not answer, top shows that, with the time since the last answer, and tries again.
+  After a restart of the manager, one interval has no rates.
+  NO_COLOR turns colours off. No information is in a colour alone.
+  q, Escape or Ctrl-C ends top.
 
-/// Watch a manager that serves its metrics: tiers, flows, hits, trouble
+Exit codes:
+  0  success
+  2  impossible; the message names the option, its value and the remedy";
+
+/// Watch a manager that serves its metrics: tiers, transfers, hits, trouble
+///
+/// The view shows the fill of each tier, the transfers between tiers, the hits of each tier, and
+/// failures. It needs a terminal of at least 80 columns and 24 rows.
 #[derive(Debug, Args)]
-#[command(
-    long_about = "Watch a manager that serves its metrics: how full its tiers are, what moves between them, what is found where, and what goes \
-                  wrong.\n\nIt takes a terminal of 80 columns and 24 rows.",
-    after_long_help = EXAMPLES
-)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct TopArgs {
-    /// Where the manager serves its metrics
+    /// Address at which the manager serves its metrics
     #[arg(value_name = "HOST:PORT", default_value = USUAL, value_parser = Target::parse)]
     target: Target,
-    /// How often it is asked: 500ms, 1s, 1m
+    /// Time between two readings of the metrics: 500ms, 1s, 1m
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
-    /// Print one view as text, after an interval, and end
+    /// Print one view as text after one interval, and end
     #[arg(long)]
     once: bool,
-    /// Write one view as JSON to this file, or to standard output (-), after an interval, and end
+    /// Write one view as JSON to this file or to standard output (-) after one interval, and end
     #[arg(long, value_name = "FILE|-", value_parser = Json::parse, conflicts_with = "once")]
     json: Option<Json>,
-    /// Draw with ASCII alone [default: where the locale is not UTF-8]
+    /// Draw with ASCII characters only [default: if the locale is not UTF-8]
     #[arg(long)]
     ascii: bool,
 }
@@ -110,8 +118,10 @@ pub(super) fn run(arguments: &TopArgs) -> Result<u8, String> {
     } else if *once {
         super::print(seen(target, *interval)?.text(ascii, COLUMNS, TEXT_ROWS).as_bytes())?;
     } else if !std::io::stdout().is_terminal() {
-        return Err("top: standard output is no terminal; --once prints one view as text, --json - as data"
-            .to_owned());
+        return Err(
+            "top: standard output is not a terminal; use --once for one view as text, or --json - for JSON"
+                .to_owned(),
+        );
     } else {
         let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         terminal::live(target, *interval, Look { colour, ascii, keys: true })?;
@@ -119,7 +129,7 @@ pub(super) fn run(arguments: &TopArgs) -> Result<u8, String> {
     Ok(EXIT_OK)
 }
 
-/// One view, over two answers an interval apart.
+/// One view, from two readings an interval apart.
 fn seen(target: &Target, interval: Duration) -> Result<View, String> {
     let mut watch = Watch::new(target.place(), interval, Instant::now());
     let mut ask = || {
@@ -133,7 +143,7 @@ fn seen(target: &Target, interval: Duration) -> Result<View, String> {
     match answered {
         Ok(()) => Ok(watch.view(Instant::now())),
         Err(why) => Err(format!(
-            "{}: {why}; name where the manager serves its metrics (metrics.listen, replay --metrics)",
+            "{}: {why}; give the address at which the manager serves its metrics (metrics.listen, replay --metrics)",
             target.place()
         )),
     }

@@ -1,5 +1,4 @@
-//! The trace that `replay` and `policies` take, and what its numbers are: the same options, and the same
-//! refusals.
+//! The trace of `replay` and `policies`, and the units of its numbers: both have the same options and errors.
 
 use crate::trace::{TimeUnit, TraceError, TraceOptions, TraceReader, TraceSource};
 use clap::{Args, ValueEnum};
@@ -8,15 +7,16 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(super) struct TraceArgs {
-    /// Trace to run, - for standard input [default: the conversation trace of Mooncake, FAST '25, which is built in]
+    /// Trace file, - for standard input [default: the bundled conversation trace of Mooncake, FAST '25]
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Unit of the trace's timestamps [default: ms, with a warning where they look like seconds]
+    /// Unit of the trace's timestamps [default: ms, with a warning if they look like seconds]
     #[arg(long, value_name = "UNIT", requires = "trace")]
     trace_time: Option<Unit>,
-    /// Tokens that a block of the trace has: 16 in some traces of vLLM [default: 512, with a warning where lengths contradict it]
+    /// Tokens of a block of the trace, for example 16 [default: 512, with a warning if lengths contradict it]
     ///
-    /// What is said here is not contradicted: a line whose input_length and hash_ids do not go together is refused.
+    /// With this option, a line whose input_length and hash_ids contradict it is an error. Some traces of
+    /// vLLM have blocks of 16 tokens.
     #[arg(long, value_name = "N", requires = "trace", value_parser = block_tokens)]
     trace_block_tokens: Option<NonZeroU32>,
 }
@@ -31,7 +31,7 @@ enum Unit {
 
 fn block_tokens(text: &str) -> Result<NonZeroU32, String> {
     let tokens = super::number::count(text)?;
-    NonZeroU32::new(tokens).ok_or_else(|| "must be at least 1 token, as 16 or 512".to_owned())
+    NonZeroU32::new(tokens).ok_or_else(|| "must be at least 1 token, for example 16 or 512".to_owned())
 }
 
 impl TraceArgs {
@@ -51,7 +51,7 @@ impl TraceArgs {
         }
     }
 
-    /// The option and its file, if it names one.
+    /// The option and its file; `None` for standard input and the bundled trace.
     pub(super) fn file(&self) -> Option<(&'static str, PathBuf)> {
         self.trace.clone().filter(|path| !is_stdin(path)).map(|path| ("--trace", path))
     }

@@ -1,4 +1,4 @@
-//! `kvstrata tune`: measures what each way to copy costs on a device, and stores it for whoever copies.
+//! `kvstrata tune`: measures the cost of each copy route on a device, and stores the costs for later copies.
 
 use super::progress::StepBar;
 use super::{EXIT_OK, number};
@@ -20,67 +20,72 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   kvstrata tune
-      Measure the first GPU for some seconds, and store what was found.
+      Measures the first GPU for some seconds and stores the costs.
   kvstrata tune --device 3 --seconds 20
-      Another one, with more time for a busy machine.
+      Another GPU, with more time for a busy machine.
   kvstrata tune --show
-      What is in force for the first GPU, measured or shipped; measures nothing.
+      Prints the costs in use for the first GPU, measured or built in. Measures nothing.
   kvstrata tune --output costs.json --json | jq .chosen
-      Leave what is stored as it is.
+      Writes the costs to a file. Stored costs stay as they are.
 
-The table has a line for each size of a piece and a column for each number of pieces: the cheapest route and its rate.
-  B batch   the copy engine, one call for all pieces (a driver of CUDA 12.8 or later)
-  R rows    the copy engine, a call for 16 pieces at even distances
-  S single  the copy engine, a call a piece
-  K kernel  a kernel, one launch for all (a build with nvcc)
+How to read the table:
+  A row is a size of a piece, a column is a number of pieces. A cell has the cheapest route and its rate.
+  B batch   the copy engine, one call for all pieces (needs a driver of CUDA 12.8 or later)
+  R rows    the copy engine, one call for 16 evenly spaced pieces
+  S single  the copy engine, one call for each piece
+  K kernel  a kernel, one launch for all pieces (needs a build with nvcc)
 
-Costs are stored in $KVSTRATA_CONFIG_DIR, else $XDG_CACHE_HOME/kvstrata, else ~/.cache/kvstrata, a file a device.
-Exit codes: 0 all well; 2 something asked for is impossible, and the message says what.";
+Files:
+  Costs are stored in $KVSTRATA_CONFIG_DIR, else in $XDG_CACHE_HOME/kvstrata, else in ~/.cache/kvstrata; one file for each device.
 
-/// Measure which way to copy is the cheapest on a GPU, and store it
+Exit codes:
+  0  success
+  2  impossible; the message names the option, its value and the remedy";
+
+/// Measure which copy route is cheapest on a GPU, and store the costs
+///
+/// A block of a KV cache consists of many pieces: the keys and the values of a layer lie apart. Whether
+/// the copy engine or a kernel moves them faster depends on their size, their number, the direction, the
+/// card and the link. This command measures all routes at points of that grid, which takes a few seconds,
+/// and stores the costs. Managers on this machine, `replay --device cuda`, and engines that pass the
+/// costs to `CopyOptions::costs` choose routes by them. Without measured costs, routes are chosen by
+/// estimates from data sheets.
+///
+/// The GPU and its link should be idle during the measurement. It pins 256 MiB of host memory (--most)
+/// and uses three times as much GPU memory, or less if less is free.
 #[derive(Debug, Args)]
-#[command(
-    long_about = "Measure which way to copy is the cheapest on a GPU, and store it.\n\n\
-                  Blocks of a KV cache are many pieces: a layer's keys here, its values there. Whether the copy engine or a kernel \
-                  moves them faster depends on their size, their number, the direction, the card and the link. This measures \
-                  all ways at points of that grid, a few seconds in all, and stores it. Managers on this machine and `replay --device \
-                  cuda` choose by it, and so does an engine that hands it to `CopyOptions::costs`; until then, by figures that are \
-                  reasoned from data sheets.\n\n\
-                  The GPU and its link should be idle meanwhile: 256 MiB of host memory (--most) are pinned, and three times as \
-                  much of the GPU's is used, or less where there is less.",
-    after_long_help = EXAMPLES
-)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct TuneArgs {
-    /// CUDA's number of the GPU
+    /// The GPU's ordinal in CUDA
     #[arg(long, value_name = "N", default_value_t = 0)]
     device: u32,
-    /// Stop after this many seconds; what is missing then is filled in from what there is
+    /// Stop after this many seconds; points not measured by then are estimated from the others
     #[arg(long, value_name = "S", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
     /// Measure copies of up to this many bytes
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = number::scaled)]
     most: u64,
-    /// Write the costs to this file, and store nothing
+    /// Write the costs to this file instead of storing them
     #[arg(long, value_name = "FILE", conflicts_with = "show")]
     output: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print what is in force, and measure nothing
+    /// Print the costs in use, and measure nothing
     #[arg(long, conflicts_with_all = ["seconds", "most"])]
     show: bool,
 }
 
-/// What is printed.
+/// The JSON of the command.
 #[derive(Serialize)]
 struct Shown {
     device: String,
     uuid: String,
-    /// Measured or reasoned, in words.
+    /// Whether the costs are measured or estimated, in words.
     source: String,
-    /// The file, if they were stored just now.
+    /// The file, if this run stored the costs.
     stored: Option<PathBuf>,
-    /// What there is to know about them.
+    /// A remark on the costs.
     note: Option<String>,
     costs: Grids,
     /// The cheapest routes by direction, then by size and count.
@@ -112,7 +117,7 @@ pub(super) fn run(arguments: &TuneArgs) -> Result<u8, String> {
         Some(path) => costs::write(path, &described, &costs).map(|()| path.clone()),
         None => CostStore::from_environment().and_then(|store| store.save(&described, &costs)),
     };
-    // What was measured is shown even if it cannot be kept.
+    // The costs are shown even if they could not be stored.
     let path = stored.as_ref().ok().cloned();
     let code = print(arguments, &described, &costs, note, path)?;
     stored.map(|_| code).map_err(|error| error.to_string())
@@ -141,7 +146,7 @@ fn print(
     };
     if arguments.json {
         let text = serde_json::to_string_pretty(&shown)
-            .map_err(|error| format!("--json: cannot be encoded: {error}"))?;
+            .map_err(|error| format!("--json: the result cannot be encoded: {error}; please report this"))?;
         super::print(format!("{text}\n").as_bytes())?;
     } else {
         super::print_shown(&table(&shown, device.multiprocessors, costs))?;
@@ -153,7 +158,7 @@ fn fragments(size: u64, count: u64) -> Fragments {
     Fragments { pieces: count, bytes: size * count, families: count.div_ceil(CopyCosts::FAMILY), width: 16 }
 }
 
-/// Of the routes whose costs are known, and that this build has.
+/// The cheapest of the routes that this build has and whose costs are known.
 fn cheapest(costs: &CopyCosts, direction: Direction, size: u64, count: u64) -> Route {
     let fragments = fragments(size, count);
     let built = CudaKernels::built().is_ok();
@@ -209,7 +214,7 @@ fn bytes(size: u64) -> String {
     }
 }
 
-/// A route's letter and rate.
+/// The letter and the rate of the cheapest route.
 fn cell(costs: &CopyCosts, direction: Direction, size: u64, count: u64) -> String {
     let route = cheapest(costs, direction, size, count);
     let Some(time) = costs.estimate(direction, route, fragments(size, count)) else { return "-".to_owned() };

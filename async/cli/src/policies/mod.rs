@@ -1,21 +1,21 @@
-//! `policies`: what each eviction policy would hit on a trace, by the number of blocks, beside what could be
-//! hit at most.
+//! `policies`: the hits of each eviction policy on a trace, by the number of blocks,
+//! beside the most possible hits.
 //!
 //! ```text
-//!   trace ─► prompts ─┬─► a pool of the core for each policy and capacity     one tier, one request at a time, no bytes
-//!                     └─► the offline optimum                                 which knows what comes
+//!   trace ─► prompts ─┬─► a pool for each policy and capacity     one tier, one request at a time, no bytes
+//!                     └─► the offline optimum                     knows the rest of the trace
 //! ```
 //!
-//! A prompt is served as by [`replay`](crate::replay) over its device alone: the leading run that is there is
-//! its hit; the rest is made room for, registered behind it, and all is released tail first. So the hits of a
-//! policy are those of `replay --host-blocks 0 --disk-blocks 0`.
+//! A prompt is served as by [`replay`](crate::replay) over its device alone: the leading run in the pool
+//! is its hit, the rest is allocated and registered after the run, and all blocks are released tail
+//! first. So the hits of a policy are those of `replay --host-blocks 0 --disk-blocks 0`.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `prompts.rs` | a trace's blocks, renumbered, and checked to be a tree |
-//! | `pool.rs` | a policy's hits |
-//! | `optimum.rs` | the most that can be hit |
-//! | `report.rs` | all of it, for programs and for people |
+//! | `prompts.rs` | the blocks of a trace, renumbered and checked to form a tree |
+//! | `pool.rs` | the hits of a policy |
+//! | `optimum.rs` | the most possible hits |
+//! | `report.rs` | the result, for programs and for people |
 //!
 //! I1. The same trace, policy and capacity give the same count.
 

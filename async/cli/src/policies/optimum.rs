@@ -1,24 +1,25 @@
 //! The offline optimum: Belady's choice with bypass, the deepest block of a prompt first.
 //!
-//! After each prompt, of all blocks that were seen so far those are kept that are needed again soonest; of
-//! those that the same prompt needs again, the ones nearer to its beginning, since a hit is part of a leading
-//! run. A block that never comes again is not kept at all.
+//! After each prompt, the cache keeps those of the blocks seen so far that are needed again soonest. Of
+//! blocks that the same prompt needs, it keeps those nearer to the beginning of that prompt, since a hit
+//! is part of a leading run. A block that never comes again is not kept.
 //!
-//! I1. A prompt's hits are counted before it changes anything, as a pool does.
+//! I1. The hits of a prompt are counted before it changes the cache, as in a pool.
 
 use std::collections::BinaryHeap;
 
-/// No prompt has it again.
+/// No later prompt has the block.
 const NEVER: u32 = u32::MAX;
 
-/// Blocks of leading runs that a cache of `capacity` blocks can have had, if it knows all prompts: blocks are numbered below `distinct`.
+/// The most blocks of leading runs that a cache of `capacity` blocks can hit if it knows all prompts.
+/// Blocks are numbered below `distinct`.
 #[must_use]
 pub fn optimum<'p>(
     prompts: impl DoubleEndedIterator<Item = &'p [u32]> + ExactSizeIterator + Clone,
     distinct: usize,
     capacity: usize,
 ) -> u64 {
-    // Where each prompt's blocks come again, prompts and blocks from the last to the first.
+    // The next prompt of each block of each prompt; prompts and blocks are stored from the last to the first.
     let (mut next_of, mut nexts) = (vec![NEVER; distinct], Vec::new());
     for (number, ids) in prompts.clone().enumerate().rev() {
         for id in ids.iter().rev() {
@@ -28,7 +29,7 @@ pub fn optimum<'p>(
             next_of[*id as usize] = number as u32;
         }
     }
-    // What is kept: the prompt that needs it next, and its depth there.
+    // For each block kept: the prompt that needs it next, and its depth there.
     let mut kept: Vec<Option<(u32, u32)>> = vec![None; distinct];
     let mut order: BinaryHeap<(u32, u32, u32)> = BinaryHeap::new();
     let (mut len, mut hits) = (0, 0);
@@ -45,7 +46,7 @@ pub fn optimum<'p>(
         while len > capacity
             && let Some((next, depth, id)) = order.pop()
         {
-            // Used since, it stands elsewhere in the order too.
+            // The entry is stale if the block has been used since: it then has a newer one.
             if kept[id as usize] == Some((next, depth)) {
                 kept[id as usize] = None;
                 len -= 1;

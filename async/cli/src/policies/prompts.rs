@@ -1,85 +1,84 @@
-//! A trace's prompts as policies are run over them: blocks renumbered, so that what is kept of each lies in
-//! arrays.
+//! The prompts of a trace, with blocks renumbered so that data about blocks fits into arrays.
 //!
-//! I1. Numbers are below `distinct`, in order of their first occurrence. No prompt has one twice: the reader
-//! refuses such a line. I2. The prompts are a tree: a block has the same block before it wherever it occurs,
-//! or none. That is what an id means that stands
-//!     for a block *and all before it*, and what makes a leading run the only thing that can be hit.
+//! - I1: numbers are below `distinct`, in the order of their first occurrence. No prompt has a number
+//!   twice: the reader refuses such a line.
+//! - I2: the prompts form a tree: a block has the same predecessor, or none, in every prompt. This
+//!   follows from the meaning of an id, which stands for a block *and all blocks before it*. It is also
+//!   the reason why only leading runs can hit.
 
 use crate::replay::hash_of;
 use crate::trace::{TraceError, TraceReader, TraceSource, TraceWarning};
 use kvstrata_core::SequenceHash;
 use std::collections::HashMap;
 
-/// Before a prompt's first block.
+/// The predecessor of a prompt's first block.
 const NONE: u32 = u32::MAX;
 
 /// Prompts, in the order of their arrival.
 #[derive(Debug, Clone, Default)]
 pub struct Prompts {
-    /// The blocks of all prompts, one behind the other, and where each ends.
+    /// The blocks of all prompts, concatenated.
     ids: Vec<u32>,
+    /// The end of each prompt in `ids`.
     ends: Vec<usize>,
     hashes: Vec<SequenceHash>,
     warnings: Vec<TraceWarning>,
 }
 
-/// What is wrong with a prompt.
+/// The fault of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PromptFault {
-    /// A block follows another one here than before.
+    /// A block has another predecessor than in an earlier line.
     #[error(
-        "hash_ids has {id} {}, and an earlier line has it {}: an id stands for a block and all before it, so its place is the \
-         same in all prompts; give one of them another id", behind(.here), behind(.before)
+        "hash_ids has {id} {}, but an earlier line has it {}: an id stands for a block and all blocks before it, so it has \
+         the same predecessor in all prompts; give one of them another id", behind(.here), behind(.before)
     )]
     TwoParents {
         /// The block.
         id: u64,
-        /// The one before it in this line; none, if it is the first.
+        /// Its predecessor in this line; `None` if it is the first.
         here: Option<u64>,
-        /// The one before it in the earlier lines.
+        /// Its predecessor in the earlier line.
         before: Option<u64>,
     },
-    /// More different blocks than are counted in 32 bits.
-    #[error("more than 4,294,967,294 different blocks; stop before this line with --requests")]
+    /// The trace has more distinct blocks than 32 bits count.
+    #[error("more than 4,294,967,294 distinct blocks; stop before this line with --requests")]
     TooMany,
 }
 
 fn behind(parent: &Option<u64>) -> String {
-    parent.map_or("first".to_owned(), |parent| format!("behind {parent}"))
+    parent.map_or("first".to_owned(), |parent| format!("after {parent}"))
 }
 
-/// Why a trace cannot be run.
+/// Why policies cannot be run on a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum PromptsError {
-    /// It cannot be read.
+    /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// A line is no prompt that a cache of prefixes can have.
+    /// A line has no valid prompt of a prefix cache.
     #[error("--trace {origin}: line {line}: {fault}")]
     Line {
         /// The trace.
         origin: TraceSource,
         /// The line, counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// Its fault.
         fault: PromptFault,
     },
-    /// There is nothing to hit.
+    /// The trace has no blocks.
     #[error("--trace {0}: no blocks; is this a trace of requests with hash_ids?")]
     Empty(TraceSource),
-    /// None of its requests is wanted, whatever is in it.
-    #[error(
-        "--requests 0: nothing to compare policies on; give at least 1, or leave it out for the whole trace"
-    )]
+    /// The limit is 0 requests.
+    #[error("--requests 0: must be at least 1; leave --requests out for the whole trace")]
     NoRequests,
 }
 
 impl Prompts {
-    /// Reads a trace, or its first `limit` requests; `observe` is told after each.
+    /// Reads a trace, or its first `limit` requests. Calls `observe` after each request.
     ///
     /// # Errors
-    /// It cannot be read, is no tree, or has no blocks; or `limit` is 0.
+    /// If the trace cannot be read, does not form a tree, or has no blocks, or if `limit` is 0.
     pub fn read(
         mut trace: TraceReader,
         limit: Option<u64>,
@@ -140,32 +139,33 @@ impl Prompts {
         })
     }
 
-    /// What of the trace contradicts what was taken for granted of it.
+    /// The warnings of the trace.
     #[must_use]
     pub fn warnings(&self) -> &[TraceWarning] {
         &self.warnings
     }
 
-    /// Blocks of all prompts.
+    /// The number of blocks of all prompts.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.ids.len() as u64
     }
 
-    /// How many different ones there are.
+    /// The number of distinct blocks.
     #[must_use]
     pub fn distinct(&self) -> usize {
         self.hashes.len()
     }
 
-    /// A block's hash: as a replay has it, so that policies whose ghosts go by it are the same.
+    /// The hash of a block. It is that of a replay, so that policies with ghosts, which are found
+    /// by hash, behave the same.
     #[must_use]
     pub fn hash(&self, id: u32) -> SequenceHash {
         self.hashes[id as usize]
     }
 }
 
-/// What is known of the blocks while they are read.
+/// The blocks read so far.
 #[derive(Default)]
 struct Tree {
     numbers: HashMap<u64, u32>,

@@ -1,6 +1,7 @@
-//! What policies hit, by capacity. The names of the fields are the keys of `--json`, and stay.
+//! The hits of policies by capacity. The names of the fields are the keys of `--json`; they are stable.
 
 use super::{Prompts, hits, optimum};
+use crate::fold;
 use core::fmt;
 use kvstrata::shared::figures::count;
 use kvstrata_core::Policy;
@@ -11,23 +12,23 @@ use serde::Serialize;
 pub struct Report {
     /// Version of kvstrata.
     pub version: &'static str,
-    /// The trace, as a person names it.
+    /// Name of the trace, for people.
     pub trace: String,
-    /// What of the trace contradicts what was taken for granted of it, a kind each, with its first line.
+    /// Warnings of the trace, one for each kind, with the first line.
     pub trace_warnings: Vec<String>,
-    /// Prompts.
+    /// Number of prompts.
     pub requests: u64,
-    /// Their blocks.
+    /// Blocks of all prompts.
     pub blocks: u64,
-    /// How many different ones: a cache of so many keeps all.
+    /// Distinct blocks. A cache with this capacity keeps all.
     pub distinct_blocks: u64,
-    /// What such a cache hits: all but the first occurrence of each.
+    /// Hits of such a cache: every block except its first occurrence.
     pub repeated_blocks: u64,
-    /// Blocks of the caches, ascending.
+    /// Capacities in blocks, ascending.
     pub capacities: Vec<u32>,
-    /// A curve a policy, in the order asked for, each once.
+    /// A curve for each policy, in the order of the option, each once.
     pub policies: Vec<Curve>,
-    /// The most that can be hit: it knows what comes.
+    /// The most possible hits, with knowledge of the whole trace.
     pub optimum: Curve,
 }
 
@@ -36,14 +37,15 @@ pub struct Report {
 pub struct Curve {
     /// The policy's name, or `optimum`.
     pub name: &'static str,
-    /// Blocks of leading runs that were there, at each capacity.
+    /// Hits at each capacity, in blocks of leading runs.
     pub hits: Vec<u64>,
-    /// The same as parts of all blocks, from 0 to 1.
+    /// Hits at each capacity as a share of all blocks, from 0 to 1.
     pub hit_ratio: Vec<f64>,
 }
 
 impl Report {
-    /// Runs each policy, and the optimum, at each capacity; `observe` is told of the runs done and in all.
+    /// Runs each policy, and the optimum, at each capacity. Calls `observe` with the number of
+    /// runs done, and of all runs.
     #[must_use]
     pub fn new(
         trace: String,
@@ -96,7 +98,7 @@ impl Report {
         }
     }
 
-    /// The policies' curves, then the optimum's.
+    /// The curves of the policies, then that of the optimum.
     pub fn curves(&self) -> impl Iterator<Item = &Curve> {
         self.policies.iter().chain([&self.optimum])
     }
@@ -105,13 +107,17 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "trace            {}", self.trace)?;
-        self.trace_warnings.iter().try_for_each(|warning| writeln!(f, "warning          {warning}"))?;
+        let mut warnings = String::new();
+        for warning in &self.trace_warnings {
+            fold::paragraph(&mut warnings, "warning          ", warning, fold::COLUMNS);
+        }
+        f.write_str(&warnings)?;
         writeln!(f, "requests         {:>12}", count(self.requests))?;
         writeln!(f, "blocks           {:>12}", count(self.blocks))?;
-        writeln!(f, "different blocks {:>12}", count(self.distinct_blocks))?;
+        writeln!(f, "distinct blocks  {:>12}", count(self.distinct_blocks))?;
         let all = 100.0 * self.repeated_blocks as f64 / self.blocks.max(1) as f64;
-        writeln!(f, "room for all     {all:>10.2} % of the blocks would be hits\n")?;
-        writeln!(f, "Hits by capacity, % of the blocks; * the best policy:")?;
+        writeln!(f, "room for all     {all:>10.2} % hits, if no block is ever evicted\n")?;
+        writeln!(f, "Hits by capacity, % of the blocks; * marks the best policy:")?;
         write!(f, "{:>11}", "blocks")?;
         self.curves().try_for_each(|curve| write!(f, " {:>6} ", curve.name))?;
         for (at, capacity) in self.capacities.iter().enumerate() {

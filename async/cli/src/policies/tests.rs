@@ -18,7 +18,7 @@ fn read(lines: &[&str]) -> Result<Prompts, String> {
 }
 
 #[test]
-fn prompts_are_renumbered() {
+fn blocks_are_numbered_by_first_occurrence() {
     let prompts = read(&["7, 9", "", "7, 9, 4", "5"]).expect("a tree");
     let all: Vec<&[u32]> = prompts.requests().collect();
     assert_eq!(all, [&[0, 1][..], &[], &[0, 1, 2], &[3]]);
@@ -27,13 +27,13 @@ fn prompts_are_renumbered() {
 }
 
 #[test]
-fn what_is_no_tree_is_refused_by_line() {
+fn prompts_that_form_no_tree_are_refused_by_line() {
     let cases: [(&[&str], &str); 6] = [
-        (&["7, 9", "8, 9"], "line 2: hash_ids has 9 behind 8, and an earlier line has it behind 7"),
+        (&["7, 9", "8, 9"], "line 2: hash_ids has 9 after 8, but an earlier line has it after 7"),
         (&["7, 9", "8, 3, 8"], "line 2: hash_ids has 8 twice"),
         (&["1, 1"], "line 1: hash_ids has 1 twice"),
-        (&["7, 9", "9"], "line 2: hash_ids has 9 first, and an earlier line has it behind 7"),
-        (&["7", "9, 7"], "line 2: hash_ids has 7 behind 9, and an earlier line has it first"),
+        (&["7, 9", "9"], "line 2: hash_ids has 9 first, but an earlier line has it after 7"),
+        (&["7", "9, 7"], "line 2: hash_ids has 7 after 9, but an earlier line has it first"),
         (&["", ""], "no blocks"),
     ];
     for (lines, wanted) in cases {
@@ -42,32 +42,33 @@ fn what_is_no_tree_is_refused_by_line() {
     }
 }
 
-/// A trace is not blamed for what nobody has read of it.
+/// The message names the option, not the trace, which has not been read.
 #[test]
-fn no_requests_are_refused_as_such() {
+fn limit_of_0_requests_is_refused() {
     let trace = TraceReader::open(TraceSource::Bundled).expect("bundled");
     let error = Prompts::read(trace, Some(0), &|_| {}).expect_err("refused");
     assert!(matches!(error, PromptsError::NoRequests), "{error}");
 }
 
 #[test]
-fn the_optimum_knows_what_comes() {
+fn optimum_knows_the_rest_of_the_trace() {
     let all = |lines: &[&str], capacity| {
         let prompts = read(lines).expect("a tree");
         optimum(prompts.requests(), prompts.distinct(), capacity)
     };
-    // The one that comes again is kept, and what passes is not.
+    // Keeps the block that comes again, and no block that passes once.
     let passing = ["1", "2", "3", "4", "1", "5", "1"];
     assert_eq!([0, 1, 2].map(|capacity| all(&passing, capacity)), [0, 2, 2]);
-    // Of two blocks of a prompt the first, without which the second is no hit.
+    // Keeps the first of two blocks of a prompt: without it, the second is no hit.
     assert_eq!([1, 2].map(|capacity| all(&["1, 2", "3", "1, 2"], capacity)), [1, 2]);
-    // A leading run alone is a hit.
+    // Only a leading run hits.
     assert_eq!(all(&["1, 2, 3", "1, 2, 4", "1, 2, 3"], 9), 5);
 }
 
-/// Known of the bundled trace: LRU and the optimum as they were found by other programs, the least that is more than both as the most.
+/// Known hits of the bundled trace: those of LRU and of the optimum are those of other programs; every
+/// policy lies between bounds.
 #[test]
-fn policies_lie_between_nothing_and_the_optimum() {
+fn policy_hits_lie_between_bounds_and_the_optimum() {
     let trace = TraceReader::open(TraceSource::Bundled).expect("bundled");
     let prompts = Prompts::read(trace, None, &|_| {}).expect("a tree");
     let told = std::cell::Cell::new((0, 0));
@@ -90,10 +91,12 @@ fn policies_lie_between_nothing_and_the_optimum() {
     }
 }
 
-/// What the bundled trace is known to give, whatever the hashes, which decide what is sampled: about as much as by the worst of many sets of them
-/// (`policies names` in `benches/`: 6.73, 12.07, 23.32 and 33.46 %; by those of the command 6.93, 12.29, 23.33 and 33.52), and nowhere less than LRU.
+/// The hits of `reuse` on the bundled trace do not regress. The hashes decide which blocks it
+/// samples; the bounds are about those of the worst of many sets of hashes (`policies names` in
+/// `benches/`: 6.73, 12.07, 23.32 and 33.46 %; with the hashes of the command 6.93, 12.29, 23.33 and
+/// 33.52), and nowhere below LRU.
 #[test]
-fn reuse_keeps_what_it_has_shown() {
+fn reuse_keeps_its_hits_on_the_bundled_trace() {
     let trace = TraceReader::open(TraceSource::Bundled).expect("bundled");
     let prompts = Prompts::read(trace, None, &|_| {}).expect("a tree");
     let all = prompts.blocks() as f64;
@@ -107,10 +110,11 @@ fn reuse_keeps_what_it_has_shown() {
     }
 }
 
-/// Where little was asked for so far, little may be lost: of these there were 70 of 14,162 (0.5 %) once. A pool's seed
-/// decides what `reuse` samples, so the loss is a mean over seeds, and a bound of each.
+/// On a short trace `reuse` may lose few hits against LRU; it once lost 70 of 14,162 blocks (0.5 %).
+/// The seed of a pool decides which blocks `reuse` samples, so there is a bound for the mean over
+/// seeds, and one for each seed.
 #[test]
-fn reuse_loses_little_where_a_trace_ends_early() {
+fn reuse_loses_little_on_a_short_trace() {
     const SEEDS: u64 = 5;
     for requests in [500, 700, 1000, 1500, 2000] {
         let trace = TraceReader::open(TraceSource::Bundled).expect("bundled");

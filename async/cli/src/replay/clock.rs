@@ -1,11 +1,11 @@
-//! The disk tier in the trace's time: a write budget is by the day of the trace, so that the counts are the
-//! same in every run.
+//! The disk tier in the time of the trace: its write budget counts days of the trace, so that the counts
+//! are the same in every run.
 //!
 //! Invariants
-//! - I1: whoever waits for the tier's end hears of it when nothing has the volumes any more.
+//! - I1: the receiver of the tier's end is notified when no owner of the volumes is left.
 //!
 //! # Orderings
-//! `now` is Relaxed: it publishes nothing, and one request earlier or later is as good.
+//! `now` is Relaxed: it publishes nothing, and a value that is one request old is as good.
 
 use kvstrata::disk::DiskMover;
 use kvstrata::transfer::{
@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
-/// The trace's time.
+/// The time of the trace.
 #[derive(Debug, Default)]
 pub(super) struct TraceClock(AtomicU64);
 
 impl TraceClock {
-    /// A request of that time is served: in milliseconds; a time that is none is taken for the beginning.
+    /// Advances to the time of a request, in milliseconds. A time that is not a number counts as 0.
     pub(super) fn set(&self, milliseconds: f64) {
         let time = Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default();
         self.0.fetch_max(time.as_nanos() as u64, Relaxed);
@@ -34,17 +34,17 @@ impl TraceClock {
     }
 }
 
-/// A disk tier that goes by it.
+/// A disk tier with the clock of the trace.
 #[derive(Debug)]
 pub(super) struct TimedDisk {
     disk: DiskMover,
     clock: Arc<TraceClock>,
-    /// Dropped behind the tier (I1).
+    /// Dropped after the tier (I1).
     _ended: Sender<()>,
 }
 
 impl TimedDisk {
-    /// And what ends when it has ended.
+    /// Makes the tier, and the receiver that is notified of its end (I1).
     pub(super) fn new(disk: DiskMover, clock: Arc<TraceClock>) -> (TimedDisk, Receiver<()>) {
         let (_ended, end) = channel();
         (TimedDisk { disk, clock, _ended }, end)
@@ -84,7 +84,7 @@ impl TierPort for TimedDisk {
         self.disk.forget(block);
     }
 
-    /// The replay ends the volumes itself.
+    /// Without the extras that would close the volumes: the replay closes them itself.
     fn extras(&self) -> Extras<'_> {
         Extras { admits: Some(self), lasts: Some(self), ..self.disk.extras() }
     }

@@ -1,5 +1,5 @@
-//! The device of a replay: its port, by which requests fill and read blocks, and the mover between it and
-//! host memory.
+//! The device of a replay: its port, through which requests fill and read blocks, and the mover
+//! between it and host memory.
 
 use super::error::ReplayError;
 use super::settings::Settings;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 type Made = Result<Arc<dyn DeviceMover>, ReplayError>;
 type Make = Box<dyn FnOnce(Arc<HostMemory>, usize) -> Made + Send>;
 
-/// A device, and how its mover is made when the host memory is there.
+/// A device, and the constructor of its mover, which needs the host memory.
 pub struct Device {
     pub(super) name: &'static str,
     pub(super) port: Arc<dyn DevicePort>,
@@ -24,7 +24,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Host memory that poses as a device, with copies by threads that sum on the way.
+    /// Host memory that stands in for a device. Threads copy its blocks and make their checksums.
     #[must_use]
     pub fn simulated(device: SimDevice) -> Device {
         let device = Arc::new(device);
@@ -33,8 +33,9 @@ impl Device {
         Device { name: "sim", port, make: Box::new(make) }
     }
 
-    /// A GPU's memory. Requests fill and read blocks by its port, as an engine does by kernels; between it and host memory, which is
-    /// registered with the GPU, blocks go by prepared copies, as with a manager by settings.
+    /// A GPU's memory. Requests fill and read blocks through its port, as an engine does by kernels.
+    /// Blocks move between it and host memory, which is registered with the GPU, by prepared copies, as
+    /// in a manager made from settings.
     #[must_use]
     pub fn cuda(device: CudaDeviceTier) -> Device {
         let device = Arc::new(device);
@@ -43,7 +44,7 @@ impl Device {
         Device { name: "cuda", port, make: Box::new(make) }
     }
 
-    /// Any device that has a port, which is then also what copies go through; `name` is for the report.
+    /// Any device with a port, through which copies go too. The report shows `name`.
     pub fn of_port(name: &'static str, port: impl DevicePort + 'static) -> Device {
         let port: Arc<dyn DevicePort> = Arc::new(port);
         let of_mover = Arc::clone(&port);
@@ -51,7 +52,7 @@ impl Device {
         Device { name, port, make: Box::new(make) }
     }
 
-    /// It has `--device-blocks` blocks of `--block-bytes`.
+    /// Checks that the device has `--device-blocks` blocks of `--block-bytes`.
     pub(super) fn check(&self, settings: &Settings) -> Result<(), ReplayError> {
         let (port, needed) = (&self.port, u128::from(settings.device_blocks) * settings.block_bytes as u128);
         if port.block_bytes() == settings.block_bytes && u128::from(port.size_bytes()) >= needed {
@@ -61,7 +62,7 @@ impl Device {
             option: "--device-blocks",
             value: settings.device_blocks.to_string(),
             why: format!(
-                "the device has {} bytes in blocks of {}, and {needed} in blocks of {} are needed",
+                "the device has {} bytes in blocks of {}, but {needed} in blocks of {} are needed",
                 port.size_bytes(),
                 port.block_bytes(),
                 settings.block_bytes
@@ -69,7 +70,7 @@ impl Device {
         })
     }
 
-    /// The port, and the mover between the device and this memory.
+    /// Makes the mover between the device and `memory`, and returns it with the port.
     pub(super) fn moved_by(self, memory: Arc<HostMemory>, threads: usize) -> Result<Moved, ReplayError> {
         Ok((self.port, (self.make)(memory, threads)?))
     }
@@ -80,14 +81,15 @@ fn by_threads(threads: usize, made: Result<impl DeviceMover + 'static, ThreadsEr
         .map_err(|source| ReplayError::Threads { threads, source })
 }
 
-/// A block lies in the device as its port has it: all its bytes in one piece, the next block behind it.
+/// Makes a mover for the device's layout, which is that of its port: each block in one
+/// piece, one after the other.
 fn cuda_mover(
     tier: &CudaDeviceTier,
     memory: Arc<HostMemory>,
     threads: usize,
 ) -> Result<CudaMover, CudaMoverError> {
     let (storage, device) = (tier.memory(), tier.memory().device());
-    // Both came from the settings, which bound them far below this.
+    // The settings bound both far below u32::MAX.
     let [blocks, bytes] =
         [tier.blocks(), tier.block_bytes()].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
     let config = LayoutConfig::new().num_blocks(blocks).inner_dim(bytes);
@@ -99,7 +101,7 @@ fn cuda_mover(
     CudaMover::new(copies_for(device), (&layout, place), (memory, pinned), options)
 }
 
-/// What reaches a device's bytes, and what moves them.
+/// A device's port and its mover.
 pub(super) type Moved = (Arc<dyn DevicePort>, Arc<dyn DeviceMover>);
 
 impl fmt::Debug for Device {

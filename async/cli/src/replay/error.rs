@@ -1,4 +1,4 @@
-//! Why a replay ends without a result. Every message names the option, its value and what to do.
+//! Errors that end a replay without a result. Every message names the option, its value and the remedy.
 
 use super::settings::Settings;
 use crate::trace::TraceError;
@@ -18,27 +18,27 @@ pub enum ReplayError {
     /// A setting is impossible, on any machine or on this one.
     #[error("{option} {}: {}", shown(value), shown(why))]
     Setting {
-        /// The option as it is typed.
+        /// The option, as typed.
         option: &'static str,
         /// Its value.
         value: String,
-        /// What is wrong with it, and what would be right.
+        /// The reason and the remedy.
         why: String,
     },
-    /// The trace.
+    /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// Memory for a tier.
+    /// The memory of a tier cannot be allocated.
     #[error("{option} {blocks}: {source}")]
     Memory {
-        /// The option that says how many blocks.
+        /// The option with the number of blocks.
         option: &'static str,
         /// Its value.
         blocks: u64,
-        /// What the arena says.
+        /// The error of the arena.
         source: ArenaError,
     },
-    /// The disk tier's files.
+    /// The files of the disk tier cannot be opened or made.
     #[error(
         "--disk: {source} (--disk-blocks {blocks} × --block-bytes {block_bytes} = {}; --disk-blocks 0 \
          leaves the disk tier out)", binary(*blocks as f64 * *block_bytes as f64)
@@ -48,13 +48,13 @@ pub enum ReplayError {
         blocks: u32,
         /// `--block-bytes`.
         block_bytes: usize,
-        /// What the tier says.
+        /// The error of the tier.
         source: TierError,
     },
-    /// The disk tier's files are of other settings.
+    /// The files of the disk tier were made with other settings.
     #[error(
-        "--disk {}: its {field} is {found}, and {wanted} is wanted: {remedy}, or start over with --reinitialize, which forgets \
-         what it holds",
+        "--disk {}: its {field} is {found}, but the options ask for {wanted}: {remedy}, or discard its contents with \
+         --reinitialize",
         shown_path(path)
     )]
     Foreign {
@@ -62,17 +62,17 @@ pub enum ReplayError {
         path: PathBuf,
         /// The field of its superblock that differs.
         field: &'static str,
-        /// What the file has.
+        /// The value in the file.
         found: String,
-        /// What the settings ask for.
+        /// The value of the settings.
         wanted: String,
-        /// Which option to change.
+        /// The option to change.
         remedy: &'static str,
     },
-    /// No `--disk` was given, and none of the usual places will do.
+    /// `--disk` is absent, and no default place is usable.
     #[error(
-        "--disk: none of the usual places will do; name a directory on a local file system with room for --disk-blocks \
-         {blocks} × --block-bytes {block_bytes} = {}, or ask for fewer. Tried:{}",
+        "--disk: no default place is usable; name a directory on a local file system with room for --disk-blocks {blocks} × \
+         --block-bytes {block_bytes} = {}, or use fewer blocks. Tried:{}",
         binary(*blocks as f64 * *block_bytes as f64), tried(.errors)
     )]
     NoPlace {
@@ -80,65 +80,65 @@ pub enum ReplayError {
         blocks: u32,
         /// `--block-bytes`.
         block_bytes: usize,
-        /// What each place says.
+        /// The error of each place.
         errors: Vec<TierError>,
     },
-    /// A request waited for room on the device for longer than any transfer takes.
+    /// A request waited longer for room on the device than any transfer takes.
     #[error(
-        "--concurrency {workers}: a request waited {seconds} s for {blocks} of --device-blocks {device_blocks}; is the disk \
-         of --disk hanging?"
+        "--concurrency {workers}: a request waited {seconds} s for {blocks} of --device-blocks {device_blocks}; check whether \
+         the drive of --disk hangs"
     )]
     Stuck {
         /// `--concurrency`.
         workers: usize,
-        /// How long.
+        /// The time waited.
         seconds: u64,
-        /// What it waited for.
+        /// Blocks that the request needs.
         blocks: usize,
         /// `--device-blocks`.
         device_blocks: usize,
     },
-    /// The system gave no threads to serve requests.
-    #[error("--concurrency {workers}: cannot start threads: {source}; use fewer")]
+    /// The threads that serve requests cannot be started.
+    #[error("--concurrency {workers}: cannot start threads: {source}; use a lower number")]
     Runtime {
         /// `--concurrency`.
         workers: usize,
         /// The system's answer.
         source: std::io::Error,
     },
-    /// It gave none to copy.
-    #[error("{threads} threads that copy: {source}")]
+    /// The copy threads cannot be started.
+    #[error("--concurrency: cannot start the copy threads ({threads}): {source}; use a lower number")]
     Threads {
-        /// How many.
+        /// The number of copy threads.
         threads: usize,
-        /// What the mover says.
+        /// The error of the mover.
         source: ThreadsError,
     },
-    /// A GPU that cannot be had, or not for so many blocks.
+    /// No GPU is usable, or it has no room for the blocks.
     #[error("--device cuda: {0}; or use --device sim")]
     Cuda(#[from] CudaMoverError),
-    /// What the options come to is nothing that the manager takes.
+    /// The manager refuses the settings.
     #[error(transparent)]
     Config(Box<ConfigError>),
     /// The manager cannot be made.
     #[error(transparent)]
     Manager(Box<BuildError>),
-    /// A request ended by a panic, which has been printed.
-    #[error("a request ended by a panic: this is a fault of kvstrata; please report it with the lines above")]
+    /// A request ended by a panic, whose message has been printed.
+    #[error("a request panicked: this is a bug of kvstrata; please report it with the lines above")]
     Panic,
 }
 
 impl ReplayError {
-    /// What the disk tier says, with the settings that it depends on.
+    /// Adds the settings that an error of the disk tier depends on.
     pub(super) fn disk(settings: &Settings, source: TierError) -> ReplayError {
         match source {
             TierError::Volume(VolumeError::Foreign { path, field, found, wanted }) => {
                 let remedy = match field {
-                    "model_fingerprint" => "give the --seed that it was filled with",
-                    "slot_bytes" | "layout_fingerprint" => "give the --block-bytes that it was made with",
-                    "slots" => "give the --disk-blocks that it was made with, and as many paths",
+                    "model_fingerprint" => "give the --seed of the run that made it",
+                    "slot_bytes" | "layout_fingerprint" => "give the --block-bytes of the run that made it",
+                    "slots" => "give the --disk-blocks and the number of paths of the run that made it",
                     "stripe_index" | "stripe_count" | "set_id" => {
-                        "give the paths that it was made with, in that order"
+                        "give the paths of the run that made it, in the same order"
                     }
                     _ => "choose another path",
                 };

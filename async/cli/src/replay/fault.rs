@@ -1,9 +1,9 @@
-//! A device that damages bytes: to see that a wrong byte is noticed, and not only that there was none.
+//! A device that damages bytes, to show that a replay notices a wrong byte.
 
 use kvstrata_core::storage::{DeviceError, DevicePort, Storage, StorageKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Passes everything on, but flips one bit in every `every`th copy to the device.
+/// Passes all calls on, and flips one bit in every `every`th copy to the device.
 #[derive(Debug)]
 pub struct FlippingPort<D> {
     device: D,
@@ -12,7 +12,7 @@ pub struct FlippingPort<D> {
 }
 
 impl<D: DevicePort> FlippingPort<D> {
-    /// `every` 0 damages nothing.
+    /// Wraps a device. With `every` 0, no byte is damaged.
     pub fn new(device: D, every: u64) -> FlippingPort<D> {
         FlippingPort { device, every, copies: AtomicU64::new(0) }
     }

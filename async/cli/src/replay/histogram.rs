@@ -1,17 +1,18 @@
-//! Latencies, counted in buckets whose width is a fixed share of their value.
+//! Latencies in buckets whose width is a fixed share of their values.
 //!
 //! ```text
 //!   value        0 … 255    256 … 511   512 … 1023   1024 … 2047   …
 //!   bucket width    1           2            4            8             128 buckets a power of two
 //! ```
 //!
-//! A quantile is thus at most 1/128 too high, and never too low: the upper end of its bucket is reported, or
-//! the highest value seen where that is less. 57 KiB each; recording is a shift and an add.
+//! A quantile is therefore at most 1/128 too high and never too low: it is the upper end of its
+//! bucket, or the highest value recorded if that is less. A histogram takes 57 KiB; recording
+//! is a shift and an addition.
 
-/// Buckets a power of two.
+/// Buckets for each power of two.
 const SUB_BUCKETS: usize = 128;
 const SUB_BITS: u32 = SUB_BUCKETS.trailing_zeros();
-/// Values below 2 × SUB_BUCKETS have a bucket each; every further power of two up to 2⁶⁴ has SUB_BUCKETS.
+/// Each value below 2 × SUB_BUCKETS has its own bucket. Every further power of two up to 2⁶⁴ has SUB_BUCKETS.
 const BUCKETS: usize = SUB_BUCKETS * (65 - SUB_BITS as usize);
 
 /// Counts of latencies in nanoseconds.
@@ -23,7 +24,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Nothing counted yet.
+    /// An empty histogram.
     #[must_use]
     pub fn new() -> Histogram {
         Histogram { buckets: vec![0; BUCKETS].into_boxed_slice(), count: 0, max: 0 }
@@ -37,7 +38,7 @@ impl Histogram {
         self.max = self.max.max(nanoseconds);
     }
 
-    /// Adds all of another one.
+    /// Adds the values of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
             *mine += theirs;
@@ -46,19 +47,19 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Values counted.
+    /// The number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The highest value; 0 if there is none.
+    /// The highest value; 0 without values.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The value that `per_mille` thousandths of all values do not exceed; 0 if there is none.
+    /// The quantile at `per_mille` thousandths; 0 without values.
     #[must_use]
     pub fn quantile(&self, per_mille: u64) -> u64 {
         let rank = (u128::from(self.count) * u128::from(per_mille.min(1000))).div_ceil(1000).max(1);
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_lies_in_its_bucket_and_near_its_end() {
+    fn value_lies_in_its_bucket_near_its_end() {
         let powers = (0..64)
             .flat_map(|bit| [1u64 << bit, (1 << bit) - 1, (1 << bit) + 1, (1 << bit) | (1 << (bit / 2))]);
         for value in powers.chain(0..5000).chain([u64::MAX, u64::MAX - 1]) {
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_is_counting_together() {
+    fn merged_histogram_has_the_values_of_both() {
         let (mut left, mut right, mut both) = (Histogram::new(), Histogram::new(), Histogram::new());
         for value in 0..1000 {
             if value % 3 == 0 {

@@ -1,13 +1,13 @@
-//! Requests as they are read, a few ahead of need, by a thread of its own: a pipe may keep whoever reads it
-//! waiting for ever, and a replay is to be stopped all the same.
+//! A thread that reads requests, a few ahead of need. A read of a pipe may block for ever, and the
+//! replay must stop all the same.
 //!
-//! The thread ends with the last request that is asked for, or where nobody takes them any more. Nobody waits
-//! for it: a read cannot be given up.
+//! The thread ends after the last request wanted, or when the receiver has been dropped. It is not
+//! joined, because a blocked read cannot be cancelled.
 //!
 //! Invariants
-//! - I1: requests come in the order of the trace, and an error behind all before it; no more is read than is
-//!   asked for.
-//! - I2: a reader that panics is no end of the trace.
+//! - I1: requests arrive in the order of the trace, and an error after the requests before it. No request
+//!   is read beyond the limit.
+//! - I2: a panic of the reader is not taken for the end of the trace.
 
 use crate::trace::{Request, TraceError, TraceReader};
 use std::io;
@@ -15,15 +15,16 @@ use std::panic::resume_unwind;
 use std::thread::{Builder, JoinHandle};
 use tokio::sync::mpsc::{Receiver, channel};
 
-/// Requests read ahead: enough that nobody waits for a file, and few, since one may have many blocks.
+/// Requests read ahead: enough that no request waits for a file, and few, since a
+/// request may have many blocks.
 const AHEAD: usize = 8;
 
-/// A request, and where it stands.
+/// A request and its position in the trace.
 pub(super) struct Arrival {
     pub(super) request: Request,
     /// Its line in the trace.
     pub(super) line: u64,
-    /// Bytes taken from the trace up to it, compressed as it is.
+    /// Bytes of the (compressed) trace up to it.
     pub(super) input_bytes: u64,
 }
 
@@ -40,7 +41,7 @@ impl Intake {
             for nth in 1..=limit {
                 let Some(read) = trace.next_request().transpose() else { return };
                 if nth == limit {
-                    // Before the last request is given, so that whoever takes it finds all doubts of the trace.
+                    // Before the last request is sent, so that its receiver finds all warnings of the trace.
                     trace.end();
                 }
                 let (line, input_bytes) = (trace.line(), trace.consumed_bytes());
@@ -55,10 +56,10 @@ impl Intake {
         Ok(Intake { arrivals, reader: Some(reader) })
     }
 
-    /// The next request; none at the end. What is given up while it waits has taken nothing.
+    /// The next request; `None` at the end. A future dropped while it waits takes no request.
     pub(super) async fn next(&mut self) -> Result<Option<Arrival>, TraceError> {
         let arrival = self.arrivals.recv().await;
-        // I2: the channel ends with the thread, whichever way.
+        // I2: the channel also ends if the thread panics.
         if arrival.is_none()
             && let Some(Err(panic)) = self.reader.take().map(JoinHandle::join)
         {

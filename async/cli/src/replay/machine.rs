@@ -1,11 +1,11 @@
-//! This machine: its cores, and the most of its memory that this process used.
+//! This machine: its cores, and the peak memory of this process.
 
-/// Cores that this process may use; 1 where the system does not say.
+/// Cores that this process may use; 1 if the system does not report them.
 pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// The most memory that this process has held, in bytes, where the system says.
+/// The peak memory of this process in bytes, if the system reports it.
 #[cfg(target_os = "linux")]
 pub(super) fn peak_memory_bytes() -> Option<u64> {
     kibibytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_says_the_peak() {
+    fn peak_memory_is_read_from_the_kernel() {
         assert!(peak_memory_bytes().expect("procfs") > 1 << 16);
         assert_eq!(kibibytes("VmPeak:\t 9 kB\nVmHWM:\t     128 kB\n", "VmHWM:"), Some(131_072));
     }

@@ -1,27 +1,28 @@
-//! What a block's bytes must be: a function of the seed, the block's id and the position, and of nothing
-//! else.
+//! The bytes of a block: a function of the seed, the block's id and the position only.
 //!
 //! ```text
-//!   word i of block id (8 bytes, little endian) = scramble(key(seed, id) + i × ODD)      key, scramble: bijections
+//!   word i of block id (8 bytes, little endian) = scramble(key(seed, id) + i × ODD)
+//!
+//!   key and scramble are bijections
 //! ```
 //!
-//! So a block that lies in another's place, a piece shifted within its block, a stale copy from another seed,
-//! a torn transfer or a flipped bit are all seen, and nothing needs to be remembered to see them. A length
-//! that is no multiple of 8 ends with the low bytes of its last word.
+//! The comparison detects a block in another block's place, a piece shifted within its block, a stale
+//! copy of another seed, a torn transfer and a flipped bit, without a record of the blocks. A length that
+//! is not a multiple of 8 ends with the low bytes of its last word.
 //!
 //! Invariants
-//! - I1: within a block all words differ, since the counter steps by an odd number and `scramble` is a
-//!   bijection.
-//! - I2: for one seed, equal keys mean equal ids. Two blocks share a word at given places with probability
-//!   2⁻⁶⁴.
+//! - I1: within a block all words differ, since the counter steps by an odd number and
+//!   `scramble` is a bijection.
+//! - I2: for one seed, equal keys mean equal ids. Two blocks share a word at given positions with
+//!   probability 2⁻⁶⁴.
 
 /// 2⁶⁴ / φ, made odd: consecutive counters differ in many bits.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const WORD: usize = size_of::<u64>();
-/// Words made in one go, so that the compiler keeps several multiplications in flight.
+/// Words made in one step, so that the compiler keeps several multiplications in flight.
 const LANES: usize = 16;
 const GROUP: usize = LANES * WORD;
-/// To be raised with every change of what a block's bytes are: volumes outlive the program.
+/// Version of the bytes. Raise it with every change of them, because volumes outlive the program.
 const VERSION: u64 = 1;
 
 /// The generator of one replay's blocks.
@@ -30,29 +31,29 @@ pub struct Pattern {
     seed: u64,
 }
 
-/// What differs between a block and what it must be.
+/// The difference between a block and its expected bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mismatch {
     /// Bytes that differ.
     pub bytes: u64,
-    /// Offset of the first of them, in bytes.
+    /// Offset of the first byte that differs.
     pub first: usize,
 }
 
 impl Pattern {
-    /// The blocks of a seed.
+    /// The pattern of a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Pattern {
         Pattern { seed: finish(seed.wrapping_add(STEP)) }
     }
 
-    /// Tells replays apart whose blocks differ under the same ids.
+    /// Identifies the pattern: it differs if blocks of the same id differ.
     #[must_use]
     pub const fn fingerprint(self) -> u128 {
         (VERSION as u128) << 64 | self.seed as u128
     }
 
-    /// Writes what block `id` must be, as much as there is room for.
+    /// Fills `block` with the bytes of block `id`.
     pub fn fill(self, id: u64, block: &mut [u8]) {
         let mut counter = self.key(id);
         let (groups, tail) = block.as_chunks_mut::<GROUP>();
@@ -67,10 +68,10 @@ impl Pattern {
         }
     }
 
-    /// Compares a block with what `id` says it must be.
+    /// Compares a block with the bytes of `id`.
     ///
     /// # Errors
-    /// [`Mismatch`]: how many bytes differ, and where the first one is.
+    /// [`Mismatch`], if any byte differs.
     pub fn verify(self, id: u64, block: &[u8]) -> Result<(), Mismatch> {
         let mut counter = self.key(id);
         let (groups, tail) = block.as_chunks::<GROUP>();
@@ -91,7 +92,7 @@ impl Pattern {
         }
     }
 
-    /// The slow way, once something is known to be wrong.
+    /// The slow comparison, once a byte is known to differ.
     #[cold]
     fn compare(self, id: u64, block: &[u8]) -> Mismatch {
         let mut mismatch = Mismatch { bytes: 0, first: block.len() };
@@ -117,7 +118,8 @@ fn word_at(counter: u64, lane: usize) -> u64 {
     scramble(counter.wrapping_add(STEP.wrapping_mul(lane as u64)))
 }
 
-/// One multiplication between two shifts; a bijection. It need not be random, only never accidentally right.
+/// One multiplication between two shifts; a bijection. It need not be random, as long as no
+/// wrong block matches by chance.
 #[inline]
 const fn scramble(mut x: u64) -> u64 {
     x ^= x >> 32;
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_filled_verifies_at_every_length() {
+    fn filled_block_verifies_at_every_length() {
         for bytes in (0..200).chain([4096, 65_536, 65_537]) {
             assert_eq!(Pattern::new(3).verify(9, &block(3, 9, bytes)), Ok(()), "{bytes} bytes");
             let whole = block(3, 9, 65_537);
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_version_fills_stays() {
+    fn bytes_of_a_version_stay() {
         let filled = u128::from_le_bytes(block(7, 42, 16).try_into().expect("16 bytes"));
         assert_eq!(
             (VERSION, filled),
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_found_where_it_is() {
+    fn flipped_bit_is_found_at_its_offset() {
         let mut block = block(1, 77, 331);
         for offset in 0..block.len() {
             for bit in 0..8 {

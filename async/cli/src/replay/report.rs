@@ -1,4 +1,4 @@
-//! What a replay found out. The names of the fields are the keys of `--json`, and stay.
+//! The report of a replay. The names of the fields are the keys of `--json`; they are stable.
 
 use super::histogram::Histogram;
 use super::machine;
@@ -19,62 +19,63 @@ use std::time::Duration;
 pub struct Report {
     /// Version of kvstrata.
     pub version: &'static str,
-    /// The trace, as a person names it.
+    /// Name of the trace, for people.
     pub trace: String,
-    /// What of the trace contradicts what was taken for granted of it, a kind each, with its first line.
+    /// Warnings of the trace, one for each kind, with the first line.
     pub trace_warnings: Vec<String>,
-    /// Whether the replay was stopped before the trace's end: then all that follows is of the requests that were served.
+    /// Whether the replay was stopped before the end of the trace. The report then
+    /// covers the requests served.
     pub interrupted: bool,
     /// Requests served.
     pub requests: u64,
-    /// Their blocks.
+    /// Blocks of these requests.
     pub blocks: u64,
-    /// Blocks of the leading runs that some tier had.
+    /// Blocks of leading runs that some tier had.
     pub hit_blocks: u64,
-    /// `hit_blocks` / `blocks`; 0 for no blocks.
+    /// `hit_blocks` / `blocks`; 0 without blocks.
     pub hit_ratio: f64,
-    /// Hits by the tier that had them.
+    /// Hits by tier.
     pub hits: ByTier,
     /// Hits that were read back from the device and compared.
     pub verified_blocks: u64,
-    /// Of them, those with wrong bytes.
+    /// Verified blocks with wrong bytes.
     pub wrong_blocks: u64,
-    /// Bytes that were not what had been written. Anything but 0 is a disaster.
+    /// Bytes that differ from the bytes written. Must be 0.
     pub wrong_bytes: u64,
-    /// The wrong block of the earliest line.
+    /// The wrong block with the lowest line.
     pub first_wrong: Option<Wrong>,
-    /// Blocks that the device had no room for, since their request is larger than it.
+    /// Blocks not served, because their request is larger than the device.
     pub uncached_blocks: u64,
-    /// Victims, by the tier that they had to leave.
+    /// Victims, by the tier that evicted them.
     pub evicted: ByTier,
-    /// Victims that went no further: the tier below had no room, or the copy failed.
+    /// Victims that were dropped: the tier below had no room, or the copy failed.
     pub dropped_blocks: u64,
-    /// Transfers that failed, each a miss; by cause.
+    /// Failed transfers by cause; each is a miss.
     pub failures: Failures,
     /// Bytes moved, by path.
     pub bytes: ByPath<u64>,
-    /// Bytes a second by a path, while something of it is under way.
+    /// Bytes a second on each path, while it has transfers in flight.
     pub bytes_per_second: ByPath<f64>,
     /// Latencies of a request's steps, in nanoseconds.
     pub latency_ns: Latencies,
-    /// How long after their times requests began, in nanoseconds; none without `--speed`.
+    /// Delays of requests after their times, in nanoseconds; `None` without `--speed`.
     pub lateness_ns: Option<Latency>,
-    /// The most memory that the process held, tiers included.
+    /// Peak memory of the process, tiers included.
     pub peak_memory_bytes: Option<u64>,
-    /// What backs the memory of the host tier and of what is staged for the disk; none without both.
+    /// Pages that back the host tier and the staging buffers; `None` without both.
     #[serde(serialize_with = "in_words")]
     pub host_backing: Option<Backing>,
     /// Time to make the tiers.
     pub setup_seconds: f64,
     /// Time to serve the trace.
     pub wall_seconds: f64,
-    /// What was asked for.
+    /// The settings of the replay.
     pub settings: Asked,
-    /// What the disk tier turned out to be.
+    /// The disk tier, if there is one.
     pub disk: Option<Disk>,
 }
 
-/// A number a tier.
+/// A number for each tier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ByTier {
     /// G1.
@@ -85,35 +86,35 @@ pub struct ByTier {
     pub disk: u64,
 }
 
-/// A number a path.
+/// A number for each path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct ByPath<N> {
-    /// Offloaded from the device.
+    /// Offloads from the device.
     pub device_to_host: N,
-    /// Offloaded to the volume.
+    /// Offloads to the volumes.
     pub host_to_disk: N,
-    /// Onboarded from the volume.
+    /// Onboards from the volumes.
     pub disk_to_host: N,
-    /// Onboarded to the device.
+    /// Onboards to the device.
     pub host_to_device: N,
-    /// Computed anew and copied to the device.
+    /// Blocks computed and copied to the device.
     pub filled: N,
 }
 
-/// Transfers that failed, each a miss, or tried again.
+/// Failed transfers; each is a miss, or was retried.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Failures {
-    /// Reads of the volume.
+    /// Reads of the volumes.
     pub disk_read: u64,
-    /// Writes to the volume.
+    /// Writes to the volumes.
     pub disk_write: u64,
     /// Copies from the device.
     pub device_read: u64,
     /// Copies to the device.
     pub device_write: u64,
-    /// Host blocks that something else was using: a fault of ours, and harmless.
+    /// Host blocks that were in use elsewhere: a bug of kvstrata, but harmless.
     pub host_busy: u64,
-    /// Host blocks that were not what had been put there.
+    /// Host blocks whose checksum did not match.
     pub host_mismatch: u64,
 }
 
@@ -124,25 +125,26 @@ pub struct Wrong {
     pub line: u64,
     /// The block's id.
     pub id: u64,
-    /// The tier that it was found in.
+    /// The tier that had the block.
     pub found_in: Tier,
-    /// How many of its bytes are wrong.
+    /// Number of wrong bytes.
     pub bytes: u64,
-    /// Offset of the first of them.
+    /// Offset of the first wrong byte.
     pub first_offset: usize,
 }
 
 /// The steps of a request, each measured as a whole.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Latencies {
-    /// Getting device blocks for what is to be computed, with everything that has to go down for them.
+    /// Allocation of device blocks for misses, including the offloads that make room.
     pub allocation: Latency,
-    /// Finding its run in all tiers.
+    /// Look-up of the run in all tiers.
     #[serde(rename = "match")]
     pub matching: Latency,
-    /// Bringing up what lower tiers have of it, room for it included; only of requests for which they have something.
+    /// Onboard of the blocks that lower tiers have, including their allocation; only for
+    /// requests with such blocks.
     pub onboard: Latency,
-    /// Releasing its blocks.
+    /// Release of the blocks.
     pub release: Latency,
 }
 
@@ -151,20 +153,20 @@ pub struct Latencies {
 pub struct Latency {
     /// Requests measured.
     pub count: u64,
-    /// Half of them took no longer.
+    /// Median.
     pub p50: u64,
-    /// 99 %.
+    /// 99th percentile.
     pub p99: u64,
-    /// 99.9 %.
+    /// 99.9th percentile.
     pub p999: u64,
-    /// All.
+    /// Maximum.
     pub max: u64,
 }
 
 /// The settings of the replay.
 #[derive(Debug, Clone, Serialize)]
 pub struct Asked {
-    /// What the device was: `sim` is host memory posing as one.
+    /// Kind of the device; `sim` is host memory that stands in for one.
     pub device: &'static str,
     /// `--device-blocks`.
     pub device_blocks: u32,
@@ -190,38 +192,38 @@ pub struct Asked {
     pub speed: f64,
 }
 
-/// The disk tier: what it was made of, what was found in it, what it took and refused.
+/// The disk tier: its files, the blocks found in them, blocks written and refused.
 #[derive(Debug, Clone, Serialize)]
 pub struct Disk {
-    /// Where its files are, or, without a name, were; with commas between them.
+    /// Paths of its files, separated by commas. An unnamed file has the path of its creation.
     pub path: String,
-    /// How many files.
+    /// Number of files.
     pub volumes: usize,
-    /// What moved its bytes.
+    /// The backend that reads and writes.
     pub backend: String,
-    /// Whether past the page cache.
+    /// Whether it bypasses the page cache.
     pub direct: bool,
     /// Length of the files.
     pub file_bytes: u64,
     /// Memory registered with the rings.
     pub fixed_bytes: u64,
-    /// What could be better, and why.
+    /// Limitations of the volumes, with their reasons.
     pub notes: Vec<String>,
-    /// Whether the files were made by this run.
+    /// Whether this run made the files.
     pub created: bool,
-    /// Whether the run before shut all of them down in order.
+    /// Whether the last run closed all files in order.
     pub clean: bool,
-    /// Blocks that were found in them.
+    /// Blocks found in the files.
     pub recovered_blocks: u64,
-    /// What was there and was not taken, by cause, when opened and when read. Each is a miss.
+    /// Blocks rejected on opening and on reading, by cause. Each is a miss.
     pub rejected: Rejected,
-    /// Blocks that came down and were not there.
+    /// Blocks offloaded that the tier did not have.
     pub offered_blocks: u64,
-    /// Of them, written.
+    /// Offered blocks that were written.
     pub written_blocks: u64,
-    /// Of them, refused by `--disk-admission`.
+    /// Offered blocks that `--disk-admission` refused.
     pub refused_by_admission_blocks: u64,
-    /// Of them, over `--disk-write-budget`.
+    /// Offered blocks over `--disk-write-budget`.
     pub refused_by_budget_blocks: u64,
     /// Slots of volumes that are out of service.
     pub parked_slots: u64,
@@ -241,7 +243,7 @@ impl Disk {
         for (volume, note) in
             found.iter().flat_map(|volume| volume.notes.iter().map(move |note| (volume, note)))
         {
-            // What only some volumes say is of them.
+            // A note of some volumes only names its volume.
             let note = match found.iter().all(|volume| volume.notes.contains(note)) {
                 true => note.clone(),
                 false => format!("{}: {note}", volume.path.display()),
@@ -373,7 +375,8 @@ impl Latency {
 }
 
 impl Failures {
-    /// What the disk rejects is the disk tier's to count, and what was cancelled has not failed.
+    /// Counts failed transfers. The disk tier counts blocks that it rejects, and cancelled
+    /// transfers have not failed.
     fn new(stats: &ManagerStats, tally: &Tally) -> Failures {
         let of = |path, causes: &[Cause]| {
             causes.iter().map(|cause| stats.path(path).failed_by(*cause)).sum::<u64>()
@@ -381,7 +384,7 @@ impl Failures {
         let device = [Cause::Device, Cause::Abandoned];
         Failures {
             disk_read: of(Path::DISK_TO_DEVICE, &[Cause::Tier, Cause::Lost, Cause::Away, Cause::Abandoned]),
-            // One to a volume that is lost goes to another.
+            // A write to a lost volume goes to another volume.
             disk_write: of(Path::HOST_TO_DISK, &[Cause::Tier, Cause::Away, Cause::Abandoned]),
             device_read: of(Path::DeviceToHost, &device) + tally.unread,
             device_write: of(Path::HostToDevice, &device) + tally.unwritten,

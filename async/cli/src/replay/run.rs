@@ -1,25 +1,25 @@
-//! A whole replay: requests of one trace, served as many at a time as asked for, and what comes of it.
+//! A whole replay: the requests of one trace, several at a time, and the report.
 //!
 //! ```text
-//!   trace ─► a worker is idle ─► its time has come ─► the device has room for all of it ─► a task ─► observed
+//!   trace ─► a worker is idle ─► the time has come ─► the device has room ─► a task ─► observed
 //!            (--concurrency)     (--speed)            (admission)
 //! ```
 //!
-//! Requests share one device. If each took blocks as it went, two half-served ones could fill it and wait for
-//! each other until a deadline. So a request is admitted when as many blocks as it can come to hold are not
-//! spoken for: an engine's scheduler does the same.
+//! Requests share one device. If each took blocks as it went, two half-served requests could fill the
+//! device and wait for each other until a deadline. So a request is admitted when as many blocks as it
+//! can come to hold are unreserved. The scheduler of an engine does the same.
 //!
 //! Invariants
-//! - I1: what has been admitted holds no more blocks than the device has, shared ones counted for each
-//!   holder: whatever a request may still ask for is free, or evictable, or about to be given back by
-//!   something that waits for nothing.
-//! - I2: who waits for admission holds no block. Requests are admitted in the order of the trace.
-//! - I3: where it is to stop, no request begins, whatever is waited for, and those that have begun end as
-//!   ever.
+//! - I1: admitted requests hold no more blocks than the device has, shared blocks counted for each
+//!   holder. Every block that a request may still ask for is free, or evictable, or about to be released
+//!   by a request or transfer that does not wait.
+//! - I2: a request that waits for admission holds no block. Requests are admitted in the order of the trace.
+//! - I3: after a stop no request begins, whatever the replay waits for. Requests
+//!   that have begun end as usual.
 //!
 //! # Orderings
-//! `stop` is read with Acquire: what was noted before it was set, why for one, is seen behind the replay.
-//! Pairs with whoever sets it.
+//! `stop` is read with Acquire, so everything that was stored before it was set, for example the reason,
+//! is visible after the replay. Pairs with the store that sets it.
 
 use super::device::Device;
 use super::error::ReplayError;
@@ -44,26 +44,27 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
-/// How often who waits looks whether it is to stop.
+/// How often a wait polls `stop`.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How far a replay has come.
+/// The progress of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Requests taken from the trace.
     pub requests: u64,
-    /// Bytes taken from the trace, compressed as it is.
+    /// Bytes taken from the (compressed) trace.
     pub input_bytes: u64,
 }
 
-/// A replay whose tiers exist and are empty.
+/// A replay whose tiers exist. Device and host are empty; the disk tier may have blocks of an earlier run.
 ///
 /// ```
 /// use kvstrata_cli::replay::{Device, Replay, Settings};
 /// use kvstrata_cli::trace::{TraceReader, TraceSource};
 /// use kvstrata_ffi::device::SimDevice;
 ///
-/// let settings = Settings { requests: Some(50), host_blocks: 256, disk_blocks: 0, block_bytes: 4096, ..Settings::default() };
+/// let small = Settings { requests: Some(50), block_bytes: 4096, ..Settings::default() };
+/// let settings = Settings { host_blocks: 256, disk_blocks: 0, ..small };
 /// let device = SimDevice::new(settings.device_blocks as usize, settings.block_bytes)?;
 /// let replay = Replay::new(settings, Device::simulated(device))?;
 /// let report = replay.run(TraceReader::open(TraceSource::Bundled)?, &|_| {})?;
@@ -78,56 +79,59 @@ pub struct Replay {
     stop: Arc<AtomicBool>,
 }
 
-/// Requests on their way: the trace, who serves, and what is not spoken for.
+/// Serves requests: idle and busy workers, and the unreserved blocks of the device.
 struct Service<'r> {
     settings: &'r Settings,
     tiers: &'r Arc<Tiers>,
+    /// Unreserved blocks of the device.
     room: Arc<Semaphore>,
     idle: Vec<Worker>,
     busy: JoinSet<(Worker, Progress, Served)>,
-    /// Requests that have come and are not admitted.
+    /// Requests that wait for admission.
     waiting: u64,
     observe: &'r dyn Fn(Progress),
     stop: &'r AtomicBool,
-    /// Where anybody asks for it.
+    /// Samples, if the caller wants them.
     series: Option<Series>,
 }
 
-/// How the taking of requests ended, if not by an error.
+/// How a replay ended, if not by an error.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
-    /// There are no more.
+    /// All requests were taken.
     Whole,
-    /// It was to stop.
+    /// `stop` was set.
     Stopped,
 }
 
-/// What has been counted, sampled, and whether that is of the whole trace.
+/// The counts, the samples, and whether they cover the whole trace.
 type Counted = (Tally, Option<Series>, End);
 
-/// When requests come: the trace's times, so many times as fast.
+/// The arrival of requests: the times of the trace, `speed` times as fast.
 struct Pace {
     speed: f64,
     began: Instant,
 }
 
-/// The trace's times, from its first request on.
+/// Times since the first request of the trace.
 #[derive(Default)]
 struct Times {
-    /// The first one's, in milliseconds.
+    /// Time of the first request, in milliseconds.
     first: Option<f64>,
 }
 
 impl Replay {
-    /// Makes the tiers: memory, and the disk tier's file. `device` must have `--device-blocks` blocks of `--block-bytes`.
+    /// Makes the tiers: memory, and the files of the disk tier. `device` must have `--device-blocks`
+    /// blocks of `--block-bytes`.
     ///
     /// # Errors
-    /// [`ReplayError`]; nothing is left behind.
+    /// [`ReplayError`]. After an error nothing is left behind.
     pub fn new(settings: Settings, device: Device) -> Result<Replay, ReplayError> {
         Replay::with_progress(settings, device, Arc::new(|_, _| {}))
     }
 
-    /// The same; `filled` is told how far writing new files through has come, a file at a time: bytes done, bytes in all.
+    /// Like [`new`](Replay::new). `filled` receives the progress of filling each file:
+    /// bytes done, bytes in total.
     ///
     /// # Errors
     /// As [`new`](Replay::new).
@@ -141,31 +145,32 @@ impl Replay {
         Ok(Replay { settings, tiers, setup: since.elapsed(), stop: Arc::default() })
     }
 
-    /// Ends early where `stop` turns true, whatever it waits for then, within about 100 ms: no more requests are begun, those that have been are served
-    /// to their end, and the report is of them ([`Report::interrupted`]). The tiers are shut down as ever.
+    /// Ends the replay early once `stop` is true, within about 100 ms, whatever the replay waits for. No
+    /// further request begins. Requests that have begun are served to their end, and the report covers
+    /// them ([`Report::interrupted`]). The tiers are shut down as usual.
     #[must_use]
     pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Replay {
         Replay { stop, ..self }
     }
 
-    /// Where the manager's figures are served, if they are.
+    /// The address at which the manager serves its metrics; `None` without `metrics`.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.tiers.manager.metrics_address()
     }
 
-    /// Serves the trace. `observe` is called between requests, for each that has been served.
+    /// Serves the trace. Calls `observe` after each request served.
     ///
-    /// A wrong byte is no error but a result: see [`Report::wrong_bytes`].
+    /// A wrong byte is a result, not an error: see [`Report::wrong_bytes`].
     ///
     /// # Errors
-    /// [`ReplayError`]: the trace cannot be read on, or the machine does not go along.
+    /// [`ReplayError`], if the trace cannot be read to its end, or a resource of the machine fails.
     pub fn run(self, trace: TraceReader, observe: &dyn Fn(Progress)) -> Result<Report, ReplayError> {
         self.run_and_sample(trace, observe, false).map(|(report, _)| report)
     }
 
-    /// The same, with samples of what was counted and of what was in the tiers, from the beginning to the end: some thousand at most, each of
-    /// a time when a request had been served.
+    /// Like [`run`](Replay::run), with samples of the counts and of the fill of the tiers, from the
+    /// beginning to the end. There are some thousand samples at most, each taken after a request.
     ///
     /// # Errors
     /// As [`run`](Replay::run).
@@ -200,7 +205,7 @@ impl Replay {
         };
         let served = handle.block_on(service.serve(trace));
         let wall = since.elapsed();
-        // What is on its way ends, and is counted.
+        // Transfers in flight end first, so that they are counted.
         handle.block_on(tiers.manager.shutdown());
         let report = served.map(|(tally, series, end)| {
             let samples = series.map_or(Vec::new(), |series| series.end(&tiers));
@@ -216,10 +221,11 @@ impl Replay {
 }
 
 impl Service<'_> {
-    /// Serves all requests, and gives what has been counted. After an error nothing is begun, and what has been is waited for.
+    /// Serves all requests and returns the counts. After an error no request begins, and those
+    /// that have begun end first.
     async fn serve(mut self, trace: TraceReader) -> Result<Counted, ReplayError> {
         let served = self.serve_all(trace).await;
-        // One that was waiting when it was to stop does so no more.
+        // A request that waited at the stop waits no more.
         self.waiting = 0;
         self.tell();
         let ended = loop {
@@ -266,7 +272,7 @@ impl Service<'_> {
         Ok(End::Whole)
     }
 
-    /// What a router asks of a worker.
+    /// Updates the figures that a router reads from a worker.
     fn tell(&self) {
         self.tiers.manager.tell_requests(Requests {
             active_slots: self.busy.len() as u64,
@@ -275,7 +281,7 @@ impl Service<'_> {
         });
     }
 
-    /// Waits for something that is not a request's end. Those that end meanwhile are busy no more, which is told.
+    /// Waits for `what`. Requests that end in the meantime are collected, and the figures are updated.
     async fn meanwhile<T>(&mut self, what: impl Future<Output = T>) -> Result<T, ReplayError> {
         let mut what = pin!(what);
         loop {
@@ -293,7 +299,7 @@ impl Service<'_> {
         }
     }
 
-    /// The same; none if it is to stop first.
+    /// Like [`meanwhile`](Service::meanwhile); `None` if `stop` is set first.
     async fn unless_stopped<T>(&mut self, what: impl Future<Output = T>) -> Result<Option<T>, ReplayError> {
         let (stop, mut what) = (self.stop, pin!(what));
         let what = async {
@@ -308,7 +314,8 @@ impl Service<'_> {
         self.meanwhile(what).await
     }
 
-    /// Waits for room for all that the request may come to hold; none if it is to stop. By I1 that takes long only where a transfer does not end.
+    /// Waits until the device has room for all blocks of the request; `None` if `stop` is set. By I1 this
+    /// takes long only if a transfer does not end.
     async fn admit(&mut self, request: &Request) -> Result<Option<OwnedSemaphorePermit>, ReplayError> {
         let device_blocks = self.settings.device_blocks as usize;
         let blocks = request.hash_ids.len().min(device_blocks);
@@ -346,7 +353,7 @@ impl Service<'_> {
         self.busy.spawn_on(served, self.tiers.runtime.handle());
     }
 
-    /// Waits for a request to be served; false if there is none.
+    /// Waits for a request to end. Returns false if none is in progress.
     async fn join(&mut self) -> Result<bool, ReplayError> {
         match self.busy.join_next().await {
             None => Ok(false),
@@ -354,7 +361,7 @@ impl Service<'_> {
         }
     }
 
-    /// A request has been served.
+    /// Collects a request that has ended.
     fn joined(&mut self, ended: Result<(Worker, Progress, Served), JoinError>) -> Result<(), ReplayError> {
         let (worker, progress, served) = ended.map_err(|_| ReplayError::Panic)?;
         self.tell();
@@ -368,7 +375,7 @@ impl Service<'_> {
 }
 
 impl Pace {
-    /// When a request is to begin; none where nobody waits for times.
+    /// When a request should begin; `None` without `--speed`.
     fn due(&self, time: Duration) -> Option<Instant> {
         if self.speed <= 0.0 {
             return None;
@@ -379,10 +386,10 @@ impl Pace {
 }
 
 impl Times {
-    /// Since the first request, which this one may be.
+    /// The time of a request since the first request of the trace.
     fn of(&mut self, request: &Request) -> Duration {
         let first = *self.first.get_or_insert(request.timestamp);
-        // A time that is none, or before the first, is taken for the beginning.
+        // A time that is not a number, or before the first, becomes 0.
         Duration::try_from_secs_f64((request.timestamp - first) / 1000.0).unwrap_or_default()
     }
 }
@@ -391,9 +398,8 @@ impl Times {
 mod tests {
     use super::*;
 
-    /// Whichever of them ends first.
     #[test]
-    fn times_begin_with_the_first_request() {
+    fn times_count_from_the_first_request() {
         let mut times = Times::default();
         let of = |timestamp| Request { timestamp, ..Request::default() };
         let seconds = [2000.0, 5000.0, 1000.0, f64::NAN, 2500.0].map(|at| times.of(&of(at)).as_secs_f64());

@@ -1,8 +1,8 @@
-//! A replay over time: what had been counted when requests had been served, for who draws it.
+//! A replay over time: samples of its counts after requests, for a picture.
 //!
-//! I1. Samples are in the order in which requests ended, about as many as [`MOST`] at most: when there are
-//! more, every second is left out
-//!     and they come half as often from then on. So memory does not grow with the trace.
+//! I1. Samples are in the order in which requests ended. There are at most about [`MOST`]:
+//! beyond that, every second sample is removed, and new ones come half as often. So memory
+//! does not grow with the trace.
 
 use super::report::{ByPath, ByTier};
 use super::tally::Tally;
@@ -11,10 +11,10 @@ use kvstrata::tier::Tier;
 use kvstrata::transfer::Path;
 use std::time::{Duration, Instant};
 
-/// Samples that are kept.
+/// The most samples kept.
 const MOST: usize = 4096;
 
-/// What had been counted, and was in the tiers, when a request had been served. All but `filled_blocks` only grows.
+/// The counts and the fill of the tiers after a request. All numbers except `filled_blocks` only grow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
     /// Requests served.
@@ -25,18 +25,18 @@ pub struct Sample {
     pub wall_time: Duration,
     /// Blocks of the requests.
     pub blocks: u64,
-    /// Hits by the tier that had them.
+    /// Hits by tier.
     pub hits: ByTier,
-    /// Blocks that each tier has.
+    /// Blocks in each tier.
     pub filled_blocks: ByTier,
     /// Bytes moved, by path.
     pub bytes: ByPath<u64>,
 }
 
-/// What one request has added.
+/// The counts of one request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Served {
-    /// Its time in the trace, since the first one's.
+    /// Its time since the first request of the trace.
     time: Duration,
     blocks: u64,
     hits: [u64; 3],
@@ -44,12 +44,12 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Of the worker that begins a request now.
+    /// Notes the counts of a worker at the beginning of a request.
     pub(super) fn begin(time: Duration, tally: &Tally) -> Served {
         Served { time, blocks: tally.blocks, hits: tally.hits, filled_bytes: tally.filled.bytes }
     }
 
-    /// And has ended it.
+    /// The counts that the request has added to those noted.
     pub(super) fn end(mut self, tally: &Tally) -> Served {
         self.blocks = tally.blocks - self.blocks;
         for (before, now) in self.hits.iter_mut().zip(tally.hits) {
@@ -60,7 +60,7 @@ impl Served {
     }
 }
 
-/// Samples as they come.
+/// Collects samples during a replay.
 #[derive(Debug)]
 pub(super) struct Series {
     began: Instant,
@@ -83,7 +83,7 @@ impl Series {
         Series { began: Instant::now(), now, every: 1, samples: vec![now] }
     }
 
-    /// A request has been served.
+    /// Adds the counts of a request, and takes a sample if it is due.
     pub(super) fn add(&mut self, served: &Served, tiers: &Tiers) {
         let now = &mut self.now;
         now.requests += 1;
@@ -93,7 +93,7 @@ impl Series {
         now.hits.host += host;
         now.hits.disk += disk;
         now.bytes.filled += served.filled_bytes;
-        // Of several at a time, one may end before an earlier one.
+        // With several requests at a time, a later one may end first.
         now.trace_time = now.trace_time.max(served.time);
         if now.requests.is_multiple_of(self.every) {
             self.take(tiers);
@@ -123,7 +123,7 @@ impl Series {
         }
     }
 
-    /// All samples, the last of them of the end.
+    /// Takes the last sample and returns all.
     pub(super) fn end(mut self, tiers: &Tiers) -> Vec<Sample> {
         self.take(tiers);
         self.samples
@@ -133,7 +133,7 @@ impl Series {
 fn filled(tiers: &Tiers) -> ByTier {
     let [device, host, disk] = Tier::OF_SETTINGS.map(|tier| {
         let stats = tiers.manager.default_group().pool_stats(tier);
-        // Each is read from several counters; what is between two is not there yet.
+        // Both are sums of several counters, not read at the same instant.
         stats.stored.saturating_sub(stats.removed)
     });
     ByTier { device, host, disk }

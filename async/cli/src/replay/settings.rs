@@ -1,4 +1,4 @@
-//! What a replay is to be, and whether that is possible.
+//! The settings of a replay, and their limits.
 
 use super::error::ReplayError;
 use super::machine;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The settings of a replay; each is an option of `kvstrata replay`.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Requests at most; all of them if `None`.
+    /// The most requests; `None` for all.
     pub requests: Option<u64>,
     /// Blocks of the device tier, at least 1.
     pub device_blocks: u32,
@@ -25,43 +25,44 @@ pub struct Settings {
     pub host_blocks: u32,
     /// Blocks of the disk tier; 0 leaves it out.
     pub disk_blocks: u32,
-    /// Files of the disk tier, or directories for them; blocks are striped over several, and `disk_blocks` is a multiple of their
-    /// number. They stay, and what they hold is found again. Empty: a file without a name, in the first of the current directory,
-    /// `/var/tmp` and the directory for temporary files that takes it, which is never left behind.
+    /// Files of the disk tier, or directories for them. Blocks are striped over several files, and
+    /// `disk_blocks` is a multiple of their number. The files stay, and the next run finds their blocks.
+    /// If empty: an unnamed file in the first usable one of the current directory, `/var/tmp` and the
+    /// directory for temporary files. That file is never left behind.
     pub disk: Vec<PathBuf>,
-    /// Starts over where `disk` holds something else: another seed, other blocks, another number of them.
+    /// Starts over if `disk` was made with other settings: another seed, size or number of blocks.
     pub reinitialize: bool,
-    /// Encrypts what is on disk; the same key opens it again.
+    /// Encrypts the disk tier. The same key opens it again.
     pub disk_key: Option<Key>,
-    /// When new files of `disk` are written through.
+    /// When files of `disk` are filled.
     pub disk_fill: DiskFill,
-    /// How the disk tier moves bytes. `Auto`: past the page cache, by io_uring or by threads.
+    /// How the disk tier reads and writes. `Auto`: bypassing the page cache, by io_uring or by threads.
     pub disk_backend: Backend,
-    /// Gives the room of forgotten blocks back to the file system.
+    /// Returns the space of blocks that the disk tier no longer holds to the file system.
     pub trim: bool,
-    /// Believes what the disk gives without comparing it with its checksum.
+    /// Skips the checksums of blocks read from disk.
     pub skip_verification: bool,
-    /// Which blocks are worth a write to the disk.
+    /// Which blocks to write to the disk.
     pub disk_admission: AdmissionPolicy,
-    /// Bytes written to the disk by the day of the trace; `None`: any number.
+    /// The most bytes written to the disk in a day of the trace; `None` for no limit.
     pub disk_write_budget: Option<u64>,
     /// How long a request waits for writes to the disk (`transfer.patience`); `None`: as long as they take.
     pub patience: Option<Duration>,
-    /// Bytes a block.
+    /// Bytes of a block.
     pub block_bytes: usize,
-    /// Which blocks leave the device first.
+    /// Eviction policy of the device.
     pub policy: Policy,
-    /// Which leave host and disk first.
+    /// Eviction policy of host and disk.
     pub policy_below: Policy,
-    /// Together with a block's id, determines its bytes.
+    /// Seed of the blocks' bytes, which depend on the seed and on the block's id.
     pub seed: u64,
     /// Requests served at the same time.
     pub concurrency: usize,
-    /// How many times as fast as in the trace requests come; 0: each as soon as the one before it leaves room.
+    /// How many times as fast as in the trace requests come; 0: each as soon as it can be served.
     pub speed: f64,
-    /// Where the manager's figures are served meanwhile (`metrics.listen`); `None`: nowhere.
+    /// Address at which the manager serves its metrics (`metrics.listen`); `None` for none.
     pub metrics: Option<SocketAddr>,
-    /// Whether latencies are counted for them (`metrics.histograms`).
+    /// Whether the metrics have histograms of latencies (`metrics.histograms`).
     pub histograms: bool,
 }
 
@@ -94,23 +95,23 @@ impl Default for Settings {
     }
 }
 
-/// Smaller blocks could not be told apart for certain.
+/// The bytes of smaller blocks might not differ.
 const MIN_BLOCK_BYTES: usize = 64;
 const MAX_BLOCK_BYTES: usize = 1 << 30;
 const MAX_CONCURRENCY: usize = 256;
 const MAX_SPEED: f64 = 1e9;
-/// What a pool's books take for a block, and a little more.
+/// Pool metadata of a block, rounded up.
 const POOL_BYTES: u128 = 160;
-/// The same for a block on disk: its record, and what recovery and admission take.
+/// Metadata of a block on disk: its record, and the memory of recovery and admission.
 const DISK_BOOKS_BYTES: u128 = 320;
-/// What is staged at a time between device and disk, for each request that is served.
+/// Bytes staged at a time between device and disk, for each request served.
 const STAGING_BYTES: usize = 8 << 20;
 
 impl Settings {
-    /// Refuses what is impossible, on any machine or in this one's memory.
+    /// Checks the limits of the settings, and that they fit into the memory of this machine.
     ///
     /// # Errors
-    /// [`ReplayError::Setting`], which names the option, its value and what is allowed.
+    /// [`ReplayError::Setting`], which names the option, its value and the allowed values.
     pub fn check(&self) -> Result<(), ReplayError> {
         let refuse = |option, value: String, why: String| Err(ReplayError::Setting { option, value, why });
         let counts = [
@@ -140,7 +141,7 @@ impl Settings {
         }
         if !(0.0..=MAX_SPEED).contains(&self.speed) {
             let why = format!(
-                "must be from 0 to {MAX_SPEED}, times as fast as the trace; 0 for as fast as it goes"
+                "must be from 0 to {MAX_SPEED}, times as fast as the trace; 0 is as fast as possible"
             );
             return refuse("--speed", self.speed.to_string(), why);
         }
@@ -151,8 +152,7 @@ impl Settings {
     fn check_volumes(&self) -> Result<(), ReplayError> {
         let (blocks, volumes) = (self.disk_blocks, self.disk.len().max(1) as u32);
         if let (0, Some(path)) = (blocks, self.disk.first()) {
-            let why =
-                "--disk-blocks 0 leaves the disk tier out; give it blocks, or leave --disk out".to_owned();
+            let why = "--disk-blocks 0 leaves the disk tier out; raise it, or leave --disk out".to_owned();
             return Err(ReplayError::Setting { option: "--disk", value: path.display().to_string(), why });
         }
         if blocks.is_multiple_of(volumes) {
@@ -166,7 +166,8 @@ impl Settings {
         Err(ReplayError::Setting { option: "--disk-blocks", value: blocks.to_string(), why })
     }
 
-    /// The kernel promises more memory than it has, and kills who touches it: better to refuse before.
+    /// Checks that the memory suffices. The kernel overcommits, and would kill the process
+    /// when it touches its memory.
     fn check_memory(&self) -> Result<(), ReplayError> {
         let stride = self.block_bytes.next_multiple_of(BLOCK_ALIGN_BYTES) as u128;
         let tier = |blocks: u32, bytes: u128| u128::from(blocks) * bytes;
@@ -187,20 +188,21 @@ impl Settings {
         let [needed, device, host, disk] = [needed, device, host, disk].map(|bytes| binary(bytes as f64));
         let available = binary(room.available_bytes as f64);
         let why = format!(
-            "needs {needed} of memory (device tier {device}, host tier {host}, books and buffers of the disk tier {disk}), and \
-             {available} are there, by {}; use fewer or smaller blocks (--block-bytes {})",
+            "needs {needed} of memory (device tier {device}, host tier {host}, metadata and buffers of the disk tier {disk}), but \
+             {available} is available, by {}; use fewer or smaller blocks (--block-bytes {})",
             room.bound, self.block_bytes
         );
         Err(ReplayError::Setting { option, value: blocks.to_string(), why })
     }
 
-    /// Staging buffers in all.
+    /// The number of staging buffers.
     pub(super) fn staging_blocks(&self) -> usize {
         let each = if self.disk_blocks == 0 { 0 } else { (STAGING_BYTES / self.block_bytes).clamp(2, 128) };
         each * self.concurrency
     }
 
-    /// Threads that copy between device and host. With one, copies end in the order in which they began.
+    /// Threads that copy between device and host. With one thread, copies end in the
+    /// order in which they began.
     pub(super) fn copy_threads(&self) -> usize {
         self.concurrency.min(machine::cores()).min(4)
     }
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_settings_are_refused_by_name_and_value() {
+    fn impossible_setting_is_refused_by_name_and_value() {
         Settings::default().check().expect("the defaults are possible");
         let default = Settings::default;
         assert_eq!(
@@ -236,7 +238,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn more_memory_than_there_is_is_refused_before_it_is_touched() {
+    fn too_much_memory_is_refused_before_it_is_touched() {
         let message = refusal(Settings { host_blocks: 1 << 28, block_bytes: 1 << 30, ..Settings::default() });
         assert!(message.starts_with("--host-blocks 268435456: needs 256 PiB of memory"), "{message}");
         let message = refusal(Settings {

@@ -1,6 +1,7 @@
-//! The report as a person reads it, in 80 columns.
+//! The report as a table for people, in 80 columns.
 
 use super::report::{Disk, Latency, Report};
+use crate::fold;
 use core::fmt;
 use kvstrata::shared::figures::{binary, count, scaled};
 use kvstrata_ffi::arena::Backing;
@@ -10,7 +11,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let asked = &self.settings;
         writeln!(f, "trace            {}", self.trace)?;
-        self.trace_warnings.iter().try_for_each(|warning| writeln!(f, "warning          {warning}"))?;
+        self.trace_warnings.iter().try_for_each(|warning| note(f, "warning          ", warning))?;
         writeln!(
             f,
             "tiers            {}",
@@ -32,7 +33,8 @@ impl fmt::Display for Report {
                 false => ", buffered",
             };
             writeln!(f, "disk             {} by {}{direct}", shown(&disk.path), disk.backend)?;
-            disk.notes.iter().try_for_each(|note| writeln!(f, "                 {}", shown(note)))?;
+            let blank = " ".repeat(17);
+            disk.notes.iter().try_for_each(|of| note(f, &blank, &shown(of).to_string()))?;
             found_line(f, disk)?;
         }
         writeln!(
@@ -50,7 +52,10 @@ impl fmt::Display for Report {
             if asked.speed > 0.0 { format!(", speed {}", asked.speed) } else { String::new() }
         )?;
         if self.interrupted {
-            writeln!(f, "interrupted      before the trace's end: what follows is of the requests served")?;
+            writeln!(
+                f,
+                "interrupted      before the end of the trace; this report covers the requests served"
+            )?;
         }
         writeln!(f)?;
         self.blocks_table(f)?;
@@ -71,13 +76,13 @@ impl fmt::Display for Report {
         writeln!(f, "blocks verified  {}", count(self.verified_blocks))?;
         write!(f, "wrong bytes      {}", count(self.wrong_bytes))?;
         if let Some(wrong) = &self.first_wrong {
-            writeln!(f, ", in {} blocks", count(self.wrong_blocks))?;
+            writeln!(f, ", in {}", plural(self.wrong_blocks, "block"))?;
             write!(
                 f,
-                "first of them    line {}, id {}: {} bytes from offset {}, found in tier {}",
+                "first of them    line {}, id {}: {} from offset {}, found in tier {}",
                 wrong.line,
                 wrong.id,
-                wrong.bytes,
+                plural(wrong.bytes, "byte"),
                 wrong.first_offset,
                 format!("{:?}", wrong.found_in).to_lowercase()
             )?;
@@ -99,7 +104,7 @@ impl Report {
             )?;
         }
         writeln!(f, "hit ratio        {:>10.2} %\n", self.hit_ratio * 100.0)?;
-        writeln!(f, "                 {:>12} {:>12} {:>12} {:>12}", "device", "host", "disk", "in all")?;
+        writeln!(f, "                 {:>12} {:>12} {:>12} {:>12}", "device", "host", "disk", "total")?;
         let row = |f: &mut fmt::Formatter<'_>, name, device, host, disk| {
             let all = count(device + host + disk);
             writeln!(f, "{name:<16} {:>12} {:>12} {:>12} {all:>12}", count(device), count(host), count(disk))
@@ -158,8 +163,8 @@ impl Report {
         if self.dropped_blocks > 0 {
             writeln!(
                 f,
-                "not offloaded    {} blocks: no room in the tier below, or the copy failed",
-                count(self.dropped_blocks)
+                "not offloaded    {}: no room in the tier below, or the copy failed",
+                plural(self.dropped_blocks, "block")
             )?;
         }
         Ok(())
@@ -175,28 +180,41 @@ impl Report {
                 (self.settings.disk_admission, disk.refused_by_admission_blocks),
                 ("over the budget", disk.refused_by_budget_blocks),
             ]);
-            let (written, offered) = (count(disk.written_blocks), count(disk.offered_blocks));
+            let (written, offered) =
+                (count(disk.written_blocks), plural(disk.offered_blocks, "offered block"));
             let refused = if refused.is_empty() { String::new() } else { format!("; refused {refused}") };
-            writeln!(f, "written to disk  {written} of {offered} blocks offered{refused}")?;
+            writeln!(f, "written to disk  {written} of {offered}{refused}")?;
         }
         if disk.lost_volumes > 0 {
-            let (lost, parked) = (disk.lost_volumes, count(disk.parked_slots));
-            writeln!(f, "out of service   {lost} of {} volumes; {parked} slots parked", disk.volumes)?;
+            let (all, parked) = (plural(disk.volumes as u64, "volume"), plural(disk.parked_slots, "slot"));
+            writeln!(f, "out of service   {} of {all}; {parked} parked", disk.lost_volumes)?;
         }
         Ok(())
     }
 }
 
-/// What a run found of the one before; nothing where there was none.
+/// A line of prose, wrapped.
+fn note(f: &mut fmt::Formatter<'_>, head: &str, words: &str) -> fmt::Result {
+    let mut text = String::new();
+    fold::paragraph(&mut text, head, words, fold::COLUMNS);
+    f.write_str(&text)
+}
+
+/// `1 block`, `2 blocks`.
+fn plural(number: u64, word: &str) -> String {
+    format!("{} {word}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+/// The blocks found of an earlier run, if there was one.
 fn found_line(f: &mut fmt::Formatter<'_>, disk: &Disk) -> fmt::Result {
     if disk.created {
         return Ok(());
     }
     let how = if disk.clean { "clean shutdown" } else { "after a crash" };
-    writeln!(f, "recovered        {} blocks, {how}", count(disk.recovered_blocks))
+    writeln!(f, "recovered        {}, {how}", plural(disk.recovered_blocks, "block"))
 }
 
-/// What memory costs that is in pages of 4 KiB.
+/// A remark on memory in pages of 4 KiB.
 fn slower(backing: Backing) -> &'static str {
     match backing {
         Backing::HugeTlb | Backing::TransparentHuge => "",
@@ -204,7 +222,7 @@ fn slower(backing: Backing) -> &'static str {
     }
 }
 
-/// Counts that are not 0, with their names.
+/// The counts that are not 0, with their names.
 fn causes<'c>(causes: impl IntoIterator<Item = (&'c str, u64)>) -> String {
     let causes = causes.into_iter().filter(|(_, times)| *times > 0);
     causes.map(|(cause, times)| format!("{} {cause}", count(times))).collect::<Vec<_>>().join(", ")
@@ -223,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_fallback_from_huge_pages_is_called_slower() {
+    fn only_base_pages_are_called_slower() {
         let slower = |backing| slower(backing).contains("slower");
         assert_eq!(
             [Backing::HugeTlb, Backing::TransparentHuge, Backing::BasePages].map(slower),

@@ -1,5 +1,5 @@
-//! What one worker counts of its requests; the manager counts transfers. Nobody else writes it; at the end
-//! all are added up.
+//! The counts of one worker's requests. Only that worker writes them; at the end, those of all workers
+//! are added up. The manager counts transfers.
 
 use super::histogram::Histogram;
 use super::pattern::Mismatch;
@@ -7,7 +7,7 @@ use super::report::Wrong;
 use kvstrata::tier::Tier;
 use std::time::{Duration, Instant};
 
-/// Bytes moved one way, and the time that it took.
+/// Bytes moved in one direction, and the time taken.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Flow {
     pub(super) bytes: u64,
@@ -36,18 +36,18 @@ pub(super) struct Tally {
     pub(super) verified_blocks: u64,
     pub(super) wrong_blocks: u64,
     pub(super) wrong_bytes: u64,
-    /// The one of the lowest line.
+    /// The wrong block with the lowest line.
     pub(super) first_wrong: Option<Wrong>,
     pub(super) filled: Flow,
-    /// Hits that the device did not give back.
+    /// Hits that could not be read back from the device.
     pub(super) unread: u64,
-    /// Blocks whose bytes it did not take.
+    /// Blocks that could not be written to the device.
     pub(super) unwritten: u64,
     pub(super) allocation: Histogram,
     pub(super) matching: Histogram,
     pub(super) onboard: Histogram,
     pub(super) release: Histogram,
-    /// How long after its time a request began.
+    /// Delays of requests after their times.
     pub(super) lateness: Histogram,
 }
 

@@ -1,4 +1,4 @@
-//! The manager and the tiers that it is made of.
+//! The manager and its tiers.
 //!
 //! ```text
 //!   G1  the device                          its port, and a mover
@@ -7,9 +7,9 @@
 //!   G3  slot b of the volumes               in the trace's time
 //! ```
 //!
-//! As the manager is set here, a block goes down when its room is needed and for no other reason, so that
-//! what one request at a time leaves where is a function of the trace: write-back, no watermarks, no
-//! idleness, no headroom, nothing fetched ahead; one thread that copies, and writes that end in order.
+//! With the settings made here, a block moves down only when its room is needed. So with one request at a
+//! time, the place of each block is a function of the trace. This takes write-back, no watermarks, no
+//! idle offloads, no headroom, no prefetch, one copy thread, and writes that complete in order.
 
 use super::clock::{TimedDisk, TraceClock};
 use super::device::Device;
@@ -33,20 +33,21 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot::Receiver;
 
-/// How long anything may take: longer than any transfer does.
+/// The deadline of every call: longer than any transfer takes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-/// How long a request waits for writes to the disk unless told: as long as they take. Requests come as fast as they are served, so any
-/// disk is late, and what a replay counts is not to depend on how late.
+/// How long a request waits for writes to the disk without `--patience`: as long as they take. Requests
+/// come as fast as they are served, so any disk is late, and the counts must not depend on how late.
 const PATIENCE_OF_REQUESTS: Duration = Duration::from_secs(60 * 60);
-/// No write takes longer: without `--patience` no drive counts as slow, and with it none whose writes take less than that.
+/// Longer than any write, so that without `--patience` no drive counts as slow. With `--patience`, a
+/// drive is slow if its writes take longer than that.
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The settings' own.
+/// The default of `transfer.slow_above`, and its least value here.
 const SLOW_ABOVE: Duration = Duration::from_secs(1);
 
-/// A manager, and what is looked at beside it.
+/// The manager, and the parts that a replay uses directly.
 #[derive(Debug)]
 pub(super) struct Tiers {
-    // Before the tier: the last one closes the volumes.
+    // Dropped before the tier, whose last owner closes the volumes.
     pub(super) manager: KvBlockManager,
     pub(super) port: Arc<dyn DevicePort>,
     pub(super) device: &'static str,
@@ -56,7 +57,7 @@ pub(super) struct Tiers {
     pub(super) runtime: Runtime,
 }
 
-/// G3.
+/// The disk tier (G3).
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) tier: Arc<DiskTier>,
@@ -77,7 +78,7 @@ impl Tiers {
             0 => None,
             blocks => Some(memory(settings, blocks)?),
         };
-        // The file first: it is what most often cannot be had, and books of many slots take time.
+        // The file comes first: it fails most often, and pool metadata of many slots take time.
         let clock = Arc::new(TraceClock::default());
         let (mut disk, mut disk_port) = (None, None);
         if let Some(memory) = &memory
@@ -95,7 +96,7 @@ impl Tiers {
         let name = device.name;
         let copied = match &memory {
             Some(memory) => Arc::clone(memory),
-            // Nothing is ever copied; a mover there is all the same.
+            // Without host memory no block is ever copied, but the manager needs a mover.
             None => self::memory(settings, 1)?,
         };
         let threads = settings.copy_threads();
@@ -118,7 +119,7 @@ impl Tiers {
         let parts = Parts { stacks: vec![stack], runtime: runtime.handle().clone(), own: None, names: None };
         let refused = |error| match (error, settings.metrics) {
             (BuildError::Metrics { source, .. }, Some(address)) => {
-                let why = format!("nothing can be served there ({source}); choose another address or port");
+                let why = format!("cannot listen there ({source}); choose another address or port");
                 ReplayError::Setting { option: "--metrics", value: address.to_string(), why }
             }
             (error, _) => ReplayError::Manager(Box::new(error)),
@@ -128,12 +129,13 @@ impl Tiers {
         Ok(Tiers { manager, port, device: name, disk, clock, backing, runtime })
     }
 
-    /// Lets go of all tiers. When it returns, the volumes are closed, and whoever comes next finds them.
+    /// Releases all tiers. On return the volumes are closed, and another process can open them.
     pub(super) fn close(self) {
         let Tiers { manager, disk, runtime, .. } = self;
         drop(manager);
         if let Some(Disk { tier, ended, .. }) = disk {
-            // A thread that has just landed something may have the manager for a moment longer. No message comes, only the end.
+            // A thread that has just completed a transfer may hold the manager a moment longer. The
+            // channel carries no message, only its end.
             let _ = runtime.block_on(async { tokio::time::timeout(PATIENCE, ended).await });
             drop(tier);
         }
@@ -141,7 +143,7 @@ impl Tiers {
     }
 }
 
-/// What the manager is told; see the module.
+/// The settings of the manager; see the module.
 fn config(settings: &Settings) -> Result<ManagerConfig, ReplayError> {
     ManagerConfig::builder()
         .geometry_block_bytes(Some(settings.block_bytes as u64))
@@ -177,17 +179,18 @@ fn memory(settings: &Settings, blocks: usize) -> Result<Arc<HostMemory>, ReplayE
     })
 }
 
-/// Requests that are served, and one thread for what ends meanwhile.
+/// A runtime with a thread for each request served at a time, as far as there are
+/// cores, and one for completions.
 fn runtime(settings: &Settings) -> Result<Runtime, ReplayError> {
     let threads = settings.concurrency.min(machine::cores()) + 1;
-    // A runtime that has not got all of its threads panics, or never ends.
+    // A runtime that cannot start all of its threads panics, or never ends.
     try_threads(threads).map_err(|source| ReplayError::Runtime { workers: settings.concurrency, source })?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(threads).thread_name("kvstrata-replay").enable_time().build();
     runtime.map_err(|source| ReplayError::Runtime { workers: settings.concurrency, source })
 }
 
-/// Whether the system gives so many threads, all at once.
+/// Checks that the system gives `count` threads at the same time.
 fn try_threads(count: usize) -> io::Result<()> {
     let (go_on, waits) = mpsc::channel::<()>();
     let waits = Arc::new(Mutex::new(waits));
@@ -201,19 +204,21 @@ fn try_threads(count: usize) -> io::Result<()> {
     started.into_iter().try_for_each(|thread| thread?.join().map_err(|_| io::ErrorKind::Other.into()))
 }
 
-/// Whether blocks are registered with their parents, so that no policy evicts a parent before its children. LRU does not need it, since
-/// sequences are released tail first, and is exact without it whatever the trace.
+/// Whether blocks are registered with their parents, so that the policy does not evict a parent
+/// before its children. LRU does not need parents, because sequences are released tail first; without
+/// them it is exact on any trace.
 pub(super) fn linked(policy: Policy) -> bool {
     policy != Policy::Lru
 }
 
-/// With a fixed seed, so that each run counts the same.
+/// The configuration of a pool. Its seed is fixed, so that the counts are the same in every run.
 pub(super) fn pool_config(blocks: u32, policy: Policy) -> PoolConfig {
     PoolConfig::new(blocks).policy(policy).page_size(BLOCK_TOKENS).seed(0)
 }
 
-/// The sequence hash of an id, by the default hash function. An id stands for a block and all before it, as a sequence hash
-/// does, so it needs no chaining. The secret is a fixed one, so that each run counts the same and finds what the last one left.
+/// The sequence hash of an id, by the default hash function. An id stands for a block and all blocks
+/// before it, like a sequence hash, so it needs no chaining. The secret is fixed, so that the counts are
+/// the same in every run and a run finds the blocks of the last one.
 pub(crate) fn hash_of(id: u64) -> SequenceHash {
     static HASHER: LazyLock<Keyed> = LazyLock::new(|| Keyed::new(b"blocks of a replay are no secret"));
     SequenceHash::from_u128(HASHER.bytes(&id.to_le_bytes()))

@@ -1,9 +1,9 @@
-//! The disk tier's volumes: where they go, and that they are what was asked for.
+//! The volumes of the disk tier: their places and options.
 //!
-//! With `--disk` they are files that stay, and are used again by the next run; without, one that has no name
-//! and goes with the process. O_DIRECT is a must unless `--disk-backend` says otherwise: through the page
-//! cache a "disk" hit would be one of memory. io_uring is not: where a container forbids it, pread and pwrite
-//! by a few threads take its place, and the report says so.
+//! With `--disk` they are files that stay for the next run. Without it, there is one unnamed file that
+//! vanishes with the process. O_DIRECT is required unless `--disk-backend` says otherwise: through the
+//! page cache, a "disk" hit would be a hit of memory. io_uring is not required: if a container forbids
+//! it, a few threads with pread and pwrite replace it, and the report says so.
 
 use super::error::ReplayError;
 use super::pattern::Pattern;
@@ -19,15 +19,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Pieces in flight.
 const DEPTH: u32 = 64;
-/// The file that a directory given as `--disk` gets.
+/// The name of the file in a directory given as `--disk`.
 const FILE: &str = "kvstrata.kvs";
 
-/// Told how far writing a file through has come: bytes done, bytes in all.
+/// Receives the progress of filling a file: bytes done, bytes in total.
 pub type FillProgress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 type Opened = (DiskTier, RecoveryReport);
 
-/// Opens or makes the volumes, of `--disk-blocks` slots together.
+/// Opens or makes the volumes, which have `--disk-blocks` slots together.
 pub(super) fn open(
     settings: &Settings,
     arena: &Arc<HostArena>,
@@ -42,7 +42,7 @@ pub(super) fn open(
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
         folder.is_some_and(|folder| !folder.is_dir())
     };
-    // One of several is left out, with a warning.
+    // If only some of several are missing, the tier leaves them out with a warning.
     if let Some(place) = settings.disk.first()
         && files.iter().all(is_missing)
     {
@@ -54,16 +54,16 @@ pub(super) fn open(
             option: "--disk",
             value: path.display().to_string(),
             why: format!(
-                "O_DIRECT is refused here ({why}), and through the page cache a disk hit would be one of memory; name a \
-                 directory on ext4, xfs or another local file system (`kvstrata doctor --path DIR` tells), allow it with \
-                 --disk-backend uring-buffered, or leave the disk tier out with --disk-blocks 0"
+                "the file system refuses O_DIRECT ({why}), and through the page cache a disk hit would be a hit of memory; \
+                 name a directory on ext4, xfs or another local file system (`kvstrata doctor --path DIR` checks it), permit \
+                 the page cache with --disk-backend uring-buffered, or leave the disk tier out with --disk-blocks 0"
             ),
         },
         source => ReplayError::disk(settings, source),
     })
 }
 
-/// What volumes are made of.
+/// The parts that volumes are made of.
 struct Made<'m> {
     settings: &'m Settings,
     arena: &'m Arc<HostArena>,
@@ -74,7 +74,7 @@ fn open_scratch(made: &Made<'_>) -> Result<Opened, ReplayError> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let mut errors = Vec::new();
     for place in [PathBuf::from("."), PathBuf::from("/var/tmp"), std::env::temp_dir()] {
-        // Relaxed: only that the numbers differ.
+        // Relaxed: the numbers only have to differ.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let file = place.join(format!("kvstrata-replay-{}-{number}.kvs", std::process::id()));
         match open_at(&[file], false, made) {
@@ -103,7 +103,7 @@ fn open_at(files: &[PathBuf], keep: bool, made: &Made<'_>) -> Result<Opened, Tie
             .trim(settings.trim)
             .skip_verification_unsafe(settings.skip_verification)
             .backend(settings.disk_backend)
-            // By default: a page cache in between would be what is measured.
+            // By default, since otherwise the page cache would be measured.
             .require_direct(settings.disk_backend == Backend::Auto)
             .depth(DEPTH)
             .register(arena);
@@ -123,7 +123,7 @@ fn open_at(files: &[PathBuf], keep: bool, made: &Made<'_>) -> Result<Opened, Tie
     )
 }
 
-/// A directory gets a file of a name that the next run will know; anything else is the file itself.
+/// The file of a `--disk` path: a file of fixed name in a directory, else the path itself.
 pub(crate) fn file_in(place: &Path) -> PathBuf {
     match place.is_dir() {
         true => place.join(FILE),

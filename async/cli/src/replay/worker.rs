@@ -1,18 +1,18 @@
-//! One request, from match to release, as an engine would have it from the manager.
+//! One request, from match to release, with the calls that an engine makes.
 //!
 //! ```text
 //!   ids       0 1 2 3 4 5 6 7 8
-//!             D D H K H · d · ·         D device, H host, K disk; d: in the device, though what it follows is missing
-//!             └── run ──┘ └ the rest: looked up in the device, and held; blocks for the others
+//!             D D H K H · d · ·         D device, H host, K disk; d: in the device, after a missing block
+//!             └── run ──┘ └ rest: blocks in the device are held; others are allocated
 //! ```
 //!
-//! Blocks for the rest are asked for when the run has got into line for its own, so that both are made room
-//! for together, and before what the run is read from is released.
+//! Blocks for the rest are requested after the run has its place in the wait queue, so that room is made
+//! for both together, and before the sources of the run are released.
 //!
 //! Invariants
-//! - I1: `held` is the device's blocks of the request's first ids, registered and referenced until the
-//!   release.
-//! - I2: between two requests a worker holds nothing.
+//! - I1: `held` has the device blocks of the request's first ids, registered and
+//!   referenced until the release.
+//! - I2: between two requests a worker holds no block.
 
 use super::pattern::Pattern;
 use super::tally::Tally;
@@ -25,23 +25,23 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Serves requests. Its vectors keep their room from one request to the next.
+/// Serves requests one after the other. Its vectors keep their capacity between requests.
 pub(super) struct Worker {
     tiers: Arc<Tiers>,
     pub(super) tally: Tally,
     pattern: Pattern,
     hashes: Vec<SequenceHash>,
-    /// Which tier each block of the run was found in; none for one that another request was bringing up.
+    /// The tier of each block of the run; `None` for a block that another request was onboarding.
     origins: Vec<Option<Tier>>,
     scratch: Vec<u8>,
 }
 
-/// What there is of a request's rest, in order.
+/// A part of a request's rest, in order.
 enum Rest {
-    /// The device has these; and whether the run had them too, behind a block that did not come: then they
-    /// are hits.
+    /// Blocks in the device. They are hits if the flag is set: the run had them too, after a
+    /// block that did not arrive.
     There(Blocks, bool),
-    /// So many are missing.
+    /// The number of missing blocks.
     Missing(usize),
 }
 
@@ -52,7 +52,7 @@ impl Worker {
         Worker { tiers, tally: Tally::default(), pattern, hashes, origins, scratch }
     }
 
-    /// Serves a request that has been admitted; `line` is where it stands in the trace.
+    /// Serves an admitted request; `line` is its line in the trace.
     pub(super) async fn serve(&mut self, request: &Request, line: u64) {
         let blocks = request.hash_ids.len();
         let ids = &request.hash_ids[..blocks.min(self.tiers.manager.default_group().capacity(Tier::Device))];
@@ -78,7 +78,7 @@ impl Worker {
             fresh = self.allocate(&rest, line).await;
             held = found.into_device();
         } else {
-            // The run fits: it is no longer than the device.
+            // The run is no longer than the device, so it fits.
             let options = OnboardOptions::default().request(line);
             let Ok(onboard) = manager.default_group().onboard(found, options) else { return };
             fresh = self.allocate(&rest, line).await;
@@ -86,11 +86,11 @@ impl Worker {
             self.tally.onboard.record(nanoseconds(since));
         }
         if held.len() < run {
-            // What did not come is computed anew.
+            // Blocks that did not arrive are computed again.
             let mut lost = self.look_up(held.len()..run, true);
             let more = self.allocate(&lost, line).await;
             fresh = match (fresh, more) {
-                // The same manager and group.
+                // Appending cannot fail: both are of one manager and group.
                 (Some(mut fresh), Some(more)) => fresh.append(more).map(|()| fresh).ok(),
                 (fresh, more) => fresh.or(more),
             };
@@ -106,7 +106,8 @@ impl Worker {
         self.tally.release.record(nanoseconds(since));
     }
 
-    /// What the device has of the rest, held, so that nothing of it leaves for the others.
+    /// Looks the rest up in the device, and holds the blocks found, so that they are
+    /// not evicted for the others.
     fn look_up(&self, range: Range<usize>, found: bool) -> Vec<Rest> {
         let (mut rest, mut missing) = (Vec::new(), 0);
         let mut at = range.start;
@@ -131,8 +132,8 @@ impl Worker {
         rest
     }
 
-    /// Blocks for what is missing; none if nothing is, or if they were not to be had in time: all that this request may need is there or on
-    /// its way (admission, I1). Then they are not served.
+    /// Allocates the missing blocks. Returns `None` if none is missing, or if the deadline passed, which
+    /// admission prevents (I1 of `run.rs`); the missing blocks are then not served.
     async fn allocate(&mut self, rest: &[Rest], line: u64) -> Option<BlocksMut> {
         let missing = |rest: &Rest| if let Rest::Missing(count) = rest { *count } else { 0 };
         let needed = rest.iter().map(missing).sum::<usize>();
@@ -145,11 +146,11 @@ impl Worker {
         blocks
     }
 
-    /// Reads every hit back from the device and compares it with what its id says.
+    /// Reads every hit back from the device and compares it with the bytes of its id.
     fn verify(&mut self, held: &Blocks, ids: &[u64], line: u64) {
         let origins = std::mem::take(&mut self.origins);
         for ((block, origin), id) in held.ids().zip(&origins).zip(ids) {
-            // One that came up for another request was in the device when this one had it.
+            // A block that another request onboarded was in the device when this request got it.
             self.verify_one(block, origin.unwrap_or(Tier::Device), *id, line);
         }
         self.origins = origins;
@@ -167,7 +168,7 @@ impl Worker {
         }
     }
 
-    /// Makes the rest, up to the first block that cannot be made.
+    /// Fills the rest, up to the first block that cannot be filled.
     fn fill(
         &mut self,
         held: &mut Blocks,
@@ -183,7 +184,7 @@ impl Worker {
                     for (block, id) in there.ids().zip(&ids[held.len()..]).take(hits) {
                         self.verify_one(block, Tier::Device, *id, line);
                     }
-                    // The same manager and group.
+                    // Appending cannot fail: both are of one manager and group.
                     let _ = held.append(there);
                 }
                 Rest::Missing(count) => {
@@ -196,8 +197,8 @@ impl Worker {
         }
     }
 
-    /// Computes the next blocks, as an engine would, and registers them. False: the device refused the bytes of one, and it and those behind
-    /// it are not there.
+    /// Fills the next blocks, as an engine would compute them, and registers them. Returns false if the
+    /// device refused the bytes of one block; that block and the following ones are then missing.
     fn fill_list(&mut self, held: &mut Blocks, mut blocks: BlocksMut, ids: &[u64]) -> bool {
         let (next, count) = (held.len(), blocks.len());
         let filled = (next..).zip(blocks.ids()).take_while(|(at, id)| {

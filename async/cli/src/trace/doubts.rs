@@ -1,13 +1,13 @@
-//! What of a trace contradicts what was taken for granted of it: the unit of its times, the tokens of a
+//! Lines of a trace that contradict the assumptions about it: the unit of its times, the tokens of a
 //! block, the order of its lines.
 //!
-//! A file says nothing of the three. Where somebody has said what they are ([`TraceOptions`]), a line that
-//! contradicts it is refused. Where nobody has, the usual is taken, the first line that contradicts it is
-//! logged at once, and the whole trace's doubts are in the report.
+//! A file specifies none of these. If [`TraceOptions`] give a value, a line that contradicts it is an
+//! error. Otherwise the default is assumed. The first line that contradicts it is logged at once, and
+//! the report lists all kinds.
 //!
 //! Invariants
-//! - I1: of each kind there is one doubt at most, of the first line that raised it, with the number of such
-//!   lines.
+//! - I1: there is at most one doubt of each kind. It has the first line that raised it and
+//!   the number of such lines.
 
 use super::{BLOCK_TOKENS, LineFault, Request, TraceOptions};
 use core::fmt;
@@ -15,50 +15,51 @@ use std::ops::RangeInclusive;
 
 /// Requests after which the unit of time is judged; a shorter trace is judged at its end.
 const JUDGED_AFTER: u64 = 100;
-/// Requests a second, on average, that a trace with fractions of milliseconds has at most: no cache of one engine serves more.
+/// The highest plausible average of requests a second, for times with fractions of milliseconds: no
+/// single engine serves more.
 const MOST_WITH_FRACTIONS: f64 = 100.0;
-/// The same of whole milliseconds, where nothing but the rate speaks for seconds.
+/// The same for whole milliseconds. It is higher, because only the rate suggests seconds.
 const MOST_WITHOUT: f64 = 1500.0;
 
-/// One kind of line that contradicts what was taken for granted.
+/// A kind of line that contradicts an assumption.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Doubt {
-    /// The prompt's length and the number of its blocks do not go together.
+    /// The length of a prompt contradicts the number of its blocks.
     Length {
         /// Tokens of the prompt.
         input_length: u64,
-        /// How many ids it has.
+        /// Ids of the prompt.
         blocks: usize,
-        /// Tokens a block, as taken for granted.
+        /// Tokens of a block, as assumed.
         block_tokens: u32,
-        /// A size that fits all lines so far, if a power of two does.
+        /// A power of two that fits all lines so far, if there is one.
         fitting: Option<u32>,
     },
-    /// A request that came before the one of an earlier line.
+    /// A request came earlier than that of an earlier line.
     Order {
-        /// Its time, as the line has it.
+        /// Its time, in the unit of the trace.
         timestamp: f64,
         /// The latest time before it, and its line.
         before: (f64, u64),
     },
-    /// Times that make sense as seconds only.
+    /// The times are plausible only as seconds.
     Seconds {
-        /// The first time and the latest.
+        /// The first and the latest time.
         times: [f64; 2],
         /// Requests a second, if these are milliseconds.
         per_second: f64,
     },
 }
 
-/// A doubt, and where it arose.
+/// A doubt, and the lines that raised it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TraceWarning {
     /// The first line that raised it, counted from 1.
     pub line: u64,
-    /// Lines that raised it; 1 for what is judged of all lines together.
+    /// Number of lines that raised it; 1 for a doubt about all lines together.
     pub lines: u64,
-    /// What it is.
+    /// The doubt.
     pub doubt: Doubt,
 }
 
@@ -67,18 +68,18 @@ impl fmt::Display for Doubt {
         match self {
             Doubt::Length { input_length, blocks, block_tokens, fitting } => {
                 length(f, *input_length, *blocks, *block_tokens)?;
-                f.write_str("; say how many tokens a block has with --trace-block-tokens")?;
+                f.write_str("; give the tokens of a block with --trace-block-tokens")?;
                 fitting.map_or(Ok(()), |fitting| write!(f, " ({fitting} fits the lines read)"))
             }
             Doubt::Order { timestamp, before: (before, line) } => write!(
                 f,
-                "timestamp = {timestamp} is before that of line {line}, {before}: requests are taken in the order of the lines; sort \
-                 them first, as by jq -sc 'sort_by(.timestamp)[]'"
+                "timestamp = {timestamp} is before that of line {line}, {before}: requests are served in the order of the lines; \
+                 sort them first with jq -sc 'sort_by(.timestamp)[]'"
             ),
             Doubt::Seconds { times: [first, last], per_second } => write!(
                 f,
-                "timestamps from {first} to {last} make {per_second:.0} requests a second if they are milliseconds; if they are \
-                 seconds, give --trace-time s, and otherwise --trace-time ms"
+                "timestamps from {first} to {last} in milliseconds give {per_second:.0} requests a second; if they are seconds, \
+                 give --trace-time s, otherwise --trace-time ms"
             ),
         }
     }
@@ -87,11 +88,11 @@ impl fmt::Display for Doubt {
 impl fmt::Display for TraceWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.doubt)?;
-        if self.lines > 1 { write!(f, " [{} lines in all]", self.lines) } else { Ok(()) }
+        if self.lines > 1 { write!(f, " [{} such lines]", self.lines) } else { Ok(()) }
     }
 }
 
-/// How the length of a prompt and its blocks contradict each other.
+/// Writes how the length of a prompt contradicts the number of its blocks.
 pub(super) fn length(
     f: &mut fmt::Formatter<'_>,
     input_length: u64,
@@ -99,24 +100,25 @@ pub(super) fn length(
     tokens: u32,
 ) -> fmt::Result {
     let wanted = input_length.div_ceil(u64::from(tokens));
+    let ids = if blocks == 1 { "id" } else { "ids" };
     write!(
         f,
-        "hash_ids has {blocks} block(s), and input_length = {input_length} makes {wanted} of {tokens} tokens"
+        "hash_ids has {blocks} {ids}, but input_length = {input_length} needs {wanted}, at {tokens} tokens a block"
     )
 }
 
-/// The lines of one trace, looked at as they are read.
+/// The doubts of one trace, raised as its lines are read.
 #[derive(Debug)]
 pub(super) struct Doubts {
     options: TraceOptions,
     requests: u64,
-    /// The first request's time, as its line has it.
+    /// Time of the first request, in the unit of the trace.
     first: Option<f64>,
     /// The latest time so far and its line.
     latest: (f64, u64),
-    /// The first line with a time that has a fraction.
+    /// The first line whose time has a fraction.
     fraction: Option<u64>,
-    /// Tokens a block that fit all lines so far.
+    /// Tokens of a block that fit all lines so far.
     fitting: RangeInclusive<u64>,
     raised: Vec<TraceWarning>,
 }
@@ -147,7 +149,7 @@ impl Doubts {
         warnings
     }
 
-    /// Looks at a line's request, whose time is still as the line has it. Doubts of new kinds that it raised.
+    /// Checks the request of a line, its time still in the unit of the trace. Returns doubts of new kinds.
     pub(super) fn look(&mut self, request: &Request, line: u64) -> Result<Vec<TraceWarning>, LineFault> {
         let before = self.raised.len();
         self.length(request, line)?;
@@ -168,7 +170,7 @@ impl Doubts {
         Ok(self.raised_since(before))
     }
 
-    /// What is left to be judged when no more lines are read.
+    /// Judges the lines when no more are read. Returns doubts of new kinds.
     pub(super) fn end(&mut self) -> Vec<TraceWarning> {
         let before = self.raised.len();
         if let Some(first) = self.first.filter(|_| self.requests < JUDGED_AFTER) {
@@ -181,7 +183,7 @@ impl Doubts {
         if self.raised.len() > before { self.warnings().split_off(before) } else { Vec::new() }
     }
 
-    /// A prompt's blocks are its tokens', rounded up, or down where the last ones make no whole block.
+    /// Compares the number of blocks with the length. A last block that is not full may be there or not.
     fn length(&mut self, request: &Request, line: u64) -> Result<(), LineFault> {
         let (input_length, blocks) = (request.input_length, request.hash_ids.len());
         let ids = blocks as u64;
@@ -201,7 +203,7 @@ impl Doubts {
         Ok(())
     }
 
-    /// Judges the times, once: a reader that has come to the end may be asked again.
+    /// Judges the unit of the times. A second call, as at the end of the trace, raises nothing new.
     fn judge(&mut self, first: f64) {
         if self.raised.iter().any(|raised| matches!(raised.doubt, Doubt::Seconds { .. })) {
             return;
@@ -219,7 +221,7 @@ impl Doubts {
         }
     }
 
-    /// I1.
+    /// Adds a doubt, or counts it as another line of its kind (I1).
     fn raise(&mut self, line: u64, doubt: Doubt) {
         let kind = std::mem::discriminant(&doubt);
         match self.raised.iter_mut().find(|raised| std::mem::discriminant(&raised.doubt) == kind) {

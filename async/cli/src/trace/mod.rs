@@ -1,22 +1,23 @@
-//! Request traces: who asked when, and which KV blocks each prompt is made of.
+//! Request traces: the arrival time of each request, and the KV blocks of its prompt.
 //!
-//! The format is that of the Mooncake FAST '25 release, one JSON object a line:
+//! The format is that of the Mooncake FAST '25 release, one JSON object on each line:
 //!
 //! ```json
 //! {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, 48, 2353]}
 //! ```
 //!
-//! A block is 512 tokens, and times are milliseconds, unless [`TraceOptions`] say otherwise: files say
-//! nothing of it. What contradicts that is said by line ([`TraceWarnings`]). An id stands for a block and all
-//! before it. Input is plain, gzip, xz or zstd, told apart by its first bytes, and is streamed: memory does
-//! not grow with the trace.
+//! A file does not say how many tokens a block has, nor the unit of its times: they are taken to be
+//! 512 and milliseconds, unless [`TraceOptions`] say otherwise. A line that contradicts an
+//! assumption raises a warning with its number ([`TraceWarnings`]). An id stands for a block and all
+//! blocks before it. Input is plain, gzip, xz or zstd, by its first bytes. It is streamed, so memory
+//! does not grow with the trace.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `source.rs` | opens a file or the bundled trace, and decompresses |
-//! | `zstd.rs` | frame after frame, checksums compared |
+//! | `source.rs` | opens a file or the bundled trace, and decompresses it |
+//! | `zstd.rs` | reads all frames of a zstd stream and compares their checksums |
 //! | `reader.rs` | bytes to lines to [`Request`]s; errors that name the line |
-//! | `doubts.rs` | lines that contradict what was taken for granted |
+//! | `doubts.rs` | lines that contradict the assumptions |
 
 mod doubts;
 mod reader;
@@ -33,24 +34,25 @@ pub use source::{BUNDLED_REQUESTS, Encoding, TraceSource};
 use serde::Deserialize;
 use std::num::NonZeroU32;
 
-/// Tokens a block, in traces of this format.
+/// Tokens of a block in traces of this format.
 pub const BLOCK_TOKENS: u32 = 512;
 
 /// The unit of a trace's times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeUnit {
-    /// As in the traces of Qwen (Bailian).
+    /// Seconds, as in the traces of Qwen (Bailian).
     Seconds,
-    /// As in Mooncake's.
+    /// Milliseconds, as in those of Mooncake.
     Milliseconds,
 }
 
-/// What a trace's numbers are, since its file does not say it.
+/// The units of a trace's numbers, which its file does not name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TraceOptions {
-    /// The unit of times; none: milliseconds, and a warning where only seconds make sense of them.
+    /// The unit of times. `None`: milliseconds, with a warning if only seconds are plausible.
     pub time: Option<TimeUnit>,
-    /// Tokens a block; none: [`BLOCK_TOKENS`], and a warning where prompts contradict it. One that is given is not contradicted.
+    /// Tokens of a block. `None`: [`BLOCK_TOKENS`], with a warning if a prompt contradicts them. If
+    /// given, such a prompt is an error.
     pub block_tokens: Option<NonZeroU32>,
 }
 
@@ -63,6 +65,6 @@ pub struct Request {
     pub input_length: u64,
     /// Tokens generated.
     pub output_length: u64,
-    /// The prompt's blocks in order; an id stands for a block and all before it.
+    /// The prompt's blocks in order. An id stands for a block and all blocks before it.
     pub hash_ids: Vec<u64>,
 }

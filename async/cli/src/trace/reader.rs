@@ -1,4 +1,4 @@
-//! Lines of a trace, as requests. A bad line ends the trace with an error that names it.
+//! Reads the lines of a trace as requests. A bad line ends the trace with an error that names it.
 
 use super::doubts::{self, Doubts, TraceWarning};
 use super::source::Opened;
@@ -9,45 +9,45 @@ use std::io::{self, BufRead, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The longest line taken: a prompt of 500 million tokens. A file without line ends is not a trace.
+/// The longest line accepted: a prompt of 500 million tokens. A file without line ends is not a trace.
 const MAX_LINE_BYTES: u64 = 16 << 20;
 
-/// What is wrong with a line.
+/// The fault of a line.
 #[derive(Debug, thiserror::Error)]
 pub enum LineFault {
-    /// Not JSON, or not of this shape: a field is missing, or of another type, or negative.
+    /// The line is not JSON, or a field is missing, negative or of another type.
     #[error(
         "{}; a line is {{\"timestamp\": ms, \"input_length\": tokens, \"output_length\": tokens, \"hash_ids\": [ids]}}, all \
          numbers 0 or more", shown(.0)
     )]
     Json(String),
-    /// A JSON array: the whole trace, as some programs write it, or one line of it.
-    #[error("a JSON array, and a trace is one JSON object a line; jq -c '.[]' makes it so")]
+    /// The line is a JSON array: the whole trace, as some programs write it, or one line of it.
+    #[error("the line is a JSON array, but a trace has one JSON object a line; convert it with jq -c '.[]'")]
     Array,
-    /// Text of two or four bytes a character, as some editors store it.
-    #[error("the text is UTF-16 or UTF-32, and a trace is UTF-8; iconv -f UTF-16 -t UTF-8 makes it so")]
+    /// The text has two or four bytes a character, as some editors store it.
+    #[error("the text is UTF-16 or UTF-32, but a trace is UTF-8; convert it with iconv -f UTF-16 -t UTF-8")]
     Wide,
     /// The time of arrival is negative.
-    #[error("timestamp = {0}: must be 0 or more, since the trace began")]
+    #[error("timestamp = {0}: must be 0 or more, counted from the start of the trace")]
     Timestamp(f64),
-    /// A time that no clock has: as milliseconds it is not finite.
-    #[error("timestamp = {0}: more seconds than milliseconds can be counted of")]
+    /// The time is not finite in milliseconds.
+    #[error("timestamp = {0}: too large; in milliseconds it is not a finite number")]
     TooLate(f64),
     /// The prompt has a block twice.
-    #[error("hash_ids has {0} twice: a prompt has a block once; remove the second")]
+    #[error("hash_ids has {0} twice: a prompt has a block at most once; remove the second")]
     Twice(u64),
-    /// The tokens of a block were said, and are others.
-    #[error("{}; --trace-block-tokens {block_tokens} is not what the trace has", Length(*.input_length, *.blocks, *.block_tokens))]
+    /// The length contradicts the given number of tokens of a block.
+    #[error("{}; correct --trace-block-tokens {block_tokens} or the line", Length(*.input_length, *.blocks, *.block_tokens))]
     Length {
         /// Tokens of the prompt.
         input_length: u64,
-        /// How many ids it has.
+        /// Ids of the prompt.
         blocks: usize,
-        /// Tokens a block, as they were said.
+        /// Tokens of a block, as given.
         block_tokens: u32,
     },
-    /// No end of the line in sight.
-    #[error("longer than {MAX_LINE_BYTES} bytes; is this a trace of one JSON object a line?")]
+    /// The line exceeds the limit.
+    #[error("longer than {MAX_LINE_BYTES} bytes; is this a trace with one JSON object a line?")]
     TooLong,
 }
 
@@ -60,12 +60,12 @@ impl fmt::Display for Length {
     }
 }
 
-/// Why a trace cannot be read (on).
+/// Why a trace cannot be opened, or read to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// It cannot be opened.
+    /// The trace cannot be opened.
     #[error(
-        "--trace {origin}: cannot be opened: {error}; name a file of requests as JSON lines, plain or compressed, or leave it out for the bundled trace"
+        "--trace {origin}: cannot be opened: {error}; name a file of JSON lines, plain or compressed, or leave --trace out for the bundled trace"
     )]
     Open {
         /// The trace.
@@ -73,18 +73,18 @@ pub enum TraceError {
         /// The system's answer.
         error: io::Error,
     },
-    /// It cannot be read on: the archive is damaged or cut off, or the disk failed.
+    /// The trace cannot be read to its end: the archive is damaged or cut off, or the disk failed.
     #[error(
         "--trace {origin}: {encoding} input ends or breaks after line {line}: {error}; fetch or compress it again"
     )]
     Read {
         /// The trace.
         origin: TraceSource,
-        /// How it is compressed.
+        /// The compression.
         encoding: Encoding,
-        /// The last line that was whole, counted from 1.
+        /// The last whole line, counted from 1.
         line: u64,
-        /// What the system or the decoder says.
+        /// The error of the system or the decoder.
         error: io::Error,
     },
     /// A line is not a request.
@@ -94,11 +94,11 @@ pub enum TraceError {
         origin: TraceSource,
         /// The line, counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// Its fault.
         fault: LineFault,
     },
-    /// It ends without a line.
-    #[error("--trace {origin}: no requests in it; is the file empty, or was its download cut off?")]
+    /// The trace has no request.
+    #[error("--trace {origin}: no requests; is the file empty, or was its download cut off?")]
     Empty {
         /// The trace.
         origin: TraceSource,
@@ -117,29 +117,30 @@ pub struct TraceReader {
     time: TimeUnit,
     doubts: TraceWarnings,
     requests: u64,
-    /// The ids of one request in order, to find one that it has twice.
+    /// The sorted ids of one request, to find duplicates.
     sorted: Vec<u64>,
 }
 
-/// What of a trace contradicts what was taken for granted of it, as far as it has been read. A clone is of the same trace.
+/// The warnings of a trace, as far as it has been read. A clone belongs to the same trace.
 #[derive(Debug, Clone)]
 pub struct TraceWarnings(Arc<Mutex<Doubts>>);
 
 impl TraceWarnings {
-    /// One of each kind.
+    /// The warnings, at most one of each kind.
     #[must_use]
     pub fn list(&self) -> Vec<TraceWarning> {
         self.doubts().warnings()
     }
 
     fn doubts(&self) -> MutexGuard<'_, Doubts> {
-        // Counts and lines, each of them whole.
+        // A panic leaves the counts and lines consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl TraceReader {
-    /// Opens a trace of the usual numbers: milliseconds, and blocks of [`BLOCK_TOKENS`](super::BLOCK_TOKENS).
+    /// Opens a trace with the default units: milliseconds, and blocks of
+    /// [`BLOCK_TOKENS`](super::BLOCK_TOKENS).
     ///
     /// # Errors
     /// [`TraceError::Open`].
@@ -147,7 +148,7 @@ impl TraceReader {
         TraceReader::with(source, TraceOptions::default())
     }
 
-    /// Opens a trace whose numbers are as `options` say.
+    /// Opens a trace with the units of `options`.
     ///
     /// # Errors
     /// [`TraceError::Open`].
@@ -175,19 +176,19 @@ impl TraceReader {
         })
     }
 
-    /// What its lines contradict, now and as it is read on.
+    /// The warnings of the trace, which grow as it is read.
     #[must_use]
     pub fn warnings(&self) -> TraceWarnings {
         self.doubts.clone()
     }
 
-    /// How the trace is compressed.
+    /// The compression of the trace.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// Where it comes from.
+    /// The source of the trace.
     #[must_use]
     pub fn source(&self) -> &TraceSource {
         &self.source
@@ -199,22 +200,22 @@ impl TraceReader {
         self.line
     }
 
-    /// Bytes of the input, as compressed as they come, if that is known: the end of [`consumed`](TraceReader::consumed).
+    /// Size of the (compressed) input, if known; [`consumed`](TraceReader::consumed) ends there.
     #[must_use]
     pub fn input_bytes(&self) -> Option<u64> {
         self.input_bytes
     }
 
-    /// Counts the bytes taken from the input so far.
+    /// The counter of bytes taken from the (compressed) input.
     #[must_use]
     pub fn consumed(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.consumed_bytes)
     }
 
-    /// The next request, its time in milliseconds; empty lines are skipped. `None` at the end.
+    /// Reads the next request, with its time in milliseconds. Skips empty lines. Returns `None` at the end.
     ///
     /// # Errors
-    /// [`TraceError`]. What follows a bad line is not read.
+    /// [`TraceError`]. Lines after a bad line are not read.
     pub fn next_request(&mut self) -> Result<Option<Request>, TraceError> {
         loop {
             self.text.clear();
@@ -252,13 +253,14 @@ impl TraceReader {
         }
     }
 
-    /// No more is read: what can be judged of all lines together is judged. The last line does the same.
+    /// Ends the reading, and raises the warnings that depend on all lines read. The end
+    /// of the trace does the same.
     pub fn end(&mut self) {
         let raised = self.doubts.doubts().end();
         self.tell(&raised);
     }
 
-    /// The line's request; none of an empty line.
+    /// Parses a line; `None` for an empty one.
     fn parse(&mut self, is_whole: bool) -> Result<Option<Request>, LineFault> {
         let mut text = &self.text[..];
         if self.line == 1 {
@@ -288,17 +290,17 @@ impl TraceReader {
         }
     }
 
-    /// Each kind of doubt is logged once, as soon as there is one.
+    /// Logs warnings as they are raised, so each kind once.
     fn tell(&self, raised: &[TraceWarning]) {
         for warning in raised {
             tracing::warn!("--trace {}: {warning}", self.source);
         }
     }
 
-    /// Compressed bytes taken so far.
+    /// Bytes taken from the (compressed) input so far.
     #[must_use]
     pub fn consumed_bytes(&self) -> u64 {
-        // Relaxed: a figure for people.
+        // Relaxed: the count is only displayed.
         self.consumed_bytes.load(Ordering::Relaxed)
     }
 
@@ -307,17 +309,19 @@ impl TraceReader {
     }
 }
 
-/// As some editors begin a text in UTF-8.
+/// Some editors write it at the beginning of UTF-8 text.
 const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 
-/// UTF-16 or UTF-32, in either order of bytes: by its mark, or by the zero beside a first character of ASCII.
+/// Whether text is UTF-16 or UTF-32, in either byte order: it begins with a byte order mark, or has a
+/// zero byte next to its first ASCII character.
 fn is_wide(text: &[u8]) -> bool {
     text.starts_with(&[0xff, 0xfe])
         || text.starts_with(&[0xfe, 0xff])
         || text.iter().take(4).any(|byte| *byte == 0)
 }
 
-/// The decoder counts lines within the text that it got, which is one line: only its column is news.
+/// The message of a decoder error, without its line number: the decoder sees one
+/// line only, so it is always 1.
 fn describe(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {

@@ -1,4 +1,4 @@
-//! Where a trace's bytes come from, decompressed: a file, standard input, or the one in this binary.
+//! Sources of a trace: a file, standard input, or the trace in this binary; decompressed.
 
 use super::zstd::ZstdFrames;
 use kvstrata_ffi::shown::shown_path;
@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The bundled trace: see `async/cli/data/README.md` for its origin and licence.
+/// The bundled trace; `async/cli/data/README.md` has its origin and licence.
 static BUNDLED: &[u8] = include_bytes!("../../data/conversation.jsonl.xz");
 
 /// Requests of the bundled trace.
 pub const BUNDLED_REQUESTS: u64 = 12_031;
 
-/// Memory that an xz block may ask for: more than `xz -9` needs, less than a hostile header can name.
+/// The most memory of the xz decoder: more than `xz -9` needs, less than a hostile header can ask for.
 const XZ_MEMORY_KIB: u32 = 256 << 10;
 
 /// The longest magic number.
@@ -23,18 +23,18 @@ const MAGIC_BYTES: u64 = 6;
 /// A trace to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TraceSource {
-    /// The conversation trace that is part of this binary.
+    /// The conversation trace in this binary.
     Bundled,
-    /// A file, or anything else that can be opened by name.
+    /// A file, or anything else with a path.
     File(PathBuf),
     /// Standard input.
     Stdin,
 }
 
-/// How a trace is compressed.
+/// The compression of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    /// Not at all.
+    /// Uncompressed.
     Plain,
     /// gzip, one member or several.
     Gzip,
@@ -45,7 +45,8 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Tells by the first bytes, which no JSON text begins with. The file's name does not matter.
+    /// Detects the compression by magic numbers, with which no JSON text begins. The
+    /// file's name does not matter.
     #[must_use]
     pub fn detect(first: &[u8]) -> Encoding {
         let skippable = first.len() >= 4 && first[0] & 0xf0 == 0x50 && first[1..4] == [0x2a, 0x4d, 0x18];
@@ -82,11 +83,11 @@ impl core::fmt::Display for TraceSource {
     }
 }
 
-/// An open trace: lines of text, and how far into the compressed bytes they have come.
+/// An open trace: lines of text, and the position in the compressed bytes.
 pub(super) struct Opened {
     pub(super) lines: Box<dyn BufRead + Send>,
     pub(super) encoding: Encoding,
-    /// Compressed bytes in all, where that is known.
+    /// Compressed bytes in total, if known.
     pub(super) input_bytes: Option<u64>,
     /// Compressed bytes taken so far.
     pub(super) consumed_bytes: Arc<AtomicU64>,
@@ -123,14 +124,15 @@ impl TraceSource {
     }
 }
 
-/// As many bytes as the longest magic number has, or all there are; a pipe may deliver them one by one.
+/// Reads the bytes of the longest magic number, or all bytes of a shorter input. A pipe
+/// may deliver them one by one.
 fn take_magic(input: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut first = Vec::with_capacity(MAGIC_BYTES as usize);
     input.by_ref().take(MAGIC_BYTES).read_to_end(&mut first)?;
     Ok(first)
 }
 
-/// Counts what is read, for the progress bar.
+/// Counts the bytes read, for the progress bar.
 struct Counted<R> {
     inner: R,
     bytes: Arc<AtomicU64>,
@@ -139,7 +141,7 @@ struct Counted<R> {
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
-        // Relaxed: a figure for people.
+        // Relaxed: the count is only displayed.
         self.bytes.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
     }

@@ -45,7 +45,7 @@ fn every_encoding_gives_the_same_requests() {
 }
 
 #[test]
-fn archives_in_several_pieces_are_read_to_the_end() {
+fn archive_of_several_parts_is_read_to_the_end() {
     let two = [LINES.as_bytes(), b"\n"].concat();
     for encode in [gzip, xz, zstd] {
         let mut archive = encode(&two);
@@ -58,7 +58,7 @@ fn archives_in_several_pieces_are_read_to_the_end() {
 }
 
 #[test]
-fn a_truncated_archive_is_an_error_wherever_it_is_cut() {
+fn truncated_archive_is_an_error() {
     let text = (0..400).map(|id| LINES.replace("1024", &(id * 7919).to_string()) + "\n").collect::<String>();
     for encode in [gzip, xz, zstd] {
         let archive = encode(text.as_bytes());
@@ -73,7 +73,7 @@ fn a_truncated_archive_is_an_error_wherever_it_is_cut() {
 }
 
 #[test]
-fn a_flipped_bit_in_an_archive_is_an_error() {
+fn flipped_bit_in_an_archive_is_an_error() {
     let text = (0..400).map(|id| LINES.replace("1024", &(id * 7919).to_string()) + "\n").collect::<String>();
     for encode in [gzip, xz, zstd] {
         let mut archive = encode(text.as_bytes());
@@ -84,7 +84,7 @@ fn a_flipped_bit_in_an_archive_is_an_error() {
 }
 
 #[test]
-fn a_bad_line_is_named_with_what_is_wrong() {
+fn bad_line_is_named_with_its_fault() {
     let bad = |line: &str| refusal(format!("{}\n{line}\n", LINES.replace("\n\n", "\n")).as_bytes());
     let cases = [
         ("{\"timestamp\": 0", "line 3: EOF while parsing an object at column 15"),
@@ -104,11 +104,11 @@ fn a_bad_line_is_named_with_what_is_wrong() {
         ("\u{fffd}", "line 3: not a JSON object"),
         (
             "[0, 1, 1, [2]]",
-            "line 3: a JSON array, and a trace is one JSON object a line; jq -c '.[]' makes it so",
+            "line 3: the line is a JSON array, but a trace has one JSON object a line; convert it with jq -c '.[]'",
         ),
         (
             "{\"timestamp\": 0, \"input_length\": 1100, \"output_length\": 1, \"hash_ids\": [7, 4, 7]}",
-            "line 3: hash_ids has 7 twice: a prompt has a block once",
+            "line 3: hash_ids has 7 twice: a prompt has a block at most once",
         ),
         (
             "{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": [\"\\u001b]0;x\\u0007\"]}",
@@ -123,7 +123,7 @@ fn a_bad_line_is_named_with_what_is_wrong() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_named() {
+fn trace_that_cannot_be_opened_is_named() {
     let missing =
         TraceReader::open(TraceSource::File("/nonexistent/trace.jsonl".into())).expect_err("not there");
     assert!(missing.to_string().starts_with("--trace /nonexistent/trace.jsonl: cannot be opened: "));
@@ -131,7 +131,7 @@ fn what_cannot_be_opened_is_named() {
 }
 
 #[test]
-fn the_bundled_trace_is_whole() {
+fn bundled_trace_is_whole() {
     let mut reader = TraceReader::open(TraceSource::Bundled).expect("bundled");
     assert_eq!(reader.encoding(), Encoding::Xz);
     let (mut requests, mut blocks, mut highest) = (0, 0, 0);
@@ -146,14 +146,14 @@ fn the_bundled_trace_is_whole() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_part_of_the_first_line() {
+fn byte_order_mark_is_no_part_of_the_first_line() {
     let expected = read(LINES.as_bytes()).expect("two good lines");
     assert_eq!(read(format!("\u{feff}{LINES}").as_bytes()).expect("the same"), expected);
     assert!(refusal(format!("{LINES}\n\u{feff}{LINES}").as_bytes()).contains("line 4: not a JSON object"));
 }
 
 #[test]
-fn another_form_of_text_is_refused_by_its_name() {
+fn utf_16_array_and_empty_text_are_refused_by_name() {
     let wide = |mark: &[u8], unit: fn(u16) -> [u8; 2]| {
         mark.iter().copied().chain(LINES.encode_utf16().flat_map(unit)).collect::<Vec<u8>>()
     };
@@ -167,15 +167,16 @@ fn another_form_of_text_is_refused_by_its_name() {
     }
     for array in ["[", "[\n  {\n", &format!("[{}]", "1,".repeat(9 << 20))] {
         let message = refusal(array.as_bytes());
-        assert!(message.contains("line 1: a JSON array") && message.contains("jq -c '.[]'"), "{message}");
+        assert!(message.contains("line 1: the line is a JSON array"), "{message}");
+        assert!(message.contains("jq -c '.[]'"), "{message}");
     }
     for empty in ["", "\n \n", "\u{feff}"] {
         let message = refusal(empty.as_bytes());
-        assert!(message.contains(": no requests in it"), "{empty:?}: {message}");
+        assert!(message.contains(": no requests; "), "{empty:?}: {message}");
     }
 }
 
-/// One request a line, of a time, a length and so many ids that no other line has.
+/// One line for each request, with its time, its length and a number of ids that no other line has.
 fn lines(of: &[(f64, u64, u64)]) -> String {
     let line = |(nth, (time, length, ids)): (usize, &(f64, u64, u64))| {
         let ids: Vec<u64> = (0..*ids).map(|id| 1000 * nth as u64 + id).collect();
@@ -186,7 +187,7 @@ fn lines(of: &[(f64, u64, u64)]) -> String {
     of.iter().enumerate().map(line).collect()
 }
 
-/// The warnings of a trace, or its refusal.
+/// The warnings of a trace, or its error.
 fn warned(text: &str, options: TraceOptions) -> Result<Vec<String>, String> {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(text.as_bytes()).expect("written");
@@ -202,9 +203,9 @@ fn of_tokens(tokens: u32) -> TraceOptions {
 }
 
 #[test]
-fn lengths_that_contradict_a_block_are_named_by_line() {
+fn contradicting_lengths_are_named_by_line() {
     let usual = TraceOptions::default();
-    // Whole blocks alone, or the rest too.
+    // The last block may be missing if it is not full.
     assert_eq!(
         warned(&lines(&[(0.0, 1023, 1), (0.0, 1023, 2), (0.0, 0, 0), (0.0, 1024, 2)]), usual),
         Ok(vec![])
@@ -213,8 +214,8 @@ fn lengths_that_contradict_a_block_are_named_by_line() {
     assert_eq!(
         warned(&lines(&[(0.0, 16, 1), (0.0, 521, 33), (0.0, 553, 35)]), usual),
         Ok(vec![
-            "line 2: hash_ids has 33 block(s), and input_length = 521 makes 2 of 512 tokens; say how many tokens a block has with \
-             --trace-block-tokens (16 fits the lines read) [2 lines in all]"
+            "line 2: hash_ids has 33 ids, but input_length = 521 needs 2, at 512 tokens a block; give the tokens of a block with \
+             --trace-block-tokens (16 fits the lines read) [2 such lines]"
                 .to_owned()
         ])
     );
@@ -226,12 +227,12 @@ fn lengths_that_contradict_a_block_are_named_by_line() {
     assert_eq!(warned(&lines(&[(0.0, 521, 33), (0.0, 553, 35)]), of_tokens(16)), Ok(vec![]));
     let refused = warned(&sixteen, of_tokens(16)).expect_err("said, and contradicted");
     assert!(
-        refused.contains("line 1: hash_ids has 1 block(s), and input_length = 500 makes 32 of 16 tokens"),
+        refused.contains("line 1: hash_ids has 1 id, but input_length = 500 needs 32, at 16 tokens a block"),
         "{refused}"
     );
     assert!(refused.contains("--trace-block-tokens 16 "), "{refused}");
     let none = warned(&lines(&[(0.0, 600, 0)]), usual).expect("read");
-    assert!(none[0].contains("hash_ids has 0 block(s)"), "{none:?}");
+    assert!(none[0].contains("hash_ids has 0 ids"), "{none:?}");
 }
 
 #[test]
@@ -241,15 +242,15 @@ fn lines_out_of_order_are_named() {
     assert_eq!(
         warnings,
         Ok(vec![
-            "line 3: timestamp = 100 is before that of line 2, 5000: requests are taken in the order of the lines; sort them first, as by \
-             jq -sc 'sort_by(.timestamp)[]' [2 lines in all]"
+            "line 3: timestamp = 100 is before that of line 2, 5000: requests are served in the order of the lines; sort them first with \
+             jq -sc 'sort_by(.timestamp)[]' [2 such lines]"
                 .to_owned()
         ])
     );
 }
 
 #[test]
-fn seconds_taken_for_milliseconds_are_seen() {
+fn seconds_taken_for_milliseconds_are_noticed() {
     let unit = |time| TraceOptions { time, ..TraceOptions::default() };
     let every = |seconds: f64, requests: u32| {
         let times: Vec<_> = (0..requests).map(|nth| (f64::from(nth) * seconds, 1, 1)).collect();
@@ -257,10 +258,7 @@ fn seconds_taken_for_milliseconds_are_seen() {
     };
     for odd in [every(0.75, 4), every(0.75, 300), every(0.5, 100), every(1.0 / 3.0, 100)] {
         let warnings = warned(&odd, unit(None)).expect("read");
-        assert!(
-            warnings.len() == 1 && warnings[0].contains("requests a second if they are milliseconds"),
-            "{warnings:?}"
-        );
+        assert!(warnings.len() == 1 && warnings[0].contains("in milliseconds give "), "{warnings:?}");
         assert!(
             warnings[0].starts_with("line 2: timestamps from 0 to ")
                 && warnings[0].contains("--trace-time s")
@@ -269,10 +267,10 @@ fn seconds_taken_for_milliseconds_are_seen() {
             assert_eq!(warned(&odd, unit(Some(said))), Ok(vec![]), "it was said");
         }
     }
-    // Whole seconds, by their rate alone: two a second.
+    // Whole seconds are noticed by their rate only: two requests a second.
     let whole: Vec<_> = (0..400_u32).map(|nth| (f64::from(nth / 2), 1, 1)).collect();
     let warnings = warned(&lines(&whole), unit(None)).expect("read");
-    assert!(warnings[0].contains("from 0 to 49 make 2020 requests a second"), "{warnings:?}");
+    assert!(warnings[0].contains("from 0 to 49 in milliseconds give 2020 requests a second"), "{warnings:?}");
     for usual in [every(0.0, 300), every(20.5, 300), every(1.0, 300), every(250.0, 300), every(1.0, 2)] {
         assert_eq!(warned(&usual, unit(None)), Ok(vec![]));
     }

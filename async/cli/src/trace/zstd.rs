@@ -1,13 +1,13 @@
-//! A zstd stream: frame after frame, skippable ones skipped, checksums compared.
+//! Reads a zstd stream: all frames in order, without skippable ones, with their checksums compared.
 //!
-//! The decoder knows one frame at a time and leaves the comparison of its checksum to the caller.
+//! The decoder handles one frame at a time and leaves the comparison of its checksum to the caller.
 
 use ruzstd::decoding::BlockDecodingStrategy;
 use ruzstd::decoding::FrameDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use std::io::{self, BufRead, Read};
 
-/// Window that a frame may ask for: what `zstd --long` uses by default.
+/// The largest window of a frame: the default of `zstd --long`.
 const WINDOW_BYTES: u64 = 128 << 20;
 
 /// Reads all frames of `R` as one stream of bytes.
@@ -24,7 +24,7 @@ impl<R: BufRead> ZstdFrames<R> {
         ZstdFrames { input, decoder, in_frame: false }
     }
 
-    /// Goes to the next frame; false at the end of the input.
+    /// Goes to the next frame. Returns false at the end of the input.
     fn next_frame(&mut self) -> io::Result<bool> {
         while !self.input.fill_buf()?.is_empty() {
             match self.decoder.init(&mut self.input) {

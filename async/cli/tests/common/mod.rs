@@ -1,4 +1,4 @@
-//! What several tests need: replays in a temporary directory, and the trace in memory.
+//! Helpers of several tests: replays in a temporary directory, and the trace in memory.
 #![allow(dead_code, unused_imports, reason = "each test uses some of it")]
 
 #[path = "../../../tests/common/random.rs"]
@@ -39,13 +39,13 @@ pub fn replay_on(settings: Settings, device: Device, observe: &dyn Fn(Progress))
 }
 
 pub fn run(settings: Settings, device: Device, trace: TraceReader, observe: &dyn Fn(Progress)) -> Report {
-    // What is counted is not to depend on how busy the machine is.
+    // The counts must not depend on the load of the machine.
     let patience = settings.patience.or(Some(std::time::Duration::from_secs(100)));
     let replay = Replay::new(Settings { patience, ..settings }, device).expect("possible settings");
     replay.run(trace, observe).expect("a replay")
 }
 
-/// A trace of the given ids, in a file of `folder`.
+/// A trace with the given ids, in a file in `folder`.
 pub fn trace_file(folder: &Path, requests: &[Vec<u64>]) -> TraceReader {
     let lines: String = requests
         .iter()
@@ -58,7 +58,7 @@ pub fn trace_file(folder: &Path, requests: &[Vec<u64>]) -> TraceReader {
     TraceReader::open(TraceSource::File(path)).expect("there")
 }
 
-/// The plainest LRU: a stamp for each id, and the ids in the order of their stamps.
+/// A plain LRU: a stamp for each id, and the ids in the order of their stamps.
 #[derive(Default)]
 pub struct Lru {
     stamps: HashMap<u64, u64>,
@@ -75,7 +75,7 @@ impl Lru {
         self.stamps.contains_key(&id)
     }
 
-    /// Makes an id the most recent one, whether it was there or not.
+    /// Makes an id the most recent one, and adds it if it is new.
     pub fn touch(&mut self, id: u64) {
         self.clock += 1;
         if let Some(old) = self.stamps.insert(id, self.clock) {
@@ -84,7 +84,7 @@ impl Lru {
         self.order.insert(self.clock, id);
     }
 
-    /// Takes the oldest id that is not pinned.
+    /// Removes the oldest id that is not pinned.
     pub fn evict(&mut self, pinned: impl Fn(u64) -> bool) -> Option<u64> {
         let (stamp, id) = self.order.iter().find(|(_, id)| !pinned(**id)).map(|(stamp, id)| (*stamp, *id))?;
         self.order.remove(&stamp);

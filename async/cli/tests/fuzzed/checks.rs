@@ -1,5 +1,5 @@
-//! What holds of any bytes that come from outside: settings, exposition text, HTTP heads, tables of costs. The fuzz targets of these names call
-//! the same functions, steered by coverage.
+//! Properties of any input from outside: settings, exposition text, HTTP heads, tables of costs. The fuzz
+//! targets of the same names call these functions, guided by coverage.
 
 use kvstrata::config::ManagerConfig;
 use kvstrata::costs;
@@ -13,10 +13,10 @@ fn assert_harmless(text: &str) {
     assert!(!text.is_empty() && text.chars().all(|c| c == '\n' || is_shown(c)), "{text:?}");
 }
 
-/// A file of settings: refused with messages that no terminal obeys, or a configuration that is read back as it was written.
+/// Settings: refused with messages free of control characters, or a configuration that reads back as written.
 pub fn settings(bytes: &[u8]) {
     let name = "\u{1b}]0;x\u{7}.toml";
-    // A name there would be looked up by the system, which may wait for a server.
+    // The system would resolve a host name, and might wait for a server.
     if String::from_utf8_lossy(bytes).contains("listen") {
         return;
     }
@@ -36,7 +36,7 @@ pub fn settings(bytes: &[u8]) {
     }
 }
 
-/// What a manager's endpoint may answer: refused by line, or shown without anything that a terminal obeys.
+/// An answer of a manager's endpoint: refused by line, or shown without control characters.
 pub fn exposition(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match Exposition::parse(text) {
@@ -66,7 +66,7 @@ pub fn exposition(bytes: &[u8]) {
     }
 }
 
-/// The head of a request: the same however it is cut into pieces, as the first two bytes say.
+/// The head of a request: parsed the same in pieces of any size; the first two bytes give the sizes.
 pub fn head(bytes: &[u8]) {
     let [cut, more, bytes @ ..] = bytes else { return };
     let whole = HeadReader::default().push(bytes);
@@ -83,7 +83,7 @@ pub fn head(bytes: &[u8]) {
     }
 }
 
-/// A device's stored costs: refused, or times that can be asked for, and that are stored as they were.
+/// Stored costs of a device: refused, or costs that give estimates and are written back unchanged.
 pub fn costs(bytes: &[u8]) {
     let uuid = "GPU-00112233-4455-6677-8899-aabbccddeeff";
     let read = match costs::parse(bytes, uuid) {

@@ -1,4 +1,4 @@
-//! What the command logs, and sends to a collector.
+//! The log of the command, and the spans that it sends to a collector.
 
 use std::process::{Command, Stdio};
 
@@ -6,14 +6,15 @@ use std::process::{Command, Stdio};
 #[path = "../../../tests/logs/collector.rs"]
 mod collector;
 
-/// What a folder that is memory, or not ext4 or xfs, is warned of with.
+/// Part of the warning about a folder that is in memory, or not on ext4 or xfs.
 const OF_FILE_SYSTEMS: &str = "file system does not suit a disk tier";
 
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
 }
 
-/// What the command logs at a level, by lines, of so many sequences of so many blocks each, which are all asked for twice.
+/// The lines that a replay logs at a level. Its trace has `sequences` sequences of `blocks`
+/// blocks, each requested twice.
 fn replayed(level: &str, sequences: u64, blocks: u64) -> Vec<String> {
     let folder = directory();
     let line = |number: u64| {
@@ -26,7 +27,7 @@ fn replayed(level: &str, sequences: u64, blocks: u64) -> Vec<String> {
     };
     let trace: String = (0..2 * sequences).map(line).collect();
     std::fs::write(folder.path().join("t.jsonl"), trace).expect("a file");
-    // A tier has what is asked for at once and not much more, so that blocks move.
+    // The tiers are small enough that blocks move.
     let some = |times: u64| (times * blocks).to_string();
     let output = Command::new(env!("CARGO_BIN_EXE_kvstrata"))
         .args(["replay", "--trace", "t.jsonl", "--block-bytes", "4K", "--patience", "1h", "--log", level])
@@ -38,13 +39,13 @@ fn replayed(level: &str, sequences: u64, blocks: u64) -> Vec<String> {
         .expect("the command runs");
     let text = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(0), "{text}");
-    // But for what this machine's file system lacks.
+    // Warnings about this machine's file system are left out.
     text.lines().filter(|line| !line.contains(OF_FILE_SYSTEMS)).map(str::to_owned).collect()
 }
 
-/// Sixteen times the blocks, or twice the requests: an operator is told as much.
+/// With sixteen times the blocks, or twice the requests, no more lines are logged.
 #[test]
-fn a_replay_at_info_says_nothing_by_the_block_or_by_the_request() {
+fn replay_at_info_logs_no_line_per_block_or_request() {
     let told = |sequences, blocks| replayed("info", sequences, blocks);
     let few = told(25, 4);
     assert!(few.iter().all(|line| line.contains(" INFO ")), "{few:#?}");
@@ -58,7 +59,7 @@ fn a_replay_at_info_says_nothing_by_the_block_or_by_the_request() {
 }
 
 #[test]
-fn a_level_that_is_none_is_refused_by_its_name() {
+fn invalid_log_level_is_refused_by_name() {
     let command =
         Command::new(env!("CARGO_BIN_EXE_kvstrata")).args(["--log", "kvstrata=loud", "metrics"]).output();
     let output = command.expect("the command runs");
@@ -83,7 +84,7 @@ mod otel {
 
     const REPLAY: [&str; 7] = ["replay", "--requests", "5", "--block-bytes", "4K", "--disk-blocks", "0"];
 
-    /// The command with these variables of OpenTelemetry's, and no others.
+    /// Runs the command with these variables of OpenTelemetry only.
     fn run(arguments: &[&str], variables: &[(&str, String)]) -> Output {
         let folder = directory();
         let mut command = command(arguments, variables);
@@ -103,9 +104,10 @@ mod otel {
         command
     }
 
-    /// Batch after batch is not sent: it is said once, with its remedy, and where nobody listens to that either it is no panic.
+    /// No batch can be sent. The command logs that once, with a remedy, and does not
+    /// panic if nobody reads its log.
     #[test]
-    fn a_collector_that_is_not_there_is_said_once() {
+    fn missing_collector_is_logged_once() {
         let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
         let variables = [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{nobody}")),
@@ -132,9 +134,9 @@ mod otel {
         assert_eq!(command.status().expect("the command runs").code(), Some(0));
     }
 
-    /// What a collector is sent first, by requests that wait for blocks.
+    /// The first spans that a collector receives, from requests that wait for blocks.
     fn sent(variables: impl Fn(SocketAddr) -> Vec<(&'static str, String)>) -> String {
-        // Requests that waited for blocks, which, and whose they are.
+        // Spans of allocations, their blocks, and the name of the service.
         let collector = Collector::until(&["allocate", "block_ids", "service.name"]);
         let replay = ["replay", "--requests", "60", "--block-bytes", "4K", "--disk-blocks", "0"];
         let output = run(&[&replay[..], &["--device-blocks", "256"]].concat(), &variables(collector.address));
@@ -143,11 +145,11 @@ mod otel {
     }
 
     #[test]
-    fn spans_go_to_a_collector_where_one_is_named() {
+    fn spans_go_to_the_configured_collector() {
         let of_all = sent(|address| vec![("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}/"))]);
         assert!(of_all.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{of_all}");
         assert!(of_all.contains("\u{8}kvstrata"), "the service's name, with its length: {of_all}");
-        // The one for spans goes before the one for all signals, and is taken as it is.
+        // The endpoint for spans takes precedence over that for all signals, and is used unchanged.
         let of_spans = sent(|address| {
             vec![
                 ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("http://{address}/spans")),
@@ -168,7 +170,7 @@ mod otel {
     }
 
     #[test]
-    fn spans_are_compressed_where_that_is_asked_for() {
+    fn spans_are_compressed_on_request() {
         let collector = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = collector.local_addr().expect("bound");
         let head = std::thread::spawn(move || {
@@ -189,7 +191,7 @@ mod otel {
     }
 
     #[test]
-    fn a_collector_that_spans_cannot_be_sent_to_is_refused_by_its_variable() {
+    fn invalid_collector_is_refused_by_its_variable() {
         let [all, spans] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
         let refused = |variables: &[(&str, &str)]| {
             let variables: Vec<_> =
@@ -228,10 +230,10 @@ mod otel {
                 assert!(message.contains("set it to gzip, or unset it"), "{message}");
             }
         }
-        // Without a collector it is nobody's.
+        // Without a collector, its other variables are not checked.
         let unsaid = run(&REPLAY, &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc".to_owned())]);
         assert_eq!(unsaid.status.code(), Some(0), "{}", String::from_utf8_lossy(&unsaid.stderr));
-        // And what has no spans has no use for one.
+        // Commands without spans ignore an invalid collector.
         let wrong = [(all, "https://collector:4318".to_owned())];
         for command in [&["completions", "bash"][..], &["metrics"], &["config"]] {
             let output = run(command, &wrong);

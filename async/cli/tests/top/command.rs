@@ -1,4 +1,4 @@
-//! The command, end to end.
+//! `kvstrata top`, end to end.
 
 use crate::at_work;
 use std::io::{Read, Write};
@@ -25,7 +25,7 @@ fn refusal(arguments: &[&str]) -> String {
     message
 }
 
-/// Serves an answer to two who ask.
+/// Serves `answer` to two clients.
 fn answering(answer: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let (address, answer) = (listener.local_addr().expect("bound"), answer.to_owned());
@@ -36,7 +36,7 @@ fn answering(answer: &str) -> String {
             while !head.ends_with(b"\r\n\r\n") && connection.read(&mut byte).is_ok_and(|read| read > 0) {
                 head.push(byte[0]);
             }
-            // Who has read enough hangs up.
+            // A client that has read enough closes the connection.
             let _ = connection.write_all(answer.as_bytes());
         }
     });
@@ -44,7 +44,7 @@ fn answering(answer: &str) -> String {
 }
 
 #[test]
-fn one_view_is_printed_as_text_and_as_data() {
+fn once_and_json_print_one_view() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let anywhere = Some("127.0.0.1:0".parse().expect("an address"));
     let (manager, [_, after]) = runtime.block_on(at_work(anywhere));
@@ -63,20 +63,21 @@ fn one_view_is_printed_as_text_and_as_data() {
     let all = view["hits"].as_array().and_then(|hits| hits.last()).expect("all");
     assert_eq!(all["overall"], after.groups[0].lookups.hit_ratio());
     assert!(view["interval_seconds"].as_f64().is_some_and(|seconds| seconds >= 0.1), "{view}");
-    // Its figures are told until it is shut down.
+    // The manager serves its metrics until it is shut down.
     assert!(runtime.block_on(manager.shutdown()));
     let gone = refusal(&[&address, "--once", "--interval", "100ms"]);
-    assert!(gone.contains(&format!("{address}: nobody listens there")), "{gone}");
+    assert!(gone.contains(&format!("{address}: no process listens there")), "{gone}");
 }
 
-/// Prints why a test is left out, or fails where `KVSTRATA_REQUIRE` names what is missing.
+/// Prints why a test is skipped, or fails if `KVSTRATA_REQUIRE` names the missing feature.
 fn skip(what: &str, why: &str) {
     let required = std::env::var("KVSTRATA_REQUIRE").unwrap_or_default();
     assert!(!required.split(',').any(|name| name.trim() == what), "{what} is required: {why}");
     println!("SKIP {what}: {why}");
 }
 
-/// A live view in a terminal of `script`, once its first picture is there: what was written so far, and the number of its process.
+/// Starts a live view in a terminal of `script`, and waits for its first picture. Returns the output
+/// so far and the process id.
 fn in_a_terminal() -> Option<(Child, Vec<u8>, String)> {
     let command = format!("echo $$; exec '{}' top 127.0.0.1:1", env!("CARGO_BIN_EXE_kvstrata"));
     let script = Command::new("script")
@@ -90,7 +91,7 @@ fn in_a_terminal() -> Option<(Child, Vec<u8>, String)> {
     let (mut written, mut part) = (Vec::new(), [0; 4096]);
     let output = script.stdout.as_mut().expect("piped");
     let has = |written: &[u8], what: &str| written.windows(what.len()).any(|bytes| bytes == what.as_bytes());
-    // Its first picture is there.
+    // The hidden cursor marks the first picture.
     while !has(&written, NO_CURSOR) {
         let read = output.read(&mut part).expect("a pipe");
         assert!(read > 0, "{}", String::from_utf8_lossy(&written));
@@ -101,7 +102,7 @@ fn in_a_terminal() -> Option<(Child, Vec<u8>, String)> {
     Some((script, written, number))
 }
 
-/// What it has written to its terminal when a signal has ended it, and how it ended.
+/// The output to the terminal of a live view that a signal ended, and the exit code.
 fn ended_by(signal: &str) -> Option<(String, Option<i32>)> {
     let (mut script, mut written, number) = in_a_terminal()?;
     let kill = Command::new("sh").args(["-c", &format!("kill -{signal} {number}")]).status();
@@ -116,7 +117,7 @@ const CURSOR: &str = "\u{1b}[?25h";
 const USUAL_SCREEN: &str = "\u{1b}[?1049l";
 
 #[test]
-fn a_signal_that_ends_it_leaves_the_terminal_as_it_was() {
+fn signal_ends_top_and_restores_the_terminal() {
     for (signal, number) in [("TERM", 15), ("HUP", 1), ("INT", 2)] {
         let Some((written, code)) = ended_by(signal) else {
             return skip("script", "there is no such command (util-linux)");
@@ -127,16 +128,16 @@ fn a_signal_that_ends_it_leaves_the_terminal_as_it_was() {
     }
 }
 
-/// Whoever drew the terminal is gone, and with it the terminal.
+/// The terminal emulator is killed, so the terminal disappears.
 #[test]
-fn it_ends_with_its_terminal() {
+fn top_ends_with_its_terminal() {
     let Some((mut script, _, number)) = in_a_terminal() else {
         return skip("script", "there is no such command (util-linux)");
     };
     script.kill().expect("it is ours");
     script.wait().expect("it ends");
     let process = format!("/proc/{number}/stat");
-    // One that nobody has waited for yet is no more, too.
+    // A zombie has ended too.
     let is_there = || std::fs::read_to_string(&process).is_ok_and(|stat| !stat.contains(") Z "));
     let begun = Instant::now();
     while is_there() {
@@ -149,14 +150,14 @@ fn it_ends_with_its_terminal() {
 }
 
 #[test]
-fn what_is_impossible_is_refused_with_what_to_do() {
+fn top_refuses_impossible_requests_with_a_remedy() {
     let piped = refusal(&[]);
-    assert!(piped.contains("standard output is no terminal") && piped.contains("--once"), "{piped}");
+    assert!(piped.contains("standard output is not a terminal") && piped.contains("--once"), "{piped}");
     let free =
         TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
     let nobody = refusal(&[&free.to_string(), "--once"]);
     assert!(
-        nobody.contains(&format!("{free}: nobody listens there")) && nobody.contains("metrics.listen"),
+        nobody.contains(&format!("{free}: no process listens there")) && nobody.contains("metrics.listen"),
         "{nobody}"
     );
     for target in ["9400", "worker-3", "worker-3:port", "::1:9400", "https://a:1", "a:1/x", ":9400"] {
@@ -174,12 +175,12 @@ fn what_is_impossible_is_refused_with_what_to_do() {
     for (answer, why) in [
         (format!("{ok}\r\n{text}"), "its answer cannot be read: line 2: has a label without a name"),
         (format!("{ok}Content-Length: 999\r\n\r\n{text}"), "its answer is cut off"),
-        (format!("{ok}\r\nup 1\n"), "it serves no figures of a manager"),
-        ("HTTP/1.1 404 Not Found\r\n\r\n".to_owned(), "it answers 404, not figures"),
+        (format!("{ok}\r\nup 1\n"), "it serves no metrics of a kvstrata manager"),
+        ("HTTP/1.1 404 Not Found\r\n\r\n".to_owned(), "it answers 404, not metrics"),
         ("HTTP/1.0 503 Service Unavailable\r\n\r\n".to_owned(), "it answers 503"),
         ("HTTP/1.0 503 Not Now\r\n\r\nout of \u{1b}[2Jservice\nor so".to_owned(), "503: out of ?[2Jservice;"),
         ("SSH-2.0-OpenSSH\r\n".to_owned(), "does not speak HTTP"),
-        (format!("{ok}\r\n{}", "#\n".repeat(5 << 20)), "more than 8 MiB"),
+        (format!("{ok}\r\n{}", "#\n".repeat(5 << 20)), "longer than 8 MiB"),
     ] {
         let message = refusal(&[&answering(&answer), "--once"]);
         assert!(message.contains(why), "{why}: {message}");

@@ -1,4 +1,4 @@
-//! Texts that are not of the format, and those that are but come from nobody's manager.
+//! Texts that violate the format, and valid texts that no manager would send.
 
 use crate::{PLAIN, SECOND, screen, texts, watched};
 use kvstrata_cli::top::{Exposition, Look, Watch};
@@ -6,33 +6,30 @@ use proptest::prelude::*;
 use std::time::Instant;
 
 #[test]
-fn what_cannot_be_read_is_refused_with_its_line() {
+fn invalid_text_is_refused_by_line() {
     let line = |text: &str| Exposition::parse(text).map_err(|refused| refused.to_string());
     for (text, refusal) in [
-        ("a 1\nb", "line 2: is cut off: a text ends with the end of a line"),
-        ("\n# x\n 1 1\n", "line 3: begins with no metric's name"),
-        ("9a 1\n", "line 1: begins with no metric's name"),
+        ("a 1\nb", "line 2: is cut off: it has no line end"),
+        ("\n# x\n 1 1\n", "line 3: does not begin with the name of a metric"),
+        ("9a 1\n", "line 1: does not begin with the name of a metric"),
         ("a\n", "line 1: has no value"),
-        ("a one\n", "line 1: has a value that is no number"),
+        ("a one\n", "line 1: has a value that is not a number"),
         ("a 1 2 3\n", "line 1: has more than a value and a time"),
         ("a 1 soon\n", "line 1: has more than a value and a time"),
-        ("a{\n", "line 1: has a label without a name, or no end of the labels"),
+        ("a{\n", "line 1: has a label without a name, or labels without an end"),
         ("a{b} 1\n", "line 1: has a label without a value in quotes"),
         ("a{b=c} 1\n", "line 1: has a label without a value in quotes"),
-        ("a{b=\"c} 1\n", "line 1: has a label whose value does not end, or an escape that is none"),
-        ("a{b=\"\\t\"} 1\n", "line 1: has a label whose value does not end, or an escape that is none"),
-        ("a{b=\"c\" d=\"e\"} 1\n", "line 1: has neither , nor } behind a label"),
+        ("a{b=\"c} 1\n", "line 1: has a label value without an end, or with an invalid escape"),
+        ("a{b=\"\\t\"} 1\n", "line 1: has a label value without an end, or with an invalid escape"),
+        ("a{b=\"c\" d=\"e\"} 1\n", "line 1: has neither , nor } after a label"),
     ] {
         assert_eq!(line(text), Err(refusal.to_owned()), "{text:?}");
     }
     let labels: String = (0..17).map(|label| format!("l{label}=\"\",")).collect();
-    assert_eq!(
-        line(&format!("a{{{labels}}} 1\n")),
-        Err("line 1: has more labels than are read (16)".to_owned())
-    );
+    assert_eq!(line(&format!("a{{{labels}}} 1\n")), Err("line 1: has more than 16 labels".to_owned()));
     assert_eq!(
         line(&"a 1\n".repeat(50_001)),
-        Err("line 50001: is one sample more than are read (50,000)".to_owned())
+        Err("line 50001: exceeds the limit of 50,000 samples".to_owned())
     );
     assert!(line(&"#".repeat(9 << 20)).is_err_and(|refused| refused.contains("8 MiB")));
 
@@ -47,15 +44,16 @@ fn what_cannot_be_read_is_refused_with_its_line() {
     let refused = watch.take("kvstrata_a{\n", now..now).expect_err("no text");
     assert_eq!(
         refused,
-        "its answer cannot be read: line 1: has a label without a name, or no end of the labels"
+        "its answer cannot be read: line 1: has a label without a name, or labels without an end"
     );
-    assert_eq!(watch.take("go_threads 1\n", now..now), Err("it serves no figures of a manager".to_owned()));
-    assert!(watch.view(Instant::now()).gone.is_some_and(|gone| gone.why.contains("no figures")));
+    let refused = watch.take("go_threads 1\n", now..now);
+    assert_eq!(refused, Err("it serves no metrics of a kvstrata manager".to_owned()));
+    assert!(watch.view(Instant::now()).gone.is_some_and(|gone| gone.why.contains("no metrics")));
 }
 
-/// As many buckets as there may be samples: to look at them again and again takes no longer for each of them.
+/// With as many buckets as there may be samples, drawing the view again and again stays fast.
 #[test]
-fn a_histogram_of_very_many_buckets_is_looked_at_in_no_time() {
+fn histogram_of_many_buckets_is_read_quickly() {
     let buckets: String = (1..40_000)
         .map(|end| {
             format!("kvstrata_transfer_seconds_bucket{{path=\"host_to_device\",le=\"{end}\"}} {end}\n")
@@ -70,7 +68,7 @@ fn a_histogram_of_very_many_buckets_is_looked_at_in_no_time() {
     assert!(began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
 }
 
-/// Pieces that a text is made of, and those that it must not be.
+/// Pieces of valid and of invalid texts.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => proptest::sample::select(vec![
@@ -80,13 +78,13 @@ fn piece() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A label's value with what has to be escaped.
+/// A label value with characters that need escapes.
 fn special() -> impl Strategy<Value = String> {
     let chars = proptest::sample::select(vec!['\\', '"', '\n', 'n', 'a', '}', ',', '=', ' ', 'é']);
     proptest::collection::vec(chars, 0..8).prop_map(|chars| chars.into_iter().collect())
 }
 
-/// A number as nobody should send it.
+/// A value that no manager sends.
 fn number() -> impl Strategy<Value = String> {
     proptest::sample::select(vec![
         "NaN",
@@ -108,7 +106,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn no_text_makes_a_reader_panic(pieces in proptest::collection::vec(piece(), 0..64)) {
+    fn no_text_makes_the_reader_panic(pieces in proptest::collection::vec(piece(), 0..64)) {
         let text: String = pieces.concat();
         if let Err(refused) = Exposition::parse(&text) {
             let lines = text.split_inclusive('\n').count();
@@ -116,9 +114,9 @@ proptest! {
         }
     }
 
-    /// What is written by the format's rules is read as it was.
+        /// Labels escaped by the rules of the format are read back unchanged.
     #[test]
-    fn labels_come_back(values in proptest::collection::vec(special(), 0..8), number in any::<u32>()) {
+    fn escaped_labels_are_read_back(values in proptest::collection::vec(special(), 0..8), number in any::<u32>()) {
         let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         let labels: Vec<String> =
             values.iter().enumerate().map(|(index, value)| format!("l{index}=\"{}\"", escaped(value))).collect();
@@ -129,9 +127,9 @@ proptest! {
         prop_assert_eq!(read.sum("kvstrata_x", &wanted), Some(f64::from(number)));
     }
 
-    /// A manager's text with other numbers, and names that would move a cursor: two of them, in any order.
+        /// A manager's text with other numbers and with names that contain control characters.
     #[test]
-    fn nothing_that_is_shown_is_what_no_figure_can_be(
+    fn hostile_figures_are_shown_within_bounds(
         numbers in proptest::collection::vec(number(), 64),
         name in any::<String>(),
         columns in 0_u16..200,

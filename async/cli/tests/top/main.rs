@@ -1,4 +1,4 @@
-//! `kvstrata top`: what is read of a manager's metrics, what is shown of it, and that nothing from the other side is believed.
+//! `kvstrata top`: reading a manager's metrics, the view of them, and hostile servers.
 
 mod command;
 mod hostile;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const SECOND: Duration = Duration::from_secs(1);
 const PLAIN: Look = Look { colour: false, ascii: false, keys: false };
 
-/// Three tiers and a tenant, and what has gone through them: twice, with more in between.
+/// A manager with three tiers and a tenant, and its metrics before and after some requests.
 async fn at_work(listen: Option<SocketAddr>) -> (KvBlockManager, [Metrics; 2]) {
     let acme = TenantSettings { name: "acme".to_owned(), device: Some(0.5), ..TenantSettings::default() };
     let manager =
@@ -45,7 +45,7 @@ async fn at_work(listen: Option<SocketAddr>) -> (KvBlockManager, [Metrics; 2]) {
     (manager, [before, after])
 }
 
-/// The same for those who do not wait for it.
+/// The same metrics as text, without a runtime.
 fn texts() -> &'static [String; 2] {
     static TEXTS: OnceLock<[String; 2]> = OnceLock::new();
     TEXTS.get_or_init(|| {
@@ -55,7 +55,7 @@ fn texts() -> &'static [String; 2] {
     })
 }
 
-/// What is seen a second after the first text, when there is the second.
+/// A watch that has read both texts, one second apart.
 fn watched(texts: &[String; 2]) -> (Watch, Instant) {
     let began = Instant::now();
     let mut watch = Watch::new("worker-3:9400", SECOND, began);
@@ -71,7 +71,7 @@ fn screen(view: &View, look: Look, columns: u16, rows: u16) -> TestBackend {
     terminal.backend().clone()
 }
 
-/// Its rows as text.
+/// The rows of a screen as text.
 fn rows(screen: &TestBackend) -> Vec<String> {
     let buffer = screen.buffer();
     let row = |cells: &[ratatui::buffer::Cell]| cells.iter().map(|cell| cell.symbol()).collect::<String>();

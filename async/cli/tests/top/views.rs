@@ -1,4 +1,4 @@
-//! A manager's text, and what is seen of it.
+//! The view of a manager's metrics.
 
 use crate::{PLAIN, SECOND, at_work, rows, screen, texts, watched};
 use kvstrata::metrics::{Found, LatencyHistogram, Lookups, Metrics};
@@ -9,7 +9,7 @@ use ratatui::style::Color;
 use std::time::Instant;
 
 #[tokio::test]
-async fn figures_are_those_of_the_manager() {
+async fn view_has_the_figures_of_the_manager() {
     let (manager, [before, after]) = at_work(None).await;
     let (watch, now) = watched(&[before.to_prometheus(), after.to_prometheus()]);
     let view = watch.view(now);
@@ -65,7 +65,7 @@ async fn figures_are_those_of_the_manager() {
     manager.shutdown().await;
 }
 
-/// A manager's text whose figures are made up.
+/// A manager's text with made-up figures.
 const MADE_UP: &str = "\
 kvstrata_build_info{version=\"0.1.0\"} 1
 kvstrata_uptime_seconds UPTIME
@@ -117,7 +117,7 @@ PATH                 bytes/s  transfers/s    p50 ≤    p99 ≤   queued  in fli
 device→host         1.91 MiB        2,000    100µs    250µs        3          4
 host→device              0 B            0        –        –        0          0
 
-HITS         now  all along  0 to 100 % by 1s, the latest at the end
+HITS         now    overall  0 to 100 % every 1s, latest on the right
 device       50%        50%  ▅
 host          0%         0%  ▁
 all          50%        50%  ▅
@@ -127,7 +127,7 @@ wrong bytes disk payload: 2   dropped from host: 6,000 (+2,000)
 ";
 
 #[test]
-fn a_view_is_drawn_to_the_letter() {
+fn view_is_drawn_as_expected() {
     let (watch, now) = watched(&[made_up(3600, 4000), made_up(3601, 6000)]);
     let view = watch.view(now);
     assert_eq!(view.text(false, COLUMNS, ROWS), FRAME, "\n{}", view.text(false, COLUMNS, ROWS));
@@ -142,11 +142,11 @@ fn a_view_is_drawn_to_the_letter() {
 }
 
 #[test]
-fn eighty_columns_and_twenty_four_rows_hold_all_of_a_manager() {
+fn terminal_of_80_by_24_shows_every_section() {
     let (watch, now) = watched(texts());
     let view = watch.view(now);
     let (seen, all) = (rows(&screen(&view, PLAIN, 80, 24)), view.text(false, 80, 200));
-    // As much as a screen without an end has, but for rows between sections.
+    // The same rows as on an endless screen, except for blank rows between sections.
     let shown = |text: &mut dyn Iterator<Item = &str>| {
         text.filter(|row| !row.is_empty()).map(str::to_owned).collect::<Vec<_>>()
     };
@@ -167,7 +167,7 @@ fn eighty_columns_and_twenty_four_rows_hold_all_of_a_manager() {
 }
 
 #[test]
-fn groups_of_layers_have_a_row_each_and_leave_room_for_the_rest() {
+fn groups_of_layers_have_a_row_each_and_leave_room() {
     let group = |number: usize, tier: &str| {
         format!("kvstrata_tier_blocks{{tier=\"{tier}\",group=\"window-{number}\"}} 65536\n")
     };
@@ -192,7 +192,8 @@ fn groups_of_layers_have_a_row_each_and_leave_room_for_the_rest() {
     assert!(many.contains("\nHITS") && many.contains("dropped from host: 4,000"), "{many}");
 }
 
-/// A block of one group is not worth one of another: 500 of a thousand, and 10 of ten.
+/// Blocks of different groups have different sizes: here one group has 500 hits of 1,000
+/// blocks, the other 10 of 10.
 #[test]
 fn hits_of_groups_of_layers_are_not_added_up() {
     let text = |asked: u64| {
@@ -219,7 +220,7 @@ fn hits_of_groups_of_layers_are_not_added_up() {
     );
     let shown = view.text(false, COLUMNS, ROWS);
     let rows = "\
-HITS              now  all along  0 to 100 % by 1s, the latest at the end
+HITS              now    overall  0 to 100 % every 1s, latest on the right
 full-attention    50%        50%  ▅
 window           100%       100%  █
 ";
@@ -229,7 +230,7 @@ window           100%       100%  █
 }
 
 #[test]
-fn a_small_terminal_says_what_it_needs_and_the_most_important() {
+fn small_terminal_shows_the_size_needed_and_hits() {
     let (watch, now) = watched(texts());
     let seen = rows(&screen(&watch.view(now), PLAIN, 40, 10));
     assert_eq!(seen[..2], ["needs 80 × 24, this is 40 × 10", "worker-3:9400"]);
@@ -242,11 +243,11 @@ fn a_small_terminal_says_what_it_needs_and_the_most_important() {
 }
 
 #[test]
-fn colours_are_left_out_and_say_nothing_of_their_own() {
+fn view_without_colours_has_the_same_text() {
     let (mut watch, now) = watched(&[made_up(3600, 4000), made_up(3601, 6000)]);
     for gone in [false, true] {
         if gone {
-            watch.missed("nobody listens there".to_owned());
+            watch.missed("no process listens there".to_owned());
         }
         let draw = |colour| screen(&watch.view(now), Look { colour, ..PLAIN }, 80, 24);
         let coloured = |screen: &TestBackend| {
@@ -263,8 +264,8 @@ fn colours_are_left_out_and_say_nothing_of_their_own() {
 }
 
 #[test]
-fn a_manager_that_began_anew_has_no_rates_until_the_next_answer() {
-    // Fewer, as many that are younger, and more that began in between.
+fn restarted_manager_has_no_rates_until_the_next_answer() {
+    // Smaller counts; equal counts with a smaller uptime; larger counts with a smaller uptime.
     for (uptime, count) in [(1, 10), (1, 6000), (5, 900_000)] {
         let (mut watch, at) = watched(&[made_up(3600, 4000), made_up(3601, 6000)]);
         let later = at + 10 * SECOND;
@@ -278,30 +279,30 @@ fn a_manager_that_began_anew_has_no_rates_until_the_next_answer() {
         assert_eq!((view.paths[0].p50, view.troubles[1].new), (None, None));
         assert_eq!(view.tiers[0].evicted, count);
         let text = view.text(false, 80, 24);
-        assert!(text.contains("began anew while watched: 1"), "{text}");
+        assert!(text.contains("restarts while watched: 1"), "{text}");
         let later = later + SECOND;
         watch.take(&made_up(uptime + 1, count + 30), later..later).expect("a manager's");
         let view = watch.view(later);
         assert_eq!((view.restarts, view.tiers[0].evicted_per_second), (1, Some(30.0)));
     }
-    // One that has been there for longer than the one before ever was.
+    // An uptime longer than the earlier one, but shorter than the time that passed.
     let (mut watch, at) = watched(&[made_up(1, 4000), made_up(2, 6000)]);
     let later = at + 60 * SECOND;
     watch.take(&made_up(30, 900_000), later..later).expect("a manager's");
     assert_eq!((watch.view(later).restarts, watch.view(later).interval_seconds), (1, None));
-    // One that does not tell since when it is there is known by what it counts.
+    // A manager that does not report its uptime: smaller counts show the restart.
     let untold = |count| made_up(0, count).replace("kvstrata_uptime_seconds 0\n", "");
     let (watch, now) = watched(&[untold(6000), untold(10)]);
     assert_eq!((watch.view(now).restarts, watch.view(now).tiers[0].evicted_per_second), (1, None));
 }
 
-/// A thousand a second, by one that answers late, having made its answer at once or only then.
+/// A thousand events a second, with an answer that comes late: made at the question, or only at its arrival.
 #[test]
-fn an_answer_that_comes_late_is_of_the_moment_when_it_was_made() {
+fn late_answer_gives_the_right_rate() {
     for (made, next) in [(3602, 3605), (3605, 3606)] {
         let (mut watch, at) = watched(&[made_up(3600, 4000), made_up(3601, 5000)]);
         let count = |uptime: u64| 4000 + (uptime - 3600) * 1000;
-        // Asked a second later, it came three seconds behind that; the next question is asked at once.
+        // Asked after a second, answered three seconds later; the next question follows at once.
         let came = at + 4 * SECOND;
         let after = (at + (next - 3601) as u32 * SECOND).max(came);
         for (uptime, asked, came) in [(made, at + SECOND, came), (next, came, after)] {
@@ -310,7 +311,7 @@ fn an_answer_that_comes_late_is_of_the_moment_when_it_was_made() {
             assert_eq!((view.restarts, view.tiers[0].evicted_per_second), (0, Some(1000.0)), "{uptime}");
         }
     }
-    // What it says of its time is believed as far as it can be.
+    // An implausible uptime is bounded by the times of question and answer.
     let (mut watch, at) = watched(&[made_up(3600, 4000), made_up(3601, 5000)]);
     let later = at + 2 * SECOND;
     watch.take(&made_up(9999, 6000), later..later).expect("a manager's");
@@ -318,34 +319,34 @@ fn an_answer_that_comes_late_is_of_the_moment_when_it_was_made() {
 }
 
 #[test]
-fn who_is_gone_is_said_to_be_with_the_time_and_comes_back() {
+fn silent_manager_is_shown_with_the_time_and_comes_back() {
     let (mut watch, at) = watched(&[made_up(3600, 4000), made_up(3601, 6000)]);
-    watch.missed("nobody listens there".to_owned());
-    watch.missed("nobody listens there".to_owned());
+    watch.missed("no process listens there".to_owned());
+    watch.missed("no process listens there".to_owned());
     let view = watch.view(at + 75 * SECOND);
     let text = view.text(false, 80, 24);
-    assert!(text.lines().nth(1) == Some("NO ANSWER for 1m 15s: nobody listens there"), "{text}");
+    assert!(text.lines().nth(1) == Some("NO ANSWER for 1m 15s: no process listens there"), "{text}");
     assert_eq!(view.tiers[0].evicted, 6000, "the last figures stay");
-    assert_eq!(text.lines().nth(2), Some("what follows is the last that it told"), "{text}");
+    assert_eq!(text.lines().nth(2), Some("the figures below are the last ones received"), "{text}");
     let small = rows(&screen(&view, PLAIN, 40, 10));
-    assert_eq!(small[2], "NO ANSWER for 1m 15s: nobody listens the", "{small:#?}");
+    assert_eq!(small[2], "NO ANSWER for 1m 15s: no process listens", "{small:#?}");
     let at = at + 76 * SECOND;
     watch.take(&made_up(3677, 6076), at..at).expect("a manager's");
     let view = watch.view(at);
     assert_eq!((view.gone, view.restarts, view.tiers[0].evicted_per_second), (None, 0, Some(1.0)));
     assert_eq!(view.hits[0].history, [Some(0.5), None, Some(0.5)], "a gap, however often nobody answered");
 
-    // Never there.
+    // A manager that never answered.
     let began = Instant::now();
     let mut watch = Watch::new("worker-3:9400", SECOND, began);
-    assert!(watch.view(began).text(false, 80, 24).contains("asked, and not answered yet"));
-    watch.missed("nobody listens there".to_owned());
+    assert!(watch.view(began).text(false, 80, 24).contains("waiting for the first answer"));
+    watch.missed("no process listens there".to_owned());
     let text = watch.view(began + 3 * SECOND).text(false, 80, 24);
-    assert!(text.contains("NO ANSWER for 3s: nobody listens there"), "{text}");
+    assert!(text.contains("NO ANSWER for 3s: no process listens there"), "{text}");
 }
 
 #[test]
-fn whoever_waits_is_told_for_what_in_one_line() {
+fn waiting_calls_are_shown_in_one_line() {
     let line = |waits: [u64; 6]| {
         let gauges = [
             "waiting_requests",
@@ -362,17 +363,17 @@ fn whoever_waits_is_told_for_what_in_one_line() {
         watch.view(now).text(false, COLUMNS, ROWS).lines().nth(2).expect("a row").to_owned()
     };
     assert_eq!(line([0; 6]), "waiting: none");
-    assert_eq!(line([0, 0, 7, 0, 0, 1]), "waiting: 7 copies up for a queue, 1 purges");
+    assert_eq!(line([0, 0, 7, 0, 0, 1]), "waiting: 7 for queue room, 1 purging");
     assert_eq!(
         line([1, 2, 0, 3, 4, 0]),
-        "waiting: 1 for blocks, 2 coming up, 3 down for host memory, 4 down at gates"
+        "waiting: 1 for blocks, 2 onboarding, 3 for host memory, 4 at gates"
     );
     let all = line([1000; 6]);
     assert!(all.chars().count() == 80 && all.ends_with('…'), "{all}");
 }
 
 #[test]
-fn all_that_goes_wrong_is_shown_by_cause_and_nothing_else() {
+fn every_failure_is_shown_by_cause() {
     let [_, text] = texts();
     let (watch, now) = watched(&[text.clone(), text.clone()]);
     let quiet: Vec<String> = watch.view(now).troubles.into_iter().map(|trouble| trouble.what).collect();
@@ -389,12 +390,12 @@ fn all_that_goes_wrong_is_shown_by_cause_and_nothing_else() {
     for what in [
         "wrong bytes host mismatch",
         "volumes lost",
-        "flights parked",
+        "transfers parked",
         "slots parked disk",
         "failed disk→device deadline",
-        "onboarding short lost",
-        "onboarding short quota",
-        "allocations late",
+        "short onboards lost",
+        "short onboards quota",
+        "late allocations",
         "dropped from",
         "offload refused gates",
         "refused by disk budget",
@@ -402,7 +403,7 @@ fn all_that_goes_wrong_is_shown_by_cause_and_nothing_else() {
         let found = view.troubles.iter().find(|trouble| trouble.what.starts_with(what));
         assert!(found.is_some_and(|trouble| what == "dropped from" || (trouble.count, trouble.new) == (7, Some(7))), "{what}: {:?}", view.troubles);
     }
-    // Nobody is to act on these.
+    // These causes need no action.
     let usual = |what: &str| {
         ["cancelled", "admission"].iter().any(|cause| what.ends_with(cause))
             || what.starts_with("failed") && what.ends_with("quota")

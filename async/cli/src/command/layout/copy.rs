@@ -1,32 +1,33 @@
-//! What a copy of one block to another layout takes, with the keys that JSON has.
+//! The copy of a block to another layout: the facts of its plan, with the keys of the JSON.
 
 use super::facts::{RankFacts, SHOWN};
 use super::side::Side;
+use super::units::plural;
 use kvstrata_core::BlockId;
 use kvstrata_core::plan::{PagePlan, Slice};
 use serde::Serialize;
 
-/// A plan's facts.
+/// The facts of a copy plan.
 #[derive(Debug, Serialize)]
 pub(super) struct CopyFacts {
     pub(super) arrangement: &'static str,
     pub(super) head_order: String,
     pub(super) tensor_parallel: RankFacts,
     pub(super) heads: Heads,
-    /// Where blocks have as many tokens on both sides, nothing is said of them.
+    /// `None` if blocks have the same number of tokens on both sides.
     pub(super) pages: Option<Pages>,
     pub(super) bytes: u64,
     pub(super) pieces: u64,
     pub(super) smallest_piece_bytes: u64,
     pub(super) largest_piece_bytes: u64,
     pub(super) alignment_bytes: u64,
-    /// Strided copies, those that are alike counted together; complete unless there are very many.
+    /// Strided copies; equal ones are counted together. Complete unless there are very many.
     pub(super) families: Vec<Families>,
     pub(super) families_complete: bool,
     pub(super) first: Vec<Piece>,
 }
 
-/// Which heads, in the numbers of either side.
+/// The heads of the copy, numbered as on each side.
 #[derive(Debug, Serialize)]
 pub(super) struct Heads {
     pub(super) src: u32,
@@ -34,18 +35,18 @@ pub(super) struct Heads {
     pub(super) count: u32,
 }
 
-/// The fewest blocks of either page size that have as many tokens.
+/// The fewest blocks that have the same number of tokens on both sides.
 #[derive(Debug, Serialize)]
 pub(super) struct Pages {
     pub(super) src_page: u32,
     pub(super) dst_page: u32,
     pub(super) src_blocks: u32,
     pub(super) dst_blocks: u32,
-    /// Tokens after which both sides are at the end of a block.
+    /// The period in tokens at which blocks of both sides end together.
     pub(super) prefix_tokens: u64,
 }
 
-/// So many 2-D copies that are alike.
+/// A number of equal 2-D copies.
 #[derive(Debug, Serialize)]
 pub(super) struct Families {
     pub(super) families: u64,
@@ -64,8 +65,9 @@ pub(super) struct Piece {
     pub(super) dst_offset: u64,
 }
 
-/// How many families are looked at, and how many kinds are told.
+/// The most families examined.
 const FAMILIES: usize = 1 << 20;
+/// The most kinds of families listed.
 const KINDS: usize = 8;
 
 impl CopyFacts {
@@ -75,7 +77,7 @@ impl CopyFacts {
             return Err(no_head(src, dst));
         };
         let heads = Heads { src: first, dst: to, count };
-        // Layouts of one process would share addresses; these two stand for two memories.
+        // Both sides are laid out from address 0, so the destination is moved to another memory.
         let there = elsewhere(dst)?;
         let slice = Slice::Moved { src: first, dst: to, count };
         let (pages, src_blocks, dst_blocks) = blocks(src, dst, block)?;
@@ -126,10 +128,11 @@ impl CopyFacts {
     }
 }
 
-/// What `--to-page` does, if it was given, and the blocks of both sides.
+/// The pages, if they differ, and the blocks of both sides.
 type Blocks = (Option<Pages>, Vec<BlockId>, Vec<BlockId>);
 
-/// Which blocks become which: the one asked for, or as few as have as many tokens on both sides.
+/// The blocks of the copy: `block`, or the fewest from it on that have the same
+/// number of tokens on both sides.
 fn blocks(src: &Side, dst: &Side, block: u32) -> Result<Blocks, String> {
     let (here, there) = (src.geometry.page, dst.geometry.page);
     if here == there {
@@ -143,8 +146,9 @@ fn blocks(src: &Side, dst: &Side, block: u32) -> Result<Blocks, String> {
     let of = src.geometry.blocks;
     if u64::from(block) + u64::from(src_blocks) > u64::from(of) || dst_blocks > of {
         return Err(format!(
-            "--to-page {there}: {src_blocks} blocks of {here} tokens become {dst_blocks} of {there}, and --blocks {of} has not as \
-             many from --block {block} on"
+            "--to-page {there}: {} of {here} tokens become {dst_blocks} of {there}, and --blocks {of} is too few from --block \
+             {block} on; raise --blocks or lower --block",
+            plural(src_blocks.into(), "block")
         ));
     }
     let prefix_tokens = u64::from(src_blocks) * u64::from(here);
@@ -166,15 +170,11 @@ fn elsewhere(side: &Side) -> Result<kvstrata_core::Layout, String> {
 fn no_head(src: &Side, dst: &Side) -> String {
     let heads = |side: &Side| {
         let heads = side.rank.shard.heads();
-        format!(
-            "rank {} of {} has heads {} to {}",
-            side.rank.rank,
-            side.rank.degree,
-            heads.start,
-            heads.end - 1
-        )
+        let (start, last) = (heads.start, heads.end - 1);
+        let heads = if start == last { format!("head {start}") } else { format!("heads {start} to {last}") };
+        format!("rank {} of {} has {heads}", side.rank.rank, side.rank.degree)
     };
     let first = super::side::first_with(src, dst.rank.degree);
     let rank = dst.rank.rank;
-    format!("--to-rank {rank}: {}, but {}: nothing to copy; rank {first} has some", heads(src), heads(dst))
+    format!("--to-rank {rank}: {}, but {}: nothing to copy; use --to-rank {first}", heads(src), heads(dst))
 }

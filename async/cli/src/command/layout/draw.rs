@@ -1,19 +1,19 @@
-//! The picture: boxes within boxes, in the order in which memory nests them.
+//! The picture: boxes within boxes, in the nesting order of memory.
 //!
 //! ```text
-//!   ┌ block 0 ───────── 64 bytes ┐      the first of each dimension is opened, down to the innermost,
-//!   │ ┌ layer 0 ───── 32 bytes ┐ │      whose indices stand side by side
+//!   ┌ block 0 ───────── 64 bytes ┐      the first index of each dimension is an open box;
+//!   │ ┌ layer 0 ───── 32 bytes ┐ │      the indices of the innermost dimension stand side by side
 //!   │ │ ┌ head 0 ─┬ head 1 ──┐ │ │
 //!   │ │ │ +0      │ +16      │ │ │
 //!   │ │ └─────────┴──────────┘ │ │
 //!   │ └────────────────────────┘ │
-//!   │ ┌ layer 1 ───────────────┐ │      its neighbours are closed: the next, the last, and the offset of each
+//!   │ ┌ layer 1 ───────────────┐ │      the next and the last index are closed boxes with their offsets
 //!   │ │ +32                    │ │
 //!   │ └────────────────────────┘ │
 //!   └────────────────────────────┘
 //! ```
 //!
-//! Offsets count from the region's start, which is also where each opened box starts.
+//! Offsets count from the start of the region, where each open box starts too.
 
 use super::side::{Level, Side};
 use super::text::outer_name;
@@ -24,7 +24,7 @@ use kvstrata_core::layout::Dim;
 struct Cell {
     name: String,
     below: String,
-    /// A line more, where any box of the row has one.
+    /// One more line, drawn if any box of the row has one.
     note: String,
 }
 
@@ -34,12 +34,12 @@ struct Picture<'s> {
     text: String,
 }
 
-/// What stands for all that is left out.
+/// Stands for the indices left out.
 const DOTS: &str = "···";
 
 /// The picture, `width` characters wide.
 pub(super) fn picture(side: &Side, width: usize) -> String {
-    // A dimension of one is no box, unless it is the block or has something to itself.
+    // A dimension of one index has no box, unless it is the block or has scales.
     let has_box = |level: &Level| level.count > 1 || level.dim == Dim::Block || level.scales > 0;
     let drawn: Vec<Level> = side.levels().into_iter().filter(has_box).collect();
     let mut picture = Picture { side, width, text: String::new() };
@@ -62,7 +62,7 @@ fn region_name(side: &Side, region: u32) -> String {
     let config = side.layout.config();
     let mut name = format!("region {}", count(region.into()));
     let note = side.region_layer(region).map_or(String::new(), |layer| opened(side, layer));
-    // Regions go layer by layer and, where keys and values are apart, keys first.
+    // Regions are ordered by layer and, if keys and values are apart, keys first.
     let apart = side.spread();
     let outers = if apart.iter().any(|(dim, _)| *dim == Dim::Outer) { config.outer_dim } else { 1 };
     for (dim, _) in apart.iter().filter(|(_, count)| *count > 1) {
@@ -73,7 +73,7 @@ fn region_name(side: &Side, region: u32) -> String {
     if region == 0 { name + &note } else { name }
 }
 
-/// What a layer of a model with windows attends to; of another model nothing is said.
+/// The tokens that a layer attends to; empty for a model without windows.
 fn attends(side: &Side, layer: u32) -> String {
     match (side.drawn.has_windows(), side.drawn.window(layer)) {
         (false, _) => String::new(),
@@ -82,7 +82,7 @@ fn attends(side: &Side, layer: u32) -> String {
     }
 }
 
-/// The same behind the name of a box that is opened.
+/// [`attends`] as a suffix of an open box's name.
 fn opened(side: &Side, layer: u32) -> String {
     let attends = attends(side, layer);
     if attends.is_empty() { attends } else { format!(", {attends}") }
@@ -96,7 +96,7 @@ fn index_name(side: &Side, dim: Dim, index: u32) -> String {
     }
 }
 
-/// The first, the next and the last of `first..of`, and dots for what is between.
+/// The first, the next and the last of `first..of`; `None` stands for those between.
 fn neighbours(first: u32, of: u32, cell: &dyn Fn(u32) -> Cell) -> Vec<Option<Cell>> {
     match of - first {
         0 => Vec::new(),
@@ -106,7 +106,7 @@ fn neighbours(first: u32, of: u32, cell: &dyn Fn(u32) -> Cell) -> Vec<Option<Cel
 }
 
 impl Picture<'_> {
-    /// The indices of the outermost of `levels`, the first of them opened.
+    /// Draws the indices of the outermost of `levels`; the first is an open box.
     fn levels(&mut self, depth: usize, levels: &[Level]) {
         let side = self.side;
         let Some((level, inner)) = levels.split_first() else { return self.row(depth) };
@@ -128,7 +128,7 @@ impl Picture<'_> {
         self.strip(depth, neighbours(1, level.count, &cell));
     }
 
-    /// What the innermost box has in it.
+    /// Describes the row in the innermost box.
     fn row(&mut self, depth: usize) {
         let (config, layout) = (self.side.layout.config(), &self.side.layout);
         let apart = matches!(layout.scales_address([0; 5]), Ok(Some(_)));
@@ -142,12 +142,12 @@ impl Picture<'_> {
         self.line(depth, &row);
     }
 
-    /// Characters within `depth` boxes.
+    /// The characters of a line within `depth` boxes.
     fn room(&self, depth: usize) -> usize {
         self.width.saturating_sub(4 * depth)
     }
 
-    /// A line within `depth` boxes.
+    /// Draws a line within `depth` boxes.
     fn line(&mut self, depth: usize, inside: &str) {
         let room = self.room(depth);
         let (left, right) = ("│ ".repeat(depth), " │".repeat(depth));
@@ -166,7 +166,7 @@ impl Picture<'_> {
         self.line(depth, &format!("└{bar}┘"));
     }
 
-    /// Boxes side by side, all of the width within `depth` boxes; none for what is left out.
+    /// Draws boxes side by side over the whole width within `depth` boxes; `None` is drawn as dots.
     fn strip(&mut self, depth: usize, cells: Vec<Option<Cell>>) {
         if cells.is_empty() {
             return;
@@ -207,7 +207,7 @@ impl Picture<'_> {
     }
 }
 
-/// What lies behind the dimensions within a box: scales, padding.
+/// Scales and padding at the end of a box.
 fn behind(level: &Level) -> Vec<Option<Cell>> {
     let at = |size: u64, behind: u64| format!("+{}, {}", count(level.bytes - behind - size), bytes(size));
     let scales = (level.scales > 0).then(|| Cell {
@@ -223,7 +223,7 @@ fn behind(level: &Level) -> Vec<Option<Cell>> {
     scales.into_iter().chain(padding).map(Some).collect()
 }
 
-/// As much of it as there is room for.
+/// The text, cut to `room` characters.
 fn cut(text: &str, room: usize) -> String {
     match text.chars().count() <= room {
         true => text.to_owned(),

@@ -1,4 +1,4 @@
-//! What is known of a layout, with the keys that JSON has.
+//! The facts of a layout, with the keys of the JSON.
 
 use super::copy::CopyFacts;
 use super::side::Side;
@@ -6,7 +6,7 @@ use super::subject::{GroupFacts, StageFacts};
 use kvstrata_core::layout::Dim;
 use serde::Serialize;
 
-/// All that `--json` prints.
+/// The JSON document.
 #[derive(Debug, Serialize)]
 pub(super) struct Document<'f> {
     #[serde(flatten)]
@@ -19,12 +19,13 @@ pub(super) struct Document<'f> {
 pub(super) struct Facts {
     pub(super) model: ModelFacts,
     pub(super) tensor_parallel: RankFacts,
-    /// The layers that are drawn, in the model's numbers.
+    /// The layers drawn, numbered as in the model.
     pub(super) layers: Vec<u32>,
-    /// Those of them that attend to a window only.
+    /// The drawn layers that attend to a window only.
     pub(super) windowed_layers: Vec<u32>,
-    /// Groups of the model's layers, and stages of a pipeline.
+    /// Groups of the model's layers.
     pub(super) groups: Vec<GroupFacts>,
+    /// Stages of the pipeline.
     pub(super) stages: Vec<StageFacts>,
     pub(super) arrangement: &'static str,
     pub(super) head_order: String,
@@ -32,7 +33,7 @@ pub(super) struct Facts {
     pub(super) dtype: &'static str,
     pub(super) alignment_bytes: u64,
     pub(super) bytes: Bytes,
-    /// Outermost first, those that are spread over regions before all.
+    /// First the dimensions that are spread over regions, then the others, outermost first.
     pub(super) dims: Vec<DimFacts>,
     pub(super) regions: Regions,
     pub(super) block: u32,
@@ -56,7 +57,7 @@ pub(super) struct ModelFacts {
 pub(super) struct RankFacts {
     pub(super) degree: u32,
     pub(super) rank: u32,
-    /// In the model's numbers.
+    /// Numbered as in the model.
     pub(super) first_head: u32,
     pub(super) heads: u32,
 }
@@ -68,10 +69,10 @@ pub(super) struct Bytes {
     /// Of a token, over all layers and heads of the rank.
     pub(super) token: u64,
     pub(super) block: u64,
-    /// Of all of the model's heads.
+    /// Of a token, over all heads of the model.
     pub(super) token_of_the_model: u64,
     pub(super) block_of_the_model: u64,
-    /// Of what all ranks keep together, replicated heads as often as they are kept.
+    /// Of a block on all ranks together; a replicated head counts once for each rank.
     pub(super) block_of_all_ranks: u64,
     /// Of a block, in each region.
     pub(super) padding: u64,
@@ -81,7 +82,7 @@ pub(super) struct Bytes {
 pub(super) struct DimFacts {
     pub(super) dim: String,
     pub(super) count: u32,
-    /// To the next index; none where that is in another region.
+    /// To the next index; `None` if that is in another region, or if there is one index.
     pub(super) stride_bytes: Option<u64>,
 }
 
@@ -92,7 +93,7 @@ pub(super) struct Regions {
     pub(super) total_bytes: u64,
 }
 
-/// The stretches that the block's bytes are in, padding left out.
+/// The contiguous pieces of the block's bytes, without padding.
 #[derive(Debug, Serialize)]
 pub(super) struct Pieces {
     pub(super) count: u64,
@@ -120,7 +121,7 @@ pub(super) struct Offset {
     pub(super) scales_offset: Option<u64>,
 }
 
-/// How many pieces are told one by one.
+/// The most pieces listed.
 pub(super) const SHOWN: usize = 4;
 
 impl Facts {
@@ -130,7 +131,7 @@ impl Facts {
         let row = config.row_data_bytes() + config.row_scale_bytes();
         let of_block = |heads: u32| {
             let rows = [config.num_layers, config.outer_dim, config.page_size, heads];
-            // Of the rank, within 64 bits, since a layout has it; of the model, perhaps not.
+            // The rank's bytes fit into 64 bits, since they have a layout; the model's may not.
             rows.into_iter().fold(row, |bytes, count| bytes.saturating_mul(u64::from(count)))
         };
         let levels = side.levels();
@@ -196,7 +197,7 @@ impl RankFacts {
     }
 }
 
-/// No arrangement has more than two a layer.
+/// The pieces of a block. No arrangement has more than two for each layer.
 fn pieces(side: &Side, block: u32) -> Pieces {
     let mut pieces = Pieces { count: 0, smallest_bytes: u64::MAX, largest_bytes: 0, first: Vec::new() };
     for range in side.layout.block(block).iter().flat_map(|block| block.ranges()) {
@@ -214,7 +215,7 @@ fn pieces(side: &Side, block: u32) -> Pieces {
 fn offsets(side: &Side, block: u32) -> Vec<Offset> {
     let shape = side.layout.config().shape();
     let first = [block, 0, 0, 0, 0];
-    // Inside out, so that offsets grow as far as the arrangement lets them.
+    // Innermost dimension first, so that offsets grow where the arrangement permits it.
     let next = [Dim::Head, Dim::Token, Dim::Outer, Dim::Layer, Dim::Block].map(|dim| {
         let mut index = first;
         index[dim as usize] += 1;

@@ -1,12 +1,12 @@
-//! One geometry, laid out in regions of its own.
+//! One geometry, laid out in regions at made-up addresses.
 //!
 //! ```text
 //!   address   0                                                 regions × bytes
 //!             │ last region │ …  │ region 1     │ region 0     │
 //! ```
 //!
-//! Nobody's memory is there, so regions get addresses that tell region and offset. They go down, since layers
-//! that are evenly spaced upwards would be taken for one region's.
+//! No memory is behind the regions, so their addresses encode region and offset. Addresses descend,
+//! because layers at evenly spaced ascending addresses would be taken for one region.
 
 use super::subject::Drawn;
 use kvstrata_core::layout::{Arrangement, DType, Dim, HeadOrder, Layout, LayoutError, Model, Region};
@@ -14,7 +14,7 @@ use kvstrata_core::layout::{RegionNeed, ScalePlace};
 use kvstrata_core::plan::Shard;
 use std::rc::Rc;
 
-/// What was asked for.
+/// The geometry that the options ask for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Geometry {
     pub(super) model: Model,
@@ -27,7 +27,7 @@ pub(super) struct Geometry {
     pub(super) arrangement: Arrangement,
 }
 
-/// One rank of a tensor-parallel group, in the numbers that it was made from.
+/// One rank of a tensor-parallel group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rank {
     pub(super) degree: u32,
@@ -36,9 +36,9 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// Heads that all ranks keep together: one that several ranks have counts for each.
+    /// Heads that all ranks keep together. A head that several ranks have counts once for each.
     pub(super) fn heads_of_all(&self, model: &Model) -> u32 {
-        // Ranks share the heads as long as there are as many; then each has one.
+        // The ranks share the heads. If there are more ranks than heads, each rank has one head.
         model.kv_heads.max(self.degree)
     }
 }
@@ -50,27 +50,27 @@ pub(super) struct Side {
     pub(super) rank: Rank,
     pub(super) need: RegionNeed,
     pub(super) layout: Layout,
-    /// Which layers of which model it has.
+    /// The model and its layers that are laid out.
     pub(super) drawn: Rc<Drawn>,
 }
 
-/// A dimension as it is nested, and one of its indices.
+/// A dimension in its nesting, and the size of one of its indices.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Level {
     pub(super) dim: Dim,
     pub(super) count: u32,
     /// Bytes of one index, padding and scales included; also the distance to the next.
     pub(super) bytes: u64,
-    /// How many of them are padding.
+    /// Padding in `bytes`.
     pub(super) padding: u64,
-    /// How many of them are scales behind a page.
+    /// Scales after a page, in `bytes`.
     pub(super) scales: u64,
 }
 
-/// Ranks beyond which nobody serves a model.
+/// The most ranks accepted.
 const MOST_RANKS: u32 = 65_536;
 
-/// A rank, or which of the two options is wrong.
+/// Makes a rank, or names the wrong one of the two options.
 pub(super) fn shard(model: &Model, options: [&str; 2], degree: u32, rank: u32) -> Result<Rank, String> {
     let [tp, of] = options;
     if degree == 0 || degree > MOST_RANKS {
@@ -80,7 +80,7 @@ pub(super) fn shard(model: &Model, options: [&str; 2], degree: u32, rank: u32) -
     Ok(Rank { degree, rank, shard })
 }
 
-/// The first rank of `degree` that has a head of the side's.
+/// The first rank of `degree` that shares a head with `side`.
 pub(super) fn first_with(side: &Side, degree: u32) -> u32 {
     let has = |rank: &u32| {
         let shard = side.geometry.model.shard(degree, *rank);
@@ -103,7 +103,9 @@ impl Side {
         let need = arrangement.needs(&config).map_err(by_option)?;
         if need.bytes.checked_mul(u64::from(need.count)).is_none() {
             let blocks = geometry.blocks;
-            return Err(format!("--blocks {blocks}: with them the regions do not fit into 64 bits together"));
+            return Err(format!(
+                "--blocks {blocks}: the bytes of all regions exceed 64 bits; use fewer or smaller blocks"
+            ));
         }
         let region =
             |number: u32| Region::system(u64::from(need.count - 1 - number) * need.bytes, need.bytes);
@@ -112,21 +114,21 @@ impl Side {
         Ok(Side { geometry, rank, need, layout, drawn })
     }
 
-    /// The layer, among those drawn, whose bytes a region has, if it has one layer's only.
+    /// The index of the layer whose bytes a region has; `None` if a region has several layers.
     pub(super) fn region_layer(&self, region: u32) -> Option<u32> {
         let apart = self.spread();
         let outers = apart.iter().find(|(dim, _)| *dim == Dim::Outer).map_or(1, |(_, count)| *count);
         apart.iter().any(|(dim, _)| *dim == Dim::Layer).then_some(region / outers)
     }
 
-    /// Region of an address, and offset in it.
+    /// The region of an address, and the offset in it.
     pub(super) fn locate(&self, address: u64) -> (u32, u64) {
-        // Fits: there are no more regions.
+        // Fits into u32, as the number of regions does.
         let from_the_last = (address / self.need.bytes) as u32;
         (self.need.count - 1 - from_the_last, address % self.need.bytes)
     }
 
-    /// Region and offset of a row's elements, and offset of its scales if they lie apart.
+    /// The region and offset of a row's elements, and the offset of its scales if they lie apart.
     pub(super) fn row(&self, index: [u32; 5]) -> Option<(u32, u64, Option<u64>)> {
         let (region, offset) = self.locate(self.layout.address(index).ok()?);
         let scales = self.layout.scales_address(index).ok()?;
@@ -143,7 +145,8 @@ impl Side {
         for (depth, dim) in self.order().iter().copied().rev().enumerate() {
             let count = config.shape()[dim as usize];
             if apart && depth == 2 {
-                // Scales are apart only where a page is in one piece: tokens and heads are innermost.
+                // Scales lie apart only if a page is in one piece, that is, if
+                // tokens and heads are innermost.
                 scales = config.row_scale_bytes() * u64::from(config.page_size) * u64::from(config.num_heads);
                 bytes += scales;
             }
@@ -158,7 +161,7 @@ impl Side {
         levels
     }
 
-    /// The dimensions of which each index is in another region.
+    /// The dimensions whose indices are each in another region.
     pub(super) fn spread(&self) -> Vec<(Dim, u32)> {
         let shape = self.layout.config().shape();
         let apart = |dim: &Dim| !self.order().contains(dim);
@@ -170,7 +173,7 @@ impl Side {
     }
 }
 
-/// What a layout refuses names a field; who typed it knows an option.
+/// Replaces the field that a layout error names by its option.
 fn by_option(error: LayoutError) -> String {
     const OPTIONS: [(&str, &str); 7] = [
         ("num_blocks", "--blocks"),
@@ -202,9 +205,8 @@ mod tests {
         *Model::find(name).expect("a preset")
     }
 
-    /// Levels are what the layout says: strides, and offsets of the first scales and the last row.
     #[test]
-    fn levels_have_the_layouts_strides() {
+    fn levels_have_the_strides_of_the_layout() {
         let mut seen = 0;
         for model in [
             preset("llama-3-70b"),
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_tell_region_and_offset() {
+    fn address_gives_region_and_offset() {
         let (model, arrangement) = (preset("llama-3-8b"), Arrangement::TokenMajor);
         let geometry = Geometry {
             model,

@@ -1,13 +1,13 @@
-//! What is drawn: a model, from a preset, from its `config.json` or from options; one of its groups of
-//! layers; one stage of a pipeline.
+//! The subject of the drawing: a model (a preset, a `config.json`, options), one of its groups of
+//! layers, one stage of a pipeline.
 //!
 //! ```text
-//!   model      0 1 2 3 │ 4 5 6 7          --pp 2: two stages, --stage says which
-//!   group full   ·   ·     ·   ·          --group: one group's layers; without it, all whose geometry is one, else the first group's
+//!   model      0 1 2 3 │ 4 5 6 7     --pp 2: two stages; --stage chooses one
+//!   group full   ·   ·     ·   ·     --group: one group; default: all, if of one geometry, else the first
 //! ```
 
 use super::LayoutArgs;
-use super::units::count;
+use super::units::plural;
 use kvstrata::model::{Keeps, ModelGeometry};
 use kvstrata_core::layout::{DType, LayoutConfig, Model};
 use kvstrata_core::plan::Shard;
@@ -16,7 +16,7 @@ use serde::Serialize;
 /// The most layers that a layout takes.
 const MOST_LAYERS: u32 = 65_536;
 
-/// Which layers of which model are drawn.
+/// The model and its layers that are drawn.
 #[derive(Debug, Default)]
 pub(super) struct Drawn {
     pub(super) name: String,
@@ -24,20 +24,21 @@ pub(super) struct Drawn {
     pub(super) note: String,
     /// Layers of the whole model.
     pub(super) of_model: u32,
-    /// Those drawn, in the model's numbers, and what each attends to.
+    /// The layers drawn, numbered as in the model.
     pub(super) layers: Vec<u32>,
+    /// The window of each drawn layer.
     windows: Vec<Option<u32>>,
     pub(super) groups: Vec<GroupFacts>,
     pub(super) stages: Vec<StageFacts>,
 }
 
 impl Drawn {
-    /// The model's number of a layer of the layout.
+    /// The number in the model of a layer of the layout.
     pub(super) fn layer(&self, index: u32) -> u32 {
         self.layers.get(index as usize).copied().unwrap_or(index)
     }
 
-    /// Tokens that a layer of the layout attends to, if not to all.
+    /// The window of a layer of the layout in tokens; `None` if it attends to all tokens.
     pub(super) fn window(&self, index: u32) -> Option<u32> {
         self.windows.get(index as usize).copied().flatten()
     }
@@ -46,7 +47,7 @@ impl Drawn {
         self.windows.iter().any(Option::is_some)
     }
 
-    /// The model's numbers of those that have one.
+    /// The drawn layers with a window, numbered as in the model.
     pub(super) fn windowed(&self) -> Vec<u32> {
         let with = self.layers.iter().zip(&self.windows).filter(|(_, window)| window.is_some());
         with.map(|(layer, _)| *layer).collect()
@@ -57,17 +58,17 @@ impl Drawn {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct GroupFacts {
     pub(super) name: &'static str,
-    /// In the model's numbers; an indexer's are counted behind all others.
+    /// Numbered as in the model; layers of an indexer are numbered after all others.
     pub(super) layers: Vec<u32>,
     pub(super) window: Option<u32>,
-    /// Of all its layers; 0 of a state.
+    /// Bytes of a token over all its layers; 0 for a state.
     pub(super) token_bytes: u64,
-    /// Of a layer.
+    /// Bytes of a layer's state.
     pub(super) state_bytes: Option<u64>,
     pub(super) drawn: bool,
 }
 
-/// A stage of a pipeline: what one of its ranks keeps, states not counted.
+/// A stage of a pipeline: the bytes of one of its ranks, without states.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct StageFacts {
     pub(super) first_layer: u32,
@@ -77,16 +78,16 @@ pub(super) struct StageFacts {
     pub(super) drawn: bool,
 }
 
-/// What is drawn, as a model of one geometry, and its cache's type.
+/// The drawn layers as a model of one geometry, and the type of its cache.
 pub(super) struct Subject {
     pub(super) model: Model,
     pub(super) dtype: DType,
-    /// Whether there are tokens: a state has none.
+    /// Whether the group has tokens; a state has none.
     pub(super) paged: bool,
     pub(super) drawn: Drawn,
 }
 
-/// Layers of each stage.
+/// The number of layers of each stage.
 fn partition(arguments: &LayoutArgs, layers: u32) -> Result<Vec<u32>, String> {
     if let Some(partition) = &arguments.layer_partition {
         let text = partition.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
@@ -95,12 +96,15 @@ fn partition(arguments: &LayoutArgs, layers: u32) -> Result<Vec<u32>, String> {
             return Err(format!("--layer-partition {text}: each stage needs at least one layer"));
         }
         if sum != u64::from(layers) {
-            return Err(format!("--layer-partition {text}: has {sum} layers, and the model has {layers}"));
+            return Err(format!(
+                "--layer-partition {text}: has {}, and the model has {layers}; make them equal",
+                plural(sum, "layer")
+            ));
         }
         if let Some(stages) = arguments.pp.filter(|stages| *stages as usize != partition.len()) {
             return Err(format!(
-                "--layer-partition {text}: has {} stages, not --pp {stages}",
-                partition.len()
+                "--layer-partition {text}: has {}, not --pp {stages}; make them equal, or leave --pp out",
+                plural(partition.len() as u64, "stage")
             ));
         }
         return Ok(partition.clone());
@@ -109,14 +113,15 @@ fn partition(arguments: &LayoutArgs, layers: u32) -> Result<Vec<u32>, String> {
     if stages == 0 || stages > layers {
         return Err(format!("--pp {stages}: must be from 1 to the model's {layers} layers"));
     }
-    // As vLLM does: what is left goes to the last stages but the very last, which has the output's layers too.
+    // As in vLLM, remaining layers go to the last stages except the very last, which
+    // also has the output layers.
     let mut partition = vec![layers / stages; stages as usize];
     let left = (layers % stages) as usize;
     partition.iter_mut().rev().skip(1).take(left).for_each(|layers| *layers += 1);
     Ok(partition)
 }
 
-/// The numbers of one layer, as a model of one layer.
+/// One layer as a model of one layer, its type, and whether it has tokens.
 fn of_layer(keeps: &Keeps, dtype: DType, degree: u32) -> Result<(Model, DType, bool), String> {
     let model = |outer_dim, kv_heads, head_size, dtype| Model {
         name: "",
@@ -138,12 +143,12 @@ fn of_layer(keeps: &Keeps, dtype: DType, degree: u32) -> Result<(Model, DType, b
             let bytes = state.bytes(degree).map_err(|error| format!("--tp {degree}: {error}"))?;
             (model(1, 1, bytes, DType::U8), false)
         }
-        _ => return Err("the model has layers that this command does not draw yet".to_owned()),
+        _ => return Err("--config: the model has layers that this command cannot draw".to_owned()),
     };
     Ok((model, model.dtype, paged))
 }
 
-/// Bytes of so many layers' tokens on a rank.
+/// Bytes of a token over `layers` layers on a rank.
 fn token_bytes(model: &Model, dtype: DType, rank: &Shard, layers: usize) -> u64 {
     let heads = rank.heads();
     let config: LayoutConfig = model.config_for(1, rank).dtype(dtype).num_heads(heads.end - heads.start);
@@ -167,20 +172,20 @@ impl Subject {
                 (ModelGeometry::from(&model), model.source.to_owned(), model.note)
             }
         };
-        let needed = "the file has no torch_dtype; say which type the cache is in: --dtype bfloat16";
+        let needed = "--dtype: missing; the file has no torch_dtype, so give the type of the cache, for example --dtype bfloat16";
         let dtype = arguments.dtype.or(geometry.dtype);
-        let dtype = dtype.ok_or_else(|| format!("--dtype: missing; {needed}"))?;
+        let dtype = dtype.ok_or_else(|| needed.to_owned())?;
         let partition = partition(arguments, geometry.layers)?;
         let stage = arguments.stage;
         if stage as usize >= partition.len() {
             let last = partition.len() - 1;
             return Err(format!(
-                "--stage {stage}: there are stages 0 to {last}; --pp or --layer-partition makes others"
+                "--stage {stage}: must be from 0 to {last}; --pp or --layer-partition set the number of stages"
             ));
         }
         let first: u32 = partition[..stage as usize].iter().sum();
         let here = first..first + partition[stage as usize];
-        // An indexer's layers are in the stage of the layers that they index.
+        // A layer of an indexer is in the stage of the layer that it indexes.
         let in_stage = |layer: &u32| here.contains(&(layer % geometry.layers));
         let shown = shown(arguments, &geometry)?;
         let mut groups = Vec::new();
@@ -217,7 +222,7 @@ impl Subject {
         }
         let Some((model, dtype, paged)) = one.filter(|_| !layers.is_empty()) else {
             return Err(format!(
-                "--stage {stage}: none of its layers {} to {} is in the group",
+                "--stage {stage}: none of its layers {} to {} is in the group; choose another --stage or --group",
                 here.start,
                 here.end - 1
             ));
@@ -247,19 +252,15 @@ impl Subject {
     }
 }
 
-/// Which groups are drawn: the one asked for; else all, if their layers have one geometry; else the first.
+/// The groups to draw: that of `--group`; else all, if their layers have one geometry; else the first.
 fn shown(arguments: &LayoutArgs, geometry: &ModelGeometry) -> Result<Vec<usize>, String> {
     let groups = &geometry.groups;
     if let Some(name) = &arguments.group {
         let found = groups.iter().position(|group| group.name.eq_ignore_ascii_case(name));
         let names = || groups.iter().map(|group| group.name).collect::<Vec<_>>().join(", ");
         let found = found.ok_or_else(|| {
-            format!(
-                "--group {name}: {} has {} of layers: {}",
-                geometry.name,
-                groups_of(groups.len()),
-                names()
-            )
+            let number = plural(groups.len() as u64, "group");
+            format!("--group {name}: {} has {number} of layers; choose from: {}", geometry.name, names())
         })?;
         return Ok(vec![found]);
     }
@@ -269,8 +270,4 @@ fn shown(arguments: &LayoutArgs, geometry: &ModelGeometry) -> Result<Vec<usize>,
     };
     let alike = (0..groups.len()).all(|i| of(i).is_some() && of(i) == of(0));
     Ok(if alike { (0..groups.len()).collect() } else { vec![0] })
-}
-
-fn groups_of(number: usize) -> String {
-    format!("{} group{}", count(number as u64), if number == 1 { "" } else { "s" })
 }

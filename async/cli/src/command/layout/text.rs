@@ -1,4 +1,4 @@
-//! The tables that a person reads.
+//! The tables for people.
 
 use super::copy::CopyFacts;
 use super::facts::{Facts, Offset, RankFacts};
@@ -10,7 +10,7 @@ use std::fmt::Write;
 /// Where the second column begins.
 const INDENT: usize = 13;
 
-/// Everything but the picture.
+/// All tables, without the picture.
 pub(super) fn layout(side: &Side, facts: &Facts) -> String {
     let mut text = String::new();
     head(&mut text, facts);
@@ -54,7 +54,7 @@ fn head(text: &mut String, facts: &Facts) {
         );
     }
     line(text, "rank", &rank(facts));
-    let scales = facts.scales.as_ref().map_or(String::new(), |place| format!(", scales behind each {place}"));
+    let scales = facts.scales.as_ref().map_or(String::new(), |place| format!(", scales after each {place}"));
     let alignment = bytes(facts.alignment_bytes);
     let order = facts.head_order.to_uppercase();
     line(text, "arrangement", &format!("{}, {order}{scales}, aligned to {alignment}", facts.arrangement));
@@ -64,14 +64,14 @@ fn rank(facts: &Facts) -> String {
     let RankFacts { degree, rank, first_head, heads } = facts.tensor_parallel;
     let of_model = facts.model.kv_heads;
     let which = match heads {
-        _ if facts.model.outer_dim == 1 => "the latent, as every rank".to_owned(),
+        _ if facts.model.outer_dim == 1 => "the latent, as on every rank".to_owned(),
         1 => format!("head {first_head} of {of_model}"),
         _ => format!("heads {first_head} to {} of {of_model}", first_head + heads - 1),
     };
     format!("{rank} of {degree}: {which}")
 }
 
-/// The first of them, and the last.
+/// The numbers of layers, with the middle left out if there are many.
 fn some_of(layers: &[u32]) -> String {
     let all = |layers: &[u32]| layers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     match layers {
@@ -117,7 +117,7 @@ fn stages(text: &mut String, facts: &Facts) {
     }
 }
 
-/// How the bytes come about.
+/// The factors of a row's, a token's and a block's bytes.
 fn sums(text: &mut String, config: &LayoutConfig, facts: &Facts) {
     let factors = |heads: u32, page: Option<u32>| {
         let mut factors = vec![plural(config.num_layers.into(), "layer")];
@@ -180,7 +180,7 @@ fn places(text: &mut String, facts: &Facts) {
         1 => line(text, "regions", &format!("1 of {each}")),
         many => {
             line(text, "regions", &format!("{} of {each}", count(many.into())));
-            line(text, "", &format!("in all {}", both(regions.total_bytes)));
+            line(text, "", &format!("total {}", both(regions.total_bytes)));
         }
     }
     let (pieces, block) = (&facts.pieces, facts.block);
@@ -216,7 +216,7 @@ fn offsets(text: &mut String, facts: &Facts) {
     }
 }
 
-/// What an outer index stands for.
+/// The name of an outer index: keys, values, or neither.
 pub(super) fn outer_name(outer: u32, outer_dim: u32) -> &'static str {
     match (outer_dim, outer) {
         (1, _) => "–",
@@ -225,7 +225,7 @@ pub(super) fn outer_name(outer: u32, outer_dim: u32) -> &'static str {
     }
 }
 
-/// A plan's table.
+/// The table of a copy plan.
 pub(super) fn copy(copy: &CopyFacts) -> String {
     let mut text = String::from("\n");
     let RankFacts { degree, rank, .. } = copy.tensor_parallel;
@@ -237,7 +237,7 @@ pub(super) fn copy(copy: &CopyFacts) -> String {
         1 => first.to_string(),
         many => format!("{first} to {}", first + many - 1),
     };
-    let which = format!("{} here → {} there, as each counts its own", range(heads.src), range(heads.dst));
+    let which = format!("{} here → {} there, numbered on each side", range(heads.src), range(heads.dst));
     line(&mut text, "heads", &which);
     if let Some(pages) = &copy.pages {
         let [here, there] =
@@ -246,14 +246,14 @@ pub(super) fn copy(copy: &CopyFacts) -> String {
             });
         line(&mut text, "pages", &format!("{here} here → {there} there"));
         let hits = plural(pages.prefix_tokens, "token");
-        line(&mut text, "", &format!("prefix hits are then by {hits}, whole blocks of both sides"));
+        line(&mut text, "", &format!("prefix hits are multiples of {hits}, whole blocks on both sides"));
     }
     let (least, most) = (copy.smallest_piece_bytes, copy.largest_piece_bytes);
     let sizes = match least == most {
         true => bytes(most),
         false => format!("{} to {}", count(least), bytes(most)),
     };
-    line(&mut text, "pieces", &format!("{} of {sizes}, {} in all", count(copy.pieces), both(copy.bytes)));
+    line(&mut text, "pieces", &format!("{} of {sizes}, total {}", count(copy.pieces), both(copy.bytes)));
     line(&mut text, "aligned to", &bytes(copy.alignment_bytes));
     for (i, kind) in copy.families.iter().enumerate() {
         let (times, piece) = (count(kind.families), bytes(kind.piece_bytes));

@@ -1,4 +1,4 @@
-//! Numbers for people. Bytes are counted in powers of ten here: models and their caches are.
+//! Numbers for people. Byte units are powers of ten, as is usual for models and their caches.
 
 pub(super) use kvstrata::shared::figures::count;
 use kvstrata::shared::figures::decimal;
@@ -13,12 +13,12 @@ pub(super) fn plural(number: u64, word: &str) -> String {
     format!("{} {word}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// Three digits and a unit, from a thousand bytes on.
+/// Three digits and a unit, for a thousand bytes or more.
 pub(super) fn rounded(number: u64) -> Option<String> {
     (number >= 1000).then(|| decimal(number))
 }
 
-/// All digits, and three of them: `5,242,880 bytes = 5.24 MB`.
+/// All digits, then three digits with a unit: `5,242,880 bytes = 5.24 MB`.
 pub(super) fn both(number: u64) -> String {
     match rounded(number) {
         Some(rounded) => format!("{} = {rounded}", bytes(number)),
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_bytes_are_rounded_beside_all_their_digits() {
+    fn large_byte_count_has_a_rounded_form() {
         assert_eq!(both(5_242_880), "5,242,880 bytes = 5.24 MB");
         assert_eq!((both(1), both(256)), ("1 byte".to_owned(), "256 bytes".to_owned()));
         assert_eq!([999, 1000].map(rounded), [None, Some("1.00 kB".to_owned())]);

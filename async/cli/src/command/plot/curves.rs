@@ -1,4 +1,4 @@
-//! Hits by capacity: a curve a policy, below the optimum's.
+//! Hits by capacity: a curve for each policy, below that of the optimum.
 
 use super::Drawing;
 use super::panel::{Axis, Line, Look, Panel};
@@ -32,7 +32,7 @@ pub(in crate::command) fn curves(report: &Report) -> Drawing {
         lines,
     };
     let title = format!(
-        "{} requests, {} blocks, {} different ones",
+        "{} requests, {} blocks, {} distinct",
         count(report.requests),
         count(report.blocks),
         count(report.distinct_blocks)
@@ -40,7 +40,7 @@ pub(in crate::command) fn curves(report: &Report) -> Drawing {
     Drawing { trace: report.trace.clone(), title, panels: vec![panel] }
 }
 
-/// A number of blocks as `--capacities` takes it.
+/// A number of blocks in the notation of `--capacities`.
 fn blocks(blocks: f64) -> String {
     let units = [(1u64 << 20, "M"), (1 << 10, "K")];
     let blocks = blocks.round() as u64;

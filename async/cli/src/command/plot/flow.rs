@@ -1,13 +1,13 @@
-//! A replay over time: how full each tier was, what it hit, and what moved.
+//! A replay over time: the fill of each tier, its hits, and the bandwidth of each path.
 //!
-//! Fill and hits are over the trace's time: they are a function of the trace, and the same however fast a run
-//! is. Bandwidth is the machine's, and over the run's own time. A trace without times has its requests'
-//! numbers instead.
+//! Fill and hits are drawn over the time of the trace: they are a function of the trace, however fast a
+//! run is. Bandwidth depends on the machine and is drawn over the time of the run. For a trace without
+//! times, the number of requests served replaces the time.
 //!
-//! Where no request has ended in a window of the trace there is no part of its blocks that was hit, and the
-//! line has a gap, which the panel's title says. A rate there is always: between the ends of two requests
-//! bytes are counted as if they had moved evenly, so where nobody asked for anything, or the run stood still,
-//! it is low, or 0, and what all windows have together is what was moved.
+//! In a window of the trace in which no request ended there is no hit ratio. The line has a gap there,
+//! and the title of the panel says so. A rate has no gaps: between the ends of two requests, bytes count
+//! as if they had moved evenly. So a rate is low or 0 while no request came or the run stood still, and
+//! the windows add up to all bytes moved.
 
 use super::Drawing;
 use super::panel::{Axis, Line, Look, Panel};
@@ -15,14 +15,15 @@ use crate::replay::{ByTier, Report, Sample};
 use kvstrata::shared::figures::count;
 use kvstrata::tier::Tier;
 
-/// Windows over which hits and bytes are added up, at most.
+/// The most windows over which hits and bytes are added up.
 const WINDOWS: usize = 60;
-/// Samples that a window is to have, or there would be more gaps than line.
+/// Samples that a window should have; with fewer there would be more gaps than line.
 const SAMPLES: usize = 4;
-/// Times that a window is to have: of a trace that has a stamp every few seconds a shorter one may have none, though nobody was idle.
+/// Different times that a window should have. If the trace has a time stamp every few seconds only, a
+/// shorter window may have none even though requests came.
 const TIMES: usize = 2;
 
-/// Time, or what stands for it: the axis's label, and where each sample is.
+/// Time, or the number of requests in its place: the label of the axis, and the position of each sample.
 struct Scale {
     label: &'static str,
     at: Vec<f64>,
@@ -70,7 +71,8 @@ impl Scale {
         (self.at.len() / SAMPLES).min(times / TIMES).clamp(1, WINDOWS)
     }
 
-    /// What a count grew by in each window, at its middle: between two samples it grows evenly.
+    /// The growth of a count in each window, at the middle of the window. Between two
+    /// samples a count grows evenly.
     fn grown(&self, counted: impl Fn(usize) -> u64) -> Vec<(f64, f64)> {
         let (Some(last), windows) = (self.at.last(), self.windows()) else { return Vec::new() };
         let by = |time: f64| {
@@ -88,8 +90,9 @@ impl Scale {
         ends.windows(2).map(|pair| (pair[1].0 - width / 2.0, pair[1].1 - pair[0].1)).collect()
     }
 
-    /// What is counted between the sample before each window and its last one, at its middle: what is between two samples is in the window of the
-    /// later one. Windows without a sample, or a value, are between stretches.
+    /// The value from the last sample before each window to the last one in it, at the middle of the
+    /// window. Events between two samples count for the window of the later one. A window without a
+    /// sample or a value ends a stretch.
     fn stretches(&self, value: impl Fn(usize, usize) -> Option<f64>) -> Vec<Vec<(f64, f64)>> {
         let last = self.at.last().copied().unwrap_or(0.0);
         let windows = self.windows();
@@ -132,7 +135,7 @@ pub(in crate::command) fn flow(report: &Report, samples: &[Sample]) -> Drawing {
     }
 }
 
-/// The tiers that there are, and their blocks.
+/// The tiers of the replay, and their blocks.
 fn tiers(report: &Report) -> impl Iterator<Item = (Tier, u32)> + use<> {
     let asked = &report.settings;
     let blocks = [asked.device_blocks, asked.host_blocks, asked.disk_blocks];
@@ -169,7 +172,7 @@ fn fill(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
     });
     Panel {
         height: 250,
-        title: "Fill: blocks that a tier has",
+        title: "Fill: blocks in each tier",
         x: scale.axis(),
         y: Axis::linear("% of its capacity", 100.0, 100.0, plain),
         lines: lines.collect(),
@@ -191,13 +194,13 @@ fn hits(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
         tiers(report).map(|(tier, _)| line(named(tier), Look::nth(tier.index()), &|hits| of(tier, hits))),
     );
     let most = highest(&lines);
-    // All lines have theirs where this one has.
+    // All lines have the same gaps.
     let gaps = lines[0].stretches.len() > 1;
     Panel {
         height: 270,
         title: match gaps {
-            true => "Hits: blocks of requests that a tier had (a gap: no request ended)",
-            false => "Hits: blocks of requests that a tier had",
+            true => "Hits: requested blocks that a tier had (a gap: no request ended)",
+            false => "Hits: requested blocks that a tier had",
         },
         x: scale.axis(),
         y: Axis::linear("% of requested blocks", most, 1.0, plain),
@@ -206,7 +209,7 @@ fn hits(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
 }
 
 fn bandwidth(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
-    // Whatever the axis's unit, a rate is by the second.
+    // Rates are per second, whatever the unit of the axis.
     let seconds = samples.last().map_or(0.0, |last| last.wall_time.as_secs_f64()) / scale.windows() as f64;
     let rate = |bytes: f64| if seconds > 0.0 { bytes / seconds } else { 0.0 };
     type Bytes = fn(&Sample) -> u64;
@@ -251,7 +254,7 @@ fn highest(lines: &[Line]) -> f64 {
     lines.iter().flat_map(|line| line.stretches.iter().flatten()).fold(0.0, |most: f64, (_, y)| most.max(*y))
 }
 
-/// A tick's number: no more digits than its step has.
+/// The number at a tick, with at most six decimals.
 fn plain(number: f64) -> String {
     format!("{}", (number * 1e6).round() / 1e6)
 }
@@ -261,8 +264,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_a_gap_where_nothing_ended() {
-        // A sample a second, but for half a minute in the middle.
+    fn line_has_a_gap_while_no_request_ended() {
+        // A sample a second, except for half a minute in the middle.
         let at: Vec<f64> = (0..=240).filter(|at| !(100..130).contains(at)).map(f64::from).collect();
         let scale = Scale { label: "s", at };
         let counted = scale.stretches(|from, to| Some((to - from) as f64));
@@ -275,9 +278,10 @@ mod tests {
         assert!(scale.stretches(|_, _| None).is_empty());
     }
 
-    /// A rate is known where no request has ended: 10 bytes were moved in half a minute, and 1 in each second else.
+    /// A rate is known even while no request ended: 10 bytes were moved in that half
+    /// minute, 1 in each other second.
     #[test]
-    fn a_rate_has_no_gap_where_nothing_ended() {
+    fn rate_has_no_gap_while_no_request_ended() {
         let at: Vec<f64> = (0..=240).filter(|at| !(100..130).contains(at)).map(f64::from).collect();
         let counted: Vec<u64> = at.iter().map(|at| *at as u64 - if *at < 100.0 { 0 } else { 21 }).collect();
         let scale = Scale { label: "s", at };
@@ -295,14 +299,14 @@ mod tests {
         }
         let all: f64 = grown.iter().map(|(_, grown)| grown).sum();
         assert!((all - 219.0).abs() < 1e-9, "{all}");
-        // Nothing moved: 0, and not nothing.
+        // If no byte moved, the rate is 0 and not missing.
         assert!(scale.grown(|_| 7).iter().all(|(_, grown)| *grown == 0.0));
         assert_eq!(Scale { label: "s", at: vec![0.0, 0.0] }.grown(|nth| nth as u64), [(0.0, 0.0)]);
     }
 
-    /// A stamp every three seconds, and nine requests at each: about as in the bundled trace.
+    /// A time stamp every three seconds with nine requests, about as in the bundled trace.
     #[test]
-    fn a_line_has_no_gap_between_two_stamps() {
+    fn line_has_no_gap_between_two_time_stamps() {
         for stamps in [11, 55, 400] {
             let at = (0..9 * stamps).map(|nth| f64::from(nth / 9 * 3)).collect();
             let stretches = Scale { label: "s", at }.stretches(|_, _| Some(1.0));
@@ -311,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn one_window_is_seen_and_so_is_a_line_below_another() {
+    fn single_point_and_covered_line_are_visible() {
         let line = |look| Line { name: "all".to_owned(), stretches: vec![vec![(1.0, 1.0)]], look };
         let panel = Panel {
             height: 200,

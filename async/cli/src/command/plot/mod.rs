@@ -1,17 +1,17 @@
-//! Pictures of results: an SVG or a PNG, as the file's name ends.
+//! Pictures of results: an SVG or a PNG, by the ending of the file's name.
 //!
 //! ```text
 //!   ┌──────────────────────────┬──────────┐
 //!   │ a panel: axes, lines     │ its      │     a drawing is panels, one below the other;
-//!   │                          │ legend   │     a legend has a column of its own, so it covers nothing
+//!   │                          │ legend   │     a legend has its own column and covers no line
 //!   ├──────────────────────────┼──────────┤
 //! ```
 //!
-//! Colours are those of Okabe and Ito, which colour-blind people tell apart, and lines differ in their
-//! strokes and marks too. Text in a PNG is set in a font that comes along (`async/cli/data/`), so nothing is
-//! asked of the system.
+//! The colours are those of Okabe and Ito, which colour-blind people can tell apart. Lines
+//! also differ in strokes and marks. A PNG uses the bundled font (`async/cli/data/`), so no
+//! font of the system is needed.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `panel.rs` | axes, lines, legend |
 //! | `curves.rs` | hits by capacity, of `kvstrata policies` |
@@ -34,10 +34,10 @@ use plotters::style::{FontStyle, WHITE, register_font};
 use plotters_backend::DrawingBackend;
 use std::path::{Path, PathBuf};
 
-/// Bitstream Vera's licence, which allows it: `async/cli/data/DejaVuSans-subset.LICENSE`.
+/// Under the licence of Bitstream Vera, which permits this: `async/cli/data/DejaVuSans-subset.LICENSE`.
 static FONT: &[u8] = include_bytes!("../../../data/DejaVuSans-subset.ttf");
 
-/// Where `--plot` draws.
+/// The target of `--plot`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     path: PathBuf,
@@ -50,15 +50,15 @@ enum Format {
     Png,
 }
 
-/// What is drawn.
+/// A picture.
 pub(super) struct Drawing {
-    /// The trace's name, which is as long as its path, and what is said of it.
+    /// The name of the trace, which may be a long path.
     trace: String,
     title: String,
     panels: Vec<Panel>,
 }
 
-/// In pixels; of the panels, each.
+/// Width of each panel, in pixels like all sizes here.
 const WIDTH: u32 = 1000;
 const TITLE: u32 = 44;
 const MARGIN: u32 = 16;
@@ -83,7 +83,7 @@ impl Drawing {
         area.present()
     }
 
-    /// Of a long path the end, which tells traces apart.
+    /// The title, with the beginning of a long path left out: its end tells traces apart.
     fn fitting_title<B: DrawingBackend>(
         &self,
         area: &DrawingArea<B, Shift>,
@@ -108,7 +108,7 @@ impl Target {
         let format = match ending.as_deref() {
             Some("svg") => Format::Svg,
             Some("png") => Format::Png,
-            _ => return Err("a picture's name must end in .svg or .png".to_owned()),
+            _ => return Err("the name of a picture must end in .svg or .png".to_owned()),
         };
         Ok(Target { path, format })
     }
@@ -117,12 +117,12 @@ impl Target {
         &self.path
     }
 
-    /// Refuses what can be seen to fail, before a minute's work is done for nothing.
+    /// Refuses a file that cannot be written, before a minute's work is lost.
     pub(super) fn check(&self) -> Result<(), String> {
         files::check("--plot", &self.path)
     }
 
-    /// Draws; the file is either as it was or complete.
+    /// Draws into the file. After an error, the file is as it was before.
     pub(super) fn write(&self, drawing: &Drawing) -> Result<(), String> {
         let named = |what: String| format!("--plot {}: {what}", shown_path(&self.path));
         let picture = match self.format {
@@ -160,5 +160,6 @@ fn png(drawing: &Drawing) -> Result<Vec<u8>, String> {
 }
 
 fn load_font() -> Result<(), String> {
-    register_font(panel::FAMILY, FontStyle::Normal, FONT).map_err(|_| "its font is damaged".to_owned())
+    register_font(panel::FAMILY, FontStyle::Normal, FONT)
+        .map_err(|_| "the bundled font is damaged".to_owned())
 }

@@ -1,10 +1,10 @@
 //! A panel: two axes, lines over them, and a legend beside them.
 //!
-//! I1. The points through which a line is drawn are at least as far apart, across, as it is wide: what is
-//! closer is one point, at its mean.
-//!     So nothing is drawn beyond what is known. A corner's inner edge is `width / 2 / tan(half its angle)` from it, and where two
-//!     strokes turn back that is no more than the shorter one's length, as neither is steeper than its length over the width. Through
-//!     points that are closer a renderer that does not cut joins off draws spikes many times as long as the strokes.
+//! I1. The points of a line are horizontally at least as far apart as the line is wide. Closer points are
+//! replaced by one point at their mean. So nothing is drawn beyond the data: the inner edge of a corner
+//! is `width / 2 / tan(half its angle)` from the corner, and where two strokes turn back that is at most
+//! the length of the shorter stroke, as neither is steeper than its length over the width. Through closer
+//! points, a renderer that does not cut off joins would draw spikes many times as long as the strokes.
 
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
@@ -18,12 +18,13 @@ use plotters::style::{Color, IntoFont, RGBColor, ShapeStyle, TextStyle, WHITE};
 use plotters_backend::DrawingBackend;
 use std::ops::Range;
 
-/// What text is set in: whatever a viewer of an SVG has, and in a PNG the font that comes along.
+/// The font: that of the viewer in an SVG, the bundled one in a PNG.
 pub(super) const FAMILY: &str = "sans-serif";
 
 const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
 const GRID: RGBColor = RGBColor(0xe2, 0xe2, 0xe2);
-/// Blue, vermillion, green, orange, purple, sky blue, grey, black: Okabe and Ito's, less the yellow that is too light for a line.
+/// Blue, vermillion, green, orange, purple, sky blue, grey, black: those of Okabe and Ito, without
+/// yellow, which is too light for a line.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
@@ -48,22 +49,23 @@ pub(super) struct Panel {
 
 #[derive(Clone)]
 pub(super) struct Axis {
-    /// With its unit.
+    /// The label, with the unit.
     pub(super) label: String,
     pub(super) from: f64,
     pub(super) to: f64,
-    /// Where it is labelled, and how.
+    /// Positions and labels of the ticks.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
 pub(super) struct Line {
     pub(super) name: String,
-    /// Points that belong together: between two stretches nothing is known.
+    /// Stretches of connected points, with gaps between them.
     pub(super) stretches: Vec<Vec<(f64, f64)>>,
     pub(super) look: Look,
 }
 
-/// How a line is told from others: by colour, by stroke, and, if it has few points, by their marks, as a point by itself has one.
+/// The look of a line: colour, stroke, and marks for a line of few points. A point by
+/// itself always has a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) colour: usize,
@@ -72,12 +74,12 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// The `nth` of several.
+    /// The look of the `nth` line.
     pub(super) fn nth(nth: usize) -> Look {
         Look { colour: nth % (COLOURS.len() - 1), dashed: nth % 2 == 1, marked: false }
     }
 
-    /// The one that the others are measured by: black, and wide, so that it is seen below one that is the same.
+    /// The look of the reference line: black and wide, so that it is visible below an equal line.
     pub(super) const MEASURE: Look = Look { colour: COLOURS.len() - 1, dashed: false, marked: false };
 
     pub(super) fn marked(self) -> Look {
@@ -105,7 +107,7 @@ fn style(size: Size) -> TextStyle<'static> {
     (FAMILY, pixels).into_font().color(&INK)
 }
 
-/// Sets a line of text from a point on.
+/// Draws a line of text that begins at a point.
 pub(super) fn text<B: DrawingBackend>(
     area: &DrawingArea<B, Shift>,
     what: &str,
@@ -115,7 +117,7 @@ pub(super) fn text<B: DrawingBackend>(
     area.draw(&Text::new(what.to_owned(), at, style(size)))
 }
 
-/// Of a line of text, in pixels.
+/// The width of a line of text, in pixels.
 pub(super) fn width<B: DrawingBackend>(
     area: &DrawingArea<B, Shift>,
     what: &str,
@@ -125,7 +127,8 @@ pub(super) fn width<B: DrawingBackend>(
 }
 
 impl Axis {
-    /// From 0 to a round number that is no less than `most`, or than `least`; in steps of 1, 2 or 5 times a power of ten, three to eight of them.
+    /// An axis from 0 to a round number, at least `most` and `least`. It has three to eight steps of 1, 2
+    /// or 5 times a power of ten.
     pub(super) fn linear(
         label: impl Into<String>,
         most: f64,
@@ -142,7 +145,8 @@ impl Axis {
         Axis { label: label.into(), from: 0.0, to: steps * step, ticks }
     }
 
-    /// Between two numbers, by powers of two, or, where none is between them, by themselves: of points at `x.log2()`.
+    /// An axis between two numbers for points at `x.log2()`, with ticks at powers of two. If none lies
+    /// between them, the two numbers are the ticks.
     pub(super) fn doubling(
         label: impl Into<String>,
         from: f64,
@@ -151,15 +155,15 @@ impl Axis {
     ) -> Axis {
         let (from, to) = (from.log2(), to.log2());
         let room = (0.03 * (to - from)).max(0.1);
-        // No more than a dozen, or their labels would meet.
+        // With more than a dozen ticks, labels would overlap.
         let step = ((to - from) / 12.0).ceil().max(1.0);
         let first = (from / step).ceil();
         let ticks = (0..13).map(|nth| (first + f64::from(nth)) * step).take_while(|at| *at <= to + room);
         let mut ticks: Vec<f64> = ticks.collect();
-        // One that is only in the room beside them is not between them.
+        // A tick in the margin only is not between the two numbers.
         if !ticks.iter().any(|at| *at <= to) {
             ticks = vec![from];
-            // Nearer to each other their labels would meet.
+            // Labels closer than this would overlap.
             ticks.extend(Some(to).filter(|to| to - from > 0.05));
         }
         let ticks = ticks.into_iter().map(|at| (at, format(at.exp2()))).collect();
@@ -249,7 +253,7 @@ impl Line {
             } else {
                 chart.draw_series(LineSeries::new(points, stroke))?;
             }
-            // One by itself has no line.
+            // A point by itself has no line, so it gets a mark.
             if self.look.marked || stretch.len() == 1 {
                 let plot = chart.plotting_area();
                 let pixels = plot.get_base_pixel();
@@ -264,7 +268,8 @@ impl Line {
     }
 }
 
-/// The points of a line so wide, of which none is as near to the one before it, by its pixel: I1. What is nearer to the first of several is in their mean.
+/// Thins the points of a line so that their pixels are at least `width` apart (I1). Points closer than
+/// that to the first of a group are replaced by the mean of the group.
 fn apart(points: &[(f64, f64)], width: u32, pixel: impl Fn(&(f64, f64)) -> i32) -> Vec<(f64, f64)> {
     let mut apart = Vec::new();
     let mut rest = points;
@@ -297,14 +302,14 @@ mod tests {
     use super::super::{Drawing, png, svg};
     use super::*;
 
-    /// Of a tier that is always nearly full, and asked at each of more requests than there are pixels.
+    /// The fill of a tier that is nearly full, with more samples than pixels.
     fn noisy(samples: u32) -> Vec<(f64, f64)> {
         let mut random = 1u32;
         let mut next = || {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             f64::from(random >> 16) / 65_536.0
         };
-        // Mostly full, and now and then far from it.
+        // Mostly full, sometimes far from it.
         (0..samples).map(|at| (f64::from(at), 100.0 - 25.0 * next().powi(3))).collect()
     }
 
@@ -321,9 +326,9 @@ mod tests {
         Drawing { trace: "t".to_owned(), title: "many".to_owned(), panels: vec![panel] }
     }
 
-    /// I1: a corner's edge is not beyond the axis by more than a line's own width, nor below the least that there is.
+    /// I1: no corner extends beyond the axis, or below the lowest sample, by more than the line's width.
     #[test]
-    fn a_line_of_many_samples_stays_in_its_panel() {
+    fn line_of_many_samples_stays_in_its_panel() {
         for (samples, look) in [300, 700, 1500, 4096]
             .into_iter()
             .flat_map(|of| [Look::nth(0), Look::nth(1), Look::MEASURE].map(|look| (of, look)))
@@ -334,11 +339,11 @@ mod tests {
             let width = reader.next_frame(&mut pixels).expect("all rows").width as usize;
             let RGBColor(red, green, blue) = COLOURS[look.colour];
             let coloured = pixels.chunks_exact(3).enumerate().filter(|(at, pixel)| {
-                // The legend has the colour too.
+                // The legend has the same colour.
                 at % width < width - LEGEND as usize && **pixel == [red, green, blue]
             });
             let rows: Vec<usize> = coloured.map(|(at, _)| at / width).collect();
-            // Below the title and the panel's margin, and above the axis's labels.
+            // Below the title and the margin of the panel, above the labels of the axis.
             let (top, bottom) = (44 + 34, 44 + 250 - 8 - 48);
             let width = 2 * look.style().stroke_width as usize;
             let (highest, lowest) = (rows.iter().min().expect("a line"), rows.iter().max().expect("a line"));
@@ -349,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_points_are_drawn_than_there_are_columns() {
+    fn line_has_no_more_points_than_columns() {
         let svg = String::from_utf8(svg(&drawn(Look::nth(0), noisy(4096))).expect("drawn")).expect("UTF-8");
         let points = svg.split("<polyline ").filter_map(|line| line.split("points=\"").nth(1));
         let most =
@@ -358,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_closer_than_a_line_is_wide_is_its_mean() {
+    fn points_closer_than_the_line_width_become_their_mean() {
         let points = [(0.0, 1.0), (0.9, 2.0), (1.9, 3.0), (2.0, 4.0), (7.0, 5.0), (8.0, 7.0)];
         let thinned = |width| apart(&points, width, |(x, _)| *x as i32);
         assert_eq!(thinned(2), [(0.0, 2.0), (2.0, 4.0), (7.0, 6.0)]);

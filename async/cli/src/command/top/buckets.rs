@@ -1,28 +1,28 @@
-//! A histogram as the text has it, and what came in between two of them.
+//! A histogram of an exposition text, and the difference of two.
 
 use serde::Serialize;
 
 /// Buckets by their upper ends.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Buckets {
-    /// Upper ends in seconds, growing, and how many values do not exceed each.
+    /// Upper ends in seconds, ascending, each with the number of values up to it.
     ends: Vec<(f64, f64)>,
 }
 
-/// Where a part of the values ends.
+/// A quantile of the values, as the end of its bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Quantile {
-    /// The end of its bucket, in seconds; of one without an end, where it begins.
+    /// The upper end of the bucket in seconds; the lower end if the bucket has no upper one.
     pub seconds: f64,
-    /// It has no end: the value is above.
+    /// Whether the bucket has no upper end, so the value is above `seconds`.
     pub above: bool,
 }
 
-/// Ends past a hundred years are nobody's latencies.
+/// Latencies end here, at about a hundred years; longer bucket ends are left out.
 const LONGEST: f64 = 3e9;
 
 impl Buckets {
-    /// Of ends and counts; those of the same end are added up.
+    /// Makes a histogram of ends and counts. Counts of equal ends are added up.
     pub(super) fn new(all: impl Iterator<Item = (f64, f64)>) -> Buckets {
         let mut all: Vec<(f64, f64)> =
             all.filter(|(end, _)| (0.0..LONGEST).contains(end) || *end == f64::INFINITY).collect();
@@ -37,7 +37,8 @@ impl Buckets {
         Buckets { ends }
     }
 
-    /// What came in after `before`; nothing is negative. Both grow, and each is gone through once: a text may have as many ends as it has samples.
+    /// The values counted after `before`; no count is negative. Ends ascend in both, so one pass
+    /// suffices: a text may have as many ends as samples.
     pub(super) fn since(&self, before: &Buckets) -> Buckets {
         let mut before = before.ends.iter().peekable();
         let new = |(end, count): &(f64, f64)| {
@@ -48,12 +49,12 @@ impl Buckets {
         Buckets { ends: self.ends.iter().map(new).collect() }
     }
 
-    /// Values counted.
+    /// The number of values.
     pub(super) fn count(&self) -> f64 {
         self.ends.last().map_or(0.0, |(_, count)| *count)
     }
 
-    /// The end of the bucket that has the value which `part` of all do not exceed; none if there is no value.
+    /// The quantile `part`, from 0 to 1; `None` without values.
     #[must_use]
     pub fn quantile(&self, part: f64) -> Option<Quantile> {
         let rank = (self.count() * part).ceil().max(1.0);
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_in_is_by_the_ends_that_there_are_now() {
+    fn difference_has_the_ends_of_the_newer_histogram() {
         let of = |ends: &[(f64, f64)]| Buckets::new(ends.iter().copied());
         let before = of(&[(0.5, 1.0), (1.0, 4.0), (2.0, 5.0), (f64::INFINITY, 6.0)]);
         let now = of(&[(0.1, 1.0), (1.0, 6.0), (3.0, 8.0), (f64::INFINITY, 5.0)]);

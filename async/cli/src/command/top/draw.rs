@@ -1,17 +1,16 @@
-//! A [`View`] as lines of a terminal, or of a text: nothing but what it says, and how many rows and columns
-//! there are.
+//! A [`View`] as lines of a terminal or of a text: a function of the view and the size of the screen.
 //!
 //! ```text
-//!   who, and for how long                     3 rows, 4 with tenants
-//!   TIER      a row a tier                    as many as have room
-//!   PATH      a row a path
-//!   HITS      a row a tier, and all
-//!   TROUBLE   what should not happen          the rest
+//!   manager, uptime, waiting calls            3 rows, 4 with tenants
+//!   TIER      a row for each tier             the remaining rows
+//!   PATH      a row for each path
+//!   HITS      a row for each tier, and for all
+//!   TROUBLE   failures                        at least a heading and a row
 //! ```
 //!
 //! Invariants
-//! - I1: colour says nothing that a word, a sign or a place does not say too.
-//! - I2: a screen of [`COLUMNS`] × [`ROWS`] has every section; a smaller one says what it needs.
+//! - I1: no information is in a colour alone; a word, a sign or a position has it too.
+//! - I2: a screen of [`COLUMNS`] × [`ROWS`] shows every section; a smaller one shows the size that it needs.
 
 use super::super::screen::plain;
 use super::buckets::Quantile;
@@ -23,23 +22,23 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-/// Columns that all of it needs.
+/// The columns that the whole view needs.
 pub const COLUMNS: u16 = 80;
-/// Rows that all of it needs.
+/// The rows that the whole view needs.
 pub const ROWS: u16 = 24;
-/// Rows of a section, but that of the tiers, which has what is left.
+/// The most rows of a section, except that of the tiers, which has the remaining rows.
 const MOST_ROWS: usize = 6;
 const NONE: &str = "–";
 const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// What a terminal has.
+/// The abilities of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
-    /// Colours, and that they are wanted.
+    /// Whether to use colours.
     pub colour: bool,
-    /// No characters but ASCII.
+    /// Whether to use ASCII characters only.
     pub ascii: bool,
-    /// Somebody at it, who can press keys.
+    /// Whether it reads keys.
     pub keys: bool,
 }
 
@@ -50,13 +49,14 @@ impl Look {
 }
 
 impl View {
-    /// Draws it on all of a frame.
+    /// Draws the view on the whole frame.
     pub fn draw(&self, look: Look, frame: &mut Frame<'_>) {
         let area = frame.area();
         frame.render_widget(Paragraph::new(self.lines(look, area.width, area.height)), area);
     }
 
-    /// What is shown on so many columns and rows: no more lines than rows, and none longer than the columns but where they are too few.
+    /// The lines of the view on a screen of this size. There are at most `rows` lines. None is longer
+    /// than `columns`, unless that is below [`COLUMNS`].
     #[must_use]
     pub fn lines(&self, look: Look, columns: u16, rows: u16) -> Vec<Line<'static>> {
         let (width, height) = (usize::from(columns), usize::from(rows));
@@ -73,7 +73,7 @@ impl View {
         lines
     }
 
-    /// The same as text.
+    /// The view as text.
     #[must_use]
     pub fn text(&self, ascii: bool, columns: u16, rows: u16) -> String {
         let lines = self.lines(Look { colour: false, ascii, keys: false }, columns, rows);
@@ -100,7 +100,7 @@ impl View {
         let mut head = vec![self.title(look, width), self.status(look)];
         let Some(requests) = &self.requests else { return head };
         head.push(match self.gone {
-            Some(_) => Line::from("what follows is the last that it told"),
+            Some(_) => Line::from("the figures below are the last ones received"),
             None => waiting(requests, width),
         });
         head.extend(self.tenant.as_ref().map(|of| {
@@ -116,7 +116,8 @@ impl View {
         let hits = section(hit_heading(names, self.every_seconds), &hits, MOST_ROWS, |(name, hit)| {
             hit_row(look, &format!("{name:<names$}"), hit, width)
         });
-        // Troubles have a heading and a row at the least, and so have the tiers.
+        // Reserves a heading and a row for the troubles, and a heading for the tiers,
+        // which have at least one row.
         let left = height.saturating_sub(head.len() + paths.len() + hits.len() + 3).max(1);
         let tiers = section(tier_heading(look, width), &self.tiers, left, |tier| tier_row(look, tier, width));
         let used = head.len() + paths.len() + hits.len() + tiers.len();
@@ -136,7 +137,7 @@ impl View {
         self.hits.iter().any(|hit| hit.group != self.hits[0].group)
     }
 
-    /// By place; where there are several groups of layers, what of each was found anywhere.
+    /// A row for each place; with several groups of layers, a row for each group with all its places.
     fn hit_rows(&self) -> Vec<(&str, &HitView)> {
         match self.has_groups() {
             true => {
@@ -155,11 +156,11 @@ impl View {
         Line::from(vec![Span::from(left).bold(), Span::from(" ".repeat(gap)), Span::from(right)])
     }
 
-    /// Whether it is there, in words.
+    /// Whether the manager answers, in words.
     fn state(&self) -> String {
         match (&self.gone, self.uptime_seconds) {
             (Some(gone), _) => format!("NO ANSWER for {}: {}", long(gone.seconds.floor()), gone.why),
-            (None, _) if self.requests.is_none() => "asked, and not answered yet".to_owned(),
+            (None, _) if self.requests.is_none() => "waiting for the first answer".to_owned(),
             (None, Some(uptime)) => format!("up {}", long(uptime.floor())),
             (None, None) => "up".to_owned(),
         }
@@ -171,7 +172,7 @@ impl View {
             return Line::from(text).style(look.in_colour(Color::Red)).bold().reversed();
         }
         if self.restarts > 0 {
-            text += &format!(" (began anew while watched: {})", self.restarts);
+            text += &format!(" (restarts while watched: {})", self.restarts);
         }
         if let Some(of) = self.requests.filter(|of| of.slots > 0) {
             text += &format!("; serves {} of {} requests", whole(of.served), whole(of.slots));
@@ -192,7 +193,7 @@ impl View {
             let mut text = told(trouble);
             let rest = format!("… {} more", self.troubles.len() - index);
             let last_row = rows.len() == most;
-            // Behind what has no room for both itself and the word on the others, there is that word.
+            // The last row keeps room for the count of those left out.
             let kept = if last_row && index + 1 < self.troubles.len() { rest.chars().count() + 3 } else { 0 };
             if used + 3 + text.chars().count() + kept > width {
                 if last_row || most == 1 {
@@ -218,24 +219,24 @@ impl View {
 }
 
 fn waiting(of: &Requests, width: usize) -> Line<'static> {
-    let who = [
+    let calls = [
         (of.waiting, "for blocks"),
-        (of.onboarding, "coming up"),
-        (of.aside, "copies up for a queue"),
-        (of.grounded, "down for host memory"),
-        (of.gated, "down at gates"),
-        (of.purges, "purges"),
+        (of.onboarding, "onboarding"),
+        (of.aside, "for queue room"),
+        (of.grounded, "for host memory"),
+        (of.gated, "at gates"),
+        (of.purges, "purging"),
     ];
-    let who = who.into_iter().filter(|(count, _)| *count > 0);
-    let who: Vec<String> = who.map(|(count, words)| format!("{} {words}", whole(count))).collect();
-    let text = format!("waiting: {}", if who.is_empty() { "none".to_owned() } else { who.join(", ") });
+    let calls = calls.into_iter().filter(|(count, _)| *count > 0);
+    let calls: Vec<String> = calls.map(|(count, words)| format!("{} {words}", whole(count))).collect();
+    let text = format!("waiting: {}", if calls.is_empty() { "none".to_owned() } else { calls.join(", ") });
     match text.chars().count() > width {
         true => Line::from(text.chars().take(width - 1).chain(['…']).collect::<String>()),
         false => Line::from(text),
     }
 }
 
-/// A heading, and a row of each, or of as many as have room and a word on the others.
+/// A heading and a row for each item. If there are more than `most`, the last row counts the items left out.
 fn section<T>(
     heading: Line<'static>,
     all: &[T],
@@ -256,9 +257,9 @@ fn heading(text: &str) -> Span<'static> {
 }
 
 const NAME_AND_BLOCKS: usize = 23;
-/// Columns of what the bar's signs mean.
+/// Columns of the legend of the bar's signs.
 const LEGEND: usize = 23;
-/// Columns of a tier's row that are not its bar.
+/// Columns of a tier's row beside its bar.
 const BESIDE_BAR: usize = 57;
 
 fn tier_heading(look: Look, width: usize) -> Line<'static> {
@@ -277,12 +278,12 @@ fn tier_row(look: Look, tier: &TierView, width: usize) -> Line<'static> {
     let bar = width - BESIDE_BAR;
     let part = |blocks: u64| match blocks {
         0 => 0,
-        // What there is of is seen, however little.
+        // At least one sign if there are any blocks.
         _ => ((blocks as f64 / (tier.blocks.max(1) as f64) * bar as f64).round() as usize).clamp(1, bar),
     };
     let used = part(tier.in_use);
     let kept = part(tier.inactive).min(bar - used);
-    // Name and number share their columns: with a group's name there is less room for the number.
+    // Name and number share their columns; a long name is cut.
     let blocks = whole(tier.blocks);
     let room = NAME_AND_BLOCKS.saturating_sub(blocks.chars().count() + 1);
     let name = match tier.tier.chars().count() > room {
@@ -328,8 +329,8 @@ fn path_row(path: &PathView) -> Line<'static> {
 const HIT_NAME: usize = 9;
 
 fn hit_heading(names: usize, every: f64) -> Line<'static> {
-    let mark = format!("  0 to 100 % by {}, the latest at the end", long(every));
-    Line::from(heading(&format!("{:<names$}{:>7}{:>11}{mark}", "HITS", "now", "all along")))
+    let mark = format!("  0 to 100 % every {}, latest on the right", long(every));
+    Line::from(heading(&format!("{:<names$}{:>7}{:>11}{mark}", "HITS", "now", "overall")))
 }
 
 fn hit_row(look: Look, name: &str, hit: &HitView, width: usize) -> Line<'static> {
@@ -350,7 +351,7 @@ fn percent(part: Option<f64>) -> String {
     part.map_or(NONE.to_owned(), |part| format!("{:.0}%", part * 100.0))
 }
 
-/// A count; where it is long, three digits of it.
+/// A count; with three digits and a unit from a billion on.
 fn whole(count: u64) -> String {
     match count {
         ..1_000_000_000 => figures::count(count),
@@ -366,7 +367,7 @@ fn rate(rate: Option<f64>) -> String {
     }
 }
 
-/// The end of a bucket: a number that is short.
+/// The end of a bucket, with one decimal at most.
 fn quantile(of: Option<Quantile>) -> String {
     let Some(of) = of else { return NONE.to_owned() };
     let (unit, scale) = match of.seconds {
@@ -378,7 +379,7 @@ fn quantile(of: Option<Quantile>) -> String {
     format!("{}{number}{unit}", if of.above { ">" } else { "" })
 }
 
-/// A length of time: its two largest units.
+/// A duration in its two largest units.
 fn long(seconds: f64) -> String {
     if seconds < 10.0 && seconds.fract() != 0.0 {
         return format!("{seconds:.1}s");

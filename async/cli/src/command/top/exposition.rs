@@ -1,5 +1,5 @@
-//! The samples of an exposition text, and what is asked of them: sums, the values of a label, histograms. The
-//! reader is `parse.rs`.
+//! The samples of an exposition text, and queries on them: sums, values of a label, histograms.
+//! `parse.rs` reads the text.
 
 use super::buckets::Buckets;
 use super::reading::MOST;
@@ -11,30 +11,31 @@ pub(super) type Labels = Vec<(String, String)>;
 /// The samples of kvstrata's metrics.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Exposition {
-    /// By name, in the order of the text. Buckets, sums and counts of a histogram have names of their own.
+    /// By name, each in the order of the text. Buckets, sum and count of a histogram have names of their own.
     pub(super) samples: BTreeMap<String, Vec<(Labels, f64)>>,
 }
 
 impl Exposition {
-    /// Whether it has nothing of kvstrata's.
+    /// Whether it has no sample of kvstrata's metrics.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
 
-    /// The samples of a metric: labels and value. What no figure can be (no number, negative, more than 64 bits count) is made one that can.
+    /// The samples of a metric: labels and value. Values are clamped to 0 … 2⁶⁴ - 1; one
+    /// that is not finite becomes 0.
     pub fn samples(&self, name: &str) -> impl Iterator<Item = (&[(String, String)], f64)> {
         self.samples.get(name).into_iter().flatten().map(|(labels, value)| (labels.as_slice(), sound(*value)))
     }
 
-    /// A metric's samples that have these labels, and any others, added up; none if there is no such sample.
+    /// The sum of a metric's samples with at least these labels; `None` without such a sample.
     #[must_use]
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let of = self.samples(name).filter(|(have, _)| has(have, labels));
         of.map(|(_, value)| value).reduce(|all, one| all + one)
     }
 
-    /// The values of a label of a metric, each once, in the order of the text; of more than 64, the first.
+    /// The values of a metric's label, each once, in the order of the text; the first 64 of them.
     #[must_use]
     pub fn values(&self, name: &str, label: &str) -> Vec<&str> {
         let mut values = Vec::new();
@@ -46,7 +47,7 @@ impl Exposition {
         values
     }
 
-    /// The buckets of a histogram that have these labels, and any others, added up.
+    /// The sum of a histogram's buckets with at least these labels.
     #[must_use]
     pub fn histogram(&self, name: &str, labels: &[(&str, &str)]) -> Buckets {
         let name = format!("{name}_bucket");

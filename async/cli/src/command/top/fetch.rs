@@ -1,9 +1,9 @@
-//! `GET /metrics`, as much of HTTP as that takes.
+//! `GET /metrics`: the part of HTTP that it needs.
 //!
 //! Invariants
-//! - I1: an answer, or none, is there by [`PATIENCE`] from the connection on, whatever the other side does;
-//!   resolving a name is the system's, and its time limit too.
-//! - I2: no more than [`MOST_HEAD`] and [`MOST_BYTES`] are read.
+//! - I1: a fetch ends within [`PATIENCE`] of the connection attempt, whatever the server does. The system
+//!   resolves the name, within its own time limit.
+//! - I2: at most [`MOST_HEAD`] and [`MOST_BYTES`] are read.
 
 use super::parse::MOST_BYTES;
 use super::reading::{harmless, shown};
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_HEAD: usize = 16 << 10;
-/// Of what it says instead of figures.
+/// The most bytes shown of an answer without metrics.
 const MOST_OF_BODY: usize = 80;
 
-/// Where a manager serves its metrics.
+/// The address of a manager's metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     /// `host:port`.
@@ -25,16 +25,17 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// `host:port`, as it stands in `metrics.listen`, or the URL.
+    /// Parses `host:port`, as in `metrics.listen`, or the URL.
     pub(crate) fn parse(text: &str) -> Result<Target, String> {
         let place = text.strip_prefix("http://").unwrap_or(text);
         let place = place.strip_suffix("/metrics").or_else(|| place.strip_suffix('/')).unwrap_or(place);
-        let (host, port) = place.rsplit_once(':').ok_or("name a host and a port, as 127.0.0.1:9400")?;
+        let (host, port) =
+            place.rsplit_once(':').ok_or("must be a host and a port, for example 127.0.0.1:9400")?;
         let bare = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
         let odd = |c: char| c == '/' || c == '@' || c.is_whitespace() || c.is_control();
         if host.is_empty() || bare || host.contains(odd) || port.parse::<u16>().is_err() {
             return Err(
-                "not a host and a port, as 127.0.0.1:9400, [::1]:9400 or http://worker-3:9400/metrics"
+                "must be a host and a port, for example 127.0.0.1:9400, [::1]:9400 or http://worker-3:9400/metrics"
                     .to_owned(),
             );
         }
@@ -46,7 +47,7 @@ impl Target {
         &self.place
     }
 
-    /// The text that it serves now, or why there is none, in words; and from when to when that was asked.
+    /// Fetches the text, or the reason why there is none. Also returns the times of question and answer.
     pub(crate) fn fetch(&self) -> (Range<Instant>, Result<String, String>) {
         let asked = Instant::now();
         let text = self.text();
@@ -56,26 +57,26 @@ impl Target {
     fn text(&self) -> Result<String, String> {
         let answer = self.ask().map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => format!("no answer in {PATIENCE:?}"),
-            io::ErrorKind::ConnectionRefused => "nobody listens there".to_owned(),
+            io::ErrorKind::ConnectionRefused => "no process listens there".to_owned(),
             _ => error.to_string(),
         })?;
         let end = answer
             .windows(4)
             .position(|end| end == b"\r\n\r\n")
-            .ok_or("what listens there does not speak HTTP")?;
+            .ok_or("the process that listens there does not speak HTTP")?;
         let (head, body) = (String::from_utf8_lossy(&answer[..end]), &answer[end + 4..]);
         let mut lines = head.split("\r\n");
         let status = lines.next().unwrap_or_default();
         let code = status.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1));
-        match code.ok_or("what listens there does not speak HTTP")? {
+        match code.ok_or("the process that listens there does not speak HTTP")? {
             "200" => {}
-            // Out of service, or asked by too many: it says which.
+            // The body says why: the manager is out of service, or too many clients ask.
             "503" => {
                 let body = String::from_utf8_lossy(&body[..body.len().min(MOST_OF_BODY)]);
                 let why = body.lines().next().unwrap_or_default().trim().replace(|c: char| !harmless(c), "?");
                 return Err(["it answers 503", &why].join(if why.is_empty() { "" } else { ": " }));
             }
-            other => return Err(format!("it answers {}, not figures", shown(other))),
+            other => return Err(format!("it answers {}, not metrics", shown(other))),
         }
         let length = lines
             .filter_map(|line| line.split_once(':'))
@@ -115,7 +116,7 @@ fn talk(mut connection: TcpStream, host: &str, due: Instant) -> io::Result<Vec<u
         match connection.read(&mut part) {
             Ok(0) => return Ok(answer),
             Ok(read) if answer.len() + read > MOST_HEAD + MOST_BYTES => {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "its answer has more than 8 MiB"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "its answer is longer than 8 MiB"));
             }
             Ok(read) => answer.extend_from_slice(&part[..read]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

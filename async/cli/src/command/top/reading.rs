@@ -1,15 +1,15 @@
-//! A moment's figures of a manager, as what is shown needs them.
+//! The figures of a manager at one moment, as the view needs them.
 //!
-//! Names of tiers, paths, groups, causes and tenants are the text's, so that those of a later version are
-//! shown too; before they come near a terminal they are made harmless ([`shown`]).
+//! Names of tiers, paths, groups, causes and tenants are taken from the text, so that names of a later
+//! version are shown too. They are made harmless for terminals first ([`shown`]).
 
 use super::buckets::Buckets;
 use super::exposition::{Exposition, value_of};
 
-/// Tiers, paths, causes: more than there are of any, and as many as are kept.
+/// The most tiers, paths and causes kept of each kind; no manager has as many.
 pub(super) const MOST: usize = 64;
 
-/// Figures at one moment. Those that only grow are as they were counted since the process began.
+/// Figures at one moment. Counters count from the start of the process.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Reading {
     pub(super) version: Option<String>,
@@ -41,77 +41,78 @@ pub(super) struct PathReading {
     pub(super) transfers: f64,
     pub(super) queued: f64,
     pub(super) inflight: f64,
-    /// None without `metrics.histograms`.
+    /// `None` without `metrics.histograms`.
     pub(super) latency: Option<Buckets>,
 }
 
-/// Look-ups of a group of layers, in blocks of it.
+/// Look-ups of a group of layers, in its blocks.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct LookupReading {
     pub(super) group: String,
     pub(super) asked: f64,
-    /// By place: blocks found there.
+    /// Blocks found, by place.
     pub(super) found: Vec<(String, f64)>,
 }
 
-/// Who is served, and who waits.
+/// Requests served, and waiting calls and transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
 pub struct Requests {
-    /// Requests that the engine serves, if it tells.
+    /// Requests that the engine serves, if the engine reports them.
     pub served: u64,
-    /// Requests that it can serve at once; 0 if it does not tell.
+    /// Requests that the engine can serve at once; 0 if it does not report them.
     pub slots: u64,
-    /// Allocations and runs that wait for blocks of the device.
+    /// Allocations and onboards that wait for device blocks.
     pub waiting: u64,
-    /// Runs on their way up.
+    /// Onboards in progress.
     pub onboarding: u64,
-    /// Transfers to the device that wait beside a full queue, or for staging.
+    /// Transfers to the device that wait for room in a queue, or for staging.
     pub aside: u64,
-    /// Copies down that wait for a block of host memory.
+    /// Offloads that wait for a block of host memory.
     pub grounded: u64,
-    /// Copies down that wait for a layer or an iteration.
+    /// Offloads that wait for a layer or an iteration.
     pub gated: u64,
     /// Purges of tenants.
     pub purges: u64,
 }
 
-/// The tenant that is nearest to its quota.
+/// The tenant nearest to its quota.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Tenant {
-    /// Its name.
+    /// The tenant's name.
     pub tenant: String,
-    /// Where.
+    /// The tier of the quota.
     pub tier: String,
-    /// Blocks that it has there.
+    /// Blocks that the tenant has in the tier.
     pub blocks: u64,
-    /// Blocks that it may have there.
+    /// Blocks that the tenant may have in the tier.
     pub quota: u64,
 }
 
 impl Tenant {
-    /// How much of its quota it has; 1 is all.
+    /// The used share of the quota, from 0 to 1.
     #[must_use]
     pub fn part(&self) -> f64 {
         self.blocks as f64 / self.quota as f64
     }
 }
 
-/// What should not happen, the worst first: the metric, and its words, to which the labels' values are added. Of a gauge it is how many there are.
+/// Troubles, the worst first: the metric, and its description, to which the values of the labels are
+/// appended. A counter gives the number of events, a gauge the current number.
 const TROUBLES: [(&str, &str); 10] = [
     ("kvstrata_verification_failures_total", "wrong bytes"),
     ("kvstrata_disk_lost_volumes", "volumes lost"),
-    ("kvstrata_parked_flights_total", "flights parked"),
+    ("kvstrata_parked_flights_total", "transfers parked"),
     ("kvstrata_disk_parked_slots", "slots parked"),
     ("kvstrata_transfer_failures_total", "failed"),
-    ("kvstrata_short_onboardings_total", "onboarding short"),
-    ("kvstrata_late_allocations_total", "allocations late"),
+    ("kvstrata_short_onboardings_total", "short onboards"),
+    ("kvstrata_late_allocations_total", "late allocations"),
     ("kvstrata_dropped_blocks_total", "dropped from"),
     ("kvstrata_refused_blocks_total", "offload refused"),
     ("kvstrata_disk_refused_blocks_total", "refused by"),
 ];
 
-/// Of them, causes that nobody is to act on: what was called off, what a quota or a filter keeps out because it was told to. A run that is cut off
-/// at a quota is not among them: the manager itself says what to do.
+/// Causes that need no action: cancelled transfers, and blocks that a quota or a filter refuses as
+/// configured. An onboard cut short at a quota is not among them: the manager logs its remedy.
 const USUAL: [(&str, &str); 4] = [
     ("kvstrata_transfer_failures_total", "cancelled"),
     ("kvstrata_transfer_failures_total", "quota"),
@@ -120,7 +121,7 @@ const USUAL: [(&str, &str); 4] = [
 ];
 
 impl Reading {
-    /// None if it has nothing of a manager's.
+    /// The figures of a text; `None` if it has no tier of a manager.
     pub(super) fn of(text: &Exposition) -> Option<Reading> {
         let tiers = tiers(text);
         if tiers.is_empty() {
@@ -206,7 +207,7 @@ fn of_group(text: &Exposition, group: &str) -> LookupReading {
     }
 }
 
-/// What of a trouble is not 0, by the labels' values; groups together.
+/// The samples of a trouble that are not 0, by the values of their labels, added up over groups.
 fn troubles(text: &Exposition, name: &str, words: &str) -> Vec<(String, f64)> {
     let mut all = Vec::<(String, f64)>::new();
     let usual = |labels| value_of(labels, "cause").is_some_and(|cause| USUAL.contains(&(name, cause)));
@@ -222,7 +223,7 @@ fn troubles(text: &Exposition, name: &str, words: &str) -> Vec<(String, f64)> {
     all
 }
 
-/// Whoever has the largest part of its quota.
+/// The tenant with the largest used share of its quota.
 fn tenant(text: &Exposition) -> Option<Tenant> {
     let held: std::collections::BTreeMap<_, f64> = text
         .samples("kvstrata_tenant_blocks")
@@ -245,12 +246,13 @@ fn tenant(text: &Exposition) -> Option<Tenant> {
     all.max_by(|a, b| a.part().total_cmp(&b.part()))
 }
 
-/// Nothing that a terminal obeys.
+/// Whether a terminal shows a character without obeying it.
 pub(super) fn harmless(c: char) -> bool {
     c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric()
 }
 
-/// A name from outside, harmless and not too long: nothing in it moves a cursor, turns a line round, or has no width.
+/// A name from outside, harmless and at most 24 characters long: none of them moves the cursor, changes
+/// the direction of the text, or has no width.
 pub(super) fn shown(text: &str) -> String {
     let mut chars = text.chars();
     let mut name: String = chars.by_ref().take(24).map(|c| if harmless(c) { c } else { '?' }).collect();
@@ -260,7 +262,7 @@ pub(super) fn shown(text: &str) -> String {
     name
 }
 
-/// The same of a path, which is `from_to_to`.
+/// [`shown`] for a path, written `from_to_to`.
 fn shown_path(path: &str) -> String {
     match path.split_once("_to_") {
         Some((from, to)) => format!("{}→{}", shown(from), shown(to)),

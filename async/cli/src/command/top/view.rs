@@ -1,64 +1,65 @@
-//! What is shown of a manager at one moment: plain data, drawn by `draw.rs` and written by `--json`.
+//! The view of a manager at one moment: plain data, drawn by `draw.rs` and written by `--json`.
 
 use super::buckets::Quantile;
 use super::reading::{Requests, Tenant};
 use serde::Serialize;
 
-/// What stands for all places together.
+/// The place of a [`HitView`] that counts all tiers.
 pub(super) const ALL: &str = "all";
 
-/// A manager, as it is seen. Rates are over [`interval_seconds`](View::interval_seconds); none where there is no such interval.
+/// The view of a manager. Rates are over [`interval_seconds`](View::interval_seconds), and
+/// `None` without an interval.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct View {
-    /// Where it serves its metrics.
+    /// The address of the manager's metrics.
     pub target: String,
-    /// How often it is asked, in seconds.
+    /// Time between two readings, in seconds.
     pub every_seconds: f64,
-    /// It does not answer; the figures are the last that it gave, and there may be none.
+    /// Set while the manager does not answer. The figures are then the last ones received, if any.
     pub gone: Option<Gone>,
-    /// Of kvstrata.
+    /// Version of kvstrata.
     pub version: Option<String>,
-    /// Since it was made; none if it does not tell.
+    /// Age of the manager; `None` if it does not report it.
     pub uptime_seconds: Option<f64>,
-    /// How often it has begun anew while it was watched.
+    /// Restarts of the manager while it was watched.
     pub restarts: u64,
-    /// Between the last two answers; none if there are no two of the same process.
+    /// Time between the last two answers; `None` without two answers of the same process.
     pub interval_seconds: Option<f64>,
-    /// Who is served, and who waits; none before the first answer.
+    /// Requests served and waiting calls; `None` before the first answer.
     pub requests: Option<Requests>,
     /// Each tier of each group of layers.
     pub tiers: Vec<TierView>,
-    /// Each path that blocks take.
+    /// Each path between tiers.
     pub paths: Vec<PathView>,
-    /// Hits of each group of layers, by the tier that had them; behind each group's, all of them.
+    /// Hits of each group of layers, by tier; after the tiers of a group follows their sum.
     pub hits: Vec<HitView>,
-    /// What should not happen and did, the worst first.
+    /// Failures and refusals, the worst first.
     pub troubles: Vec<TroubleView>,
-    /// Of the tenants with a quota, the one that is nearest to it.
+    /// The tenant nearest to its quota, of those with a quota.
     pub tenant: Option<Tenant>,
 }
 
-/// Nothing is heard.
+/// The manager does not answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Gone {
-    /// Since the last answer, or since the first question.
+    /// Seconds since the last answer, or since the first question.
     pub seconds: f64,
-    /// What came in its place the last time.
+    /// The error of the last attempt.
     pub why: String,
 }
 
 /// Blocks of a tier.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TierView {
-    /// Its name; with that of its group of layers, where there are several.
+    /// Name of the tier, followed by that of its group of layers if there are several.
     pub tier: String,
-    /// All of them.
+    /// Capacity in blocks.
     pub blocks: u64,
-    /// Those that somebody has.
+    /// Blocks with a holder.
     pub in_use: u64,
-    /// Those that are kept to be found again.
+    /// Registered blocks without a holder, which later requests may find.
     pub inactive: u64,
-    /// Empty ones.
+    /// Empty blocks.
     pub free: u64,
     /// Evictions since the process began.
     pub evicted: u64,
@@ -66,47 +67,47 @@ pub struct TierView {
     pub evicted_per_second: Option<f64>,
 }
 
-/// What moves on a path.
+/// Transfers on a path.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PathView {
-    /// From where to where.
+    /// Source and destination.
     pub path: String,
-    /// Bytes a second that arrived.
+    /// Bytes moved a second.
     pub bytes_per_second: Option<f64>,
-    /// Transfers a second that ended.
+    /// Transfers completed a second.
     pub transfers_per_second: Option<f64>,
-    /// Where the half of them ended that took less time; none if none ended, or without `metrics.histograms`.
+    /// Median of the transfers' times; `None` if none completed, or without `metrics.histograms`.
     pub p50: Option<Quantile>,
-    /// The same of 99 in 100.
+    /// 99th percentile of the transfers' times; `None` as for `p50`.
     pub p99: Option<Quantile>,
-    /// Transfers that wait.
+    /// Transfers in the queue.
     pub queued: u64,
-    /// Transfers under way.
+    /// Transfers in flight.
     pub inflight: u64,
 }
 
-/// The parts of what was looked up that were found in a place, from 0 to 1; none of nothing.
+/// The share of looked-up blocks that a place had, from 0 to 1; `None` if no block was looked up.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HitView {
     /// The group of layers.
     pub group: String,
-    /// The tier; `pending`: on their way to the device already; `all`: any of them.
+    /// The tier; `pending` for blocks on their way to the device; `all` for any of these.
     pub place: String,
-    /// Of the last interval.
+    /// Share in the last interval.
     pub now: Option<f64>,
-    /// Since the process began.
+    /// Share since the process started.
     pub overall: Option<f64>,
-    /// Of intervals, the latest at the end.
+    /// Shares of past intervals, the latest at the end.
     pub history: Vec<Option<f64>>,
 }
 
-/// Something that should not happen.
+/// A kind of failure or refusal.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TroubleView {
-    /// What, and why.
+    /// The failure and its cause.
     pub what: String,
-    /// How often since the process began; or how many there are.
+    /// Events since the process started, or the current number of a gauge.
     pub count: u64,
-    /// How many of them came in the last interval.
+    /// Events of the last interval.
     pub new: Option<u64>,
 }

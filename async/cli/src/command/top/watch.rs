@@ -1,13 +1,13 @@
-//! What has been seen of a manager so far, and what of it is shown now: figures come in, a [`View`] comes
-//! out. No clock, no socket, no terminal.
+//! The figures of a manager over time: readings come in, a [`View`] comes out. It uses no
+//! clock, socket or terminal.
 //!
 //! Invariants
-//! - I1: a rate is over two readings of the same process. Where a manager has begun anew in between, there is
-//!   none until the next reading: what it counts began at 0, at a moment that nobody saw.
-//! - I2: nothing shown is negative or infinite.
-//! - I3: an interval is as long as the manager's uptime says, as far as that can be: an answer that comes
-//!   late may have been made when it was asked for. No shorter than from an answer to the next question, no
-//!   longer than from the question before to the answer.
+//! - I1: a rate is over two readings of the same process. After a restart of the manager there is no rate
+//!   until the next reading, because its counters started from 0 at an unknown moment.
+//! - I2: no figure shown is negative or infinite.
+//! - I3: the length of an interval is the difference of the manager's uptimes, within bounds: no shorter
+//!   than from one answer to the next question, and no longer than from the earlier question to the later
+//!   answer. A late answer may have been made at any time in between.
 
 use super::buckets::Buckets;
 use super::exposition::Exposition;
@@ -17,9 +17,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Intervals whose hit ratios are kept: as many columns as a terminal has.
+/// Intervals whose hit ratios are kept; a terminal has no more columns.
 const KEPT: usize = 240;
-/// A process has begun anew if it has grown older by this much less than it must have: clocks of two machines differ a little more in longer intervals.
+/// The manager has restarted if its uptime has grown by this much less than the time that passed, plus 1
+/// %: the clocks of two machines drift apart.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// The figures of one manager over time.
@@ -28,19 +29,19 @@ pub struct Watch {
     target: String,
     interval: Duration,
     began: Instant,
-    /// With when it was asked for, and when it came.
+    /// The last reading, with the times of question and answer.
     last: Option<(Range<Instant>, Reading)>,
-    /// The reading before, if it was of the same process.
+    /// The reading before it, if both are of the same process.
     before: Option<(Range<Instant>, Reading)>,
-    /// Since when nothing was heard, and why the last time.
+    /// The time since which no answer came, and the last error.
     missing: Option<(Instant, String)>,
-    /// Hit ratios of intervals, in the order of [`places`]; the latest at the end.
+    /// Hit ratios of intervals, each in the order of [`places`]; the latest at the end.
     ratios: VecDeque<Vec<Option<f64>>>,
     restarts: u64,
 }
 
 impl Watch {
-    /// Of a manager at `target`, asked every `interval`; nothing is known of it yet.
+    /// Watches a manager at `target`, read every `interval`; without readings so far.
     #[must_use]
     pub fn new(target: &str, interval: Duration, now: Instant) -> Watch {
         Watch {
@@ -55,14 +56,15 @@ impl Watch {
         }
     }
 
-    /// Takes what it answered, an exposition text, between the question and the answer.
+    /// Takes an answer of the manager, an exposition text; `at` has the times of question and answer.
     ///
     /// # Errors
-    /// The text cannot be read, or is not a manager's: it counts as [`missed`](Watch::missed), for the reason given.
+    /// If the text cannot be read, or has no figures of a manager. It then counts as
+    /// [`missed`](Watch::missed).
     pub fn take(&mut self, text: &str, at: Range<Instant>) -> Result<(), String> {
         let read = Exposition::parse(text).map_err(|refused| format!("its answer cannot be read: {refused}"));
         let reading = read.and_then(|text| {
-            Reading::of(&text).ok_or_else(|| "it serves no figures of a manager".to_owned())
+            Reading::of(&text).ok_or_else(|| "it serves no metrics of a kvstrata manager".to_owned())
         });
         match reading {
             Ok(reading) => self.add(reading, at),
@@ -74,7 +76,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Notes that there was no answer.
+    /// Records that no answer came.
     pub fn missed(&mut self, why: String) {
         let since = match (&self.missing, &self.last) {
             (Some((since, _)), _) => *since,
@@ -82,7 +84,7 @@ impl Watch {
             (None, None) => self.began,
         };
         self.missing = Some((since, why));
-        // The same again while it lasts says no more than once.
+        // However long the silence lasts, the history has one gap for it.
         if self.ratios.back().is_some_and(|ratios| !ratios.is_empty()) {
             self.push(Vec::new());
         }
@@ -109,7 +111,7 @@ impl Watch {
         self.ratios.push_back(ratios);
     }
 
-    /// What there is to be seen at a moment.
+    /// The view at a moment.
     #[must_use]
     pub fn view(&self, now: Instant) -> View {
         let mut view = View {
@@ -137,7 +139,7 @@ impl Watch {
         view
     }
 
-    /// Places without a tier are left out, if nothing was found there.
+    /// Hits by place. A place without a tier is left out unless it had hits.
     fn hits(&self, last: &Reading, before: Before<'_>) -> Vec<HitView> {
         let there = |place: &str| last.tiers.iter().any(|tier| tier.name.split(' ').next() == Some(place));
         let shown = |of: &LookupReading, place: Option<&str>| {
@@ -154,12 +156,12 @@ impl Watch {
     }
 }
 
-/// The reading before the last, and how many seconds lie between them.
+/// The reading before the last, and the seconds between them.
 #[derive(Clone, Copy)]
 struct Before<'r>(Option<(f64, &'r Reading)>);
 
 impl Before<'_> {
-    /// How much a second a count has grown that was `had` before; one that was not there before has grown from 0.
+    /// The growth of a count in a second; `had` gives its earlier value, 0 if it is new.
     fn rate(self, count: f64, had: impl Fn(&Reading) -> Option<f64>) -> Option<f64> {
         let (seconds, before) = self.0?;
         (seconds > 0.0).then(|| (count - had(before).unwrap_or_default()).max(0.0) / seconds)
@@ -209,7 +211,7 @@ impl Before<'_> {
     }
 }
 
-/// The seconds between two readings of a process.
+/// The seconds between two readings of a process (I3).
 fn between((then, before): &(Range<Instant>, Reading), (at, reading): (&Range<Instant>, &Reading)) -> f64 {
     let told = before.uptime.zip(reading.uptime).map(|(was, is)| is - was);
     told.unwrap_or_else(|| seconds(then.end, at.end))
@@ -217,7 +219,7 @@ fn between((then, before): &(Range<Instant>, Reading), (at, reading): (&Range<In
         .max(seconds(then.end, at.start))
 }
 
-/// Whether a reading is of another process than the one before.
+/// Whether a reading is of another process than the reading before it.
 fn anew((then, before): &(Range<Instant>, Reading), (at, reading): (&Range<Instant>, &Reading)) -> bool {
     let younger = match (before.uptime, reading.uptime) {
         (Some(was), Some(is)) => {
@@ -226,14 +228,14 @@ fn anew((then, before): &(Range<Instant>, Reading), (at, reading): (&Range<Insta
         }
         _ => false,
     };
-    // Of a version that does not tell: what only grows is less.
+    // A version may not report its uptime. Then only a counter that has become smaller shows a restart.
     let transfers = |reading: &Reading| reading.paths.iter().map(|path| path.transfers).sum::<f64>();
     let evicted = |reading: &Reading| reading.tiers.iter().map(|tier| tier.evicted).sum::<f64>();
     let looked_up = |reading: &Reading| reading.lookups.iter().map(|of| of.asked).sum::<f64>();
     younger || [transfers, evicted, looked_up].iter().any(|count| count(reading) < count(before))
 }
 
-/// Each group's places, and all of them together at its end; of more than are shown, the first.
+/// The places of each group, followed by `None` for all of them together; at most [`MOST`].
 fn places(reading: &Reading) -> impl Iterator<Item = (&LookupReading, Option<&str>)> {
     let all = reading.lookups.iter().flat_map(|of| {
         let places = of.found.iter().map(|(place, _)| Some(place.as_str()));
@@ -242,18 +244,18 @@ fn places(reading: &Reading) -> impl Iterator<Item = (&LookupReading, Option<&st
     all.take(MOST)
 }
 
-/// Blocks found in a place; or in any.
+/// Blocks found in a place; with `None`, in any.
 fn found(of: &LookupReading, place: Option<&str>) -> f64 {
     let found = of.found.iter().filter(|(other, _)| place.is_none_or(|place| other == place));
     found.map(|(_, blocks)| blocks).sum()
 }
 
-/// The part of what was looked up of a group since a reading that was found in a place, from 0 to 1; none of nothing.
+/// The share of a group's look-ups since `before` that a place had, from 0 to 1; `None` without look-ups.
 fn part_found(now: &LookupReading, before: &Reading, place: Option<&str>) -> Option<f64> {
     let (nothing, same) = (LookupReading::default(), |of: &&LookupReading| of.group == now.group);
     let before = before.lookups.iter().find(same).unwrap_or(&nothing);
     let asked = now.asked - before.asked;
-    // Counters of the two are not read at the same instant.
+    // The two counters are not read at the same instant, so the ratio is clamped.
     (asked > 0.0).then(|| ((found(now, place) - found(before, place)) / asked).clamp(0.0, 1.0))
 }
 
