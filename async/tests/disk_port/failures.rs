@@ -65,16 +65,16 @@ pub async fn lost_disk_answers_all_finds_nothing_and_gives_no_slots(mut ground: 
         }
     }
     held.into_iter().for_each(|(held, _)| ground.release(held));
-    let mut parked = 0;
+    let mut quarantined = 0;
     while let Some(slot) = ground.take(1).pop() {
         let bytes = ground.filled(0, 100);
         ground.write_to(slot, 100, bytes);
         if let Err(failure) = ground.written().await {
             assert_eq!(failure, Failure::of(Cause::Lost));
-            parked += 1;
+            quarantined += 1;
         }
     }
-    assert!(parked <= 1, "the first one to meet it says so");
+    assert!(quarantined <= 1, "the first one to meet it says so");
     assert!((0..20).chain([100]).all(|number| ground.port.find(hash(number), true).is_none()));
     assert!(ground.take(SLOTS as usize).is_empty());
 }

@@ -113,7 +113,7 @@ fn same_seed_is_the_same_run_without_a_wrong_byte() {
         }
         assert_eq!(counts, &runs[1].1);
         assert!(
-            counts.read > 100 && counts.failed > 20 && counts.rejected > 20 && counts.parked > 0,
+            counts.read > 100 && counts.failed > 20 && counts.rejected > 20 && counts.quarantined > 0,
             "{counts:?}"
         );
         assert!(counts.refused > 0 && counts.refused < counts.asked / 4, "{counts:?}");
@@ -127,7 +127,7 @@ fn same_seed_is_the_same_run_without_a_wrong_byte() {
 #[test]
 fn plan_without_faults_fails_nothing() {
     let (log, counts) = run(storm(Plan::calm(3), 3000));
-    assert_eq!((counts.failed, counts.rejected, counts.parked, counts.refused), (0, 0, 0, 0));
+    assert_eq!((counts.failed, counts.rejected, counts.quarantined, counts.refused), (0, 0, 0, 0));
     assert!(
         counts.read > 100 && log.iter().all(|line| line.ends_with("Ok(())") || line.ends_with("at last"))
     );
@@ -156,7 +156,11 @@ fn hanging_requests_are_answered_at_the_shutdown() {
         }
         ground.release(held);
         assert!(ground.memory.write(0).is_ok() && ground.memory.write(1).is_ok());
-        assert_eq!((disk.counts().parked, disk.pool().census().owned), (1, 1), "the slot is not used again");
+        assert_eq!(
+            (disk.counts().quarantined, disk.pool().census().owned),
+            (1, 1),
+            "the slot is not used again"
+        );
         assert!(ground.port.find(hash(5), true).is_none());
     });
 }

@@ -90,11 +90,11 @@ async fn panicking_subscriber_stops_neither_tier_nor_manager() {
     let stats = ground.manager.stats();
     let up = stats.path(kvstrata::transfer::Path::DISK_TO_DEVICE);
     assert_eq!(up.failed_by(Cause::Abandoned), 0, "the task that answers is there");
-    // Each slot that was taken is free, parked with its volume, or holds a block: none is lost.
+    // Each slot that was taken is free, quarantined with its volume, or holds a block: none is lost.
     let stats = tier.stats();
     assert_eq!(stats.lost_volumes, 1);
     let pool = tier.pool();
-    assert_eq!(pool.free() as u64 + pool.inactive() as u64 + stats.parked, 32, "{stats:?}");
+    assert_eq!(pool.free() as u64 + pool.inactive() as u64 + stats.quarantined, 32, "{stats:?}");
 }
 
 /// A disk of another implementation logs nothing, so the manager does, once for each cause.

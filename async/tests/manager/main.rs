@@ -24,7 +24,6 @@ mod forked;
 #[path = "../tenants/gated.rs"]
 mod gated;
 mod ground;
-mod grounded;
 mod group;
 mod groups;
 mod iteration;
@@ -54,5 +53,6 @@ mod threads;
 mod time;
 mod unwritten;
 mod urgency;
+mod waiting_for_host;
 mod wakers;
 mod whole;

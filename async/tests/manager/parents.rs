@@ -2,7 +2,7 @@
 
 use crate::gated::Ground;
 use crate::ground::{compute, hashes, rest, settings};
-use crate::grounded::until;
+use crate::waiting_for_host::until;
 use kvstrata::manager::{Needs, OnboardGroups, OnboardOptions};
 use kvstrata::transfer::Path;
 use kvstrata_core::{Policy, SequenceHash};

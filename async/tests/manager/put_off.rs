@@ -4,8 +4,8 @@
 use crate::flying::look;
 use crate::gated::Ground;
 use crate::ground::{BYTES, compute, hashes, rest, settings, still};
-use crate::grounded::{HEADROOM, HOST, INACTIVE, disk, full, until};
 use crate::sim::SimDisk;
+use crate::waiting_for_host::{HEADROOM, HOST, INACTIVE, disk, full, until};
 use kvstrata::config::WriteMode;
 use kvstrata::manager::{Iteration, Offload, OffloadOptions, Refusal, Tiers};
 use kvstrata::scheduler::Gate;
@@ -46,7 +46,7 @@ async fn write_through_waits_for_host_blocks_being_written() {
         manager.default_group().pool_stats(Tier::Host).stored == INACTIVE
     })
     .await;
-    assert_eq!((manager.census().grounded, called_off(manager)), (16 - INACTIVE as usize, 0));
+    assert_eq!((manager.census().waiting_for_host, called_off(manager)), (16 - INACTIVE as usize, 0));
     disk.gate().open();
     rest(manager).await;
     assert_eq!((disk.counts().written, called_off(manager)), (16, 0));
@@ -94,21 +94,21 @@ async fn copy_without_host_block_starts_once_there_is_one() {
         let mut persisted = pin!(group.persist(&below[..1]));
         assert!(look(persisted.as_mut()).is_pending());
         manager.step().expect("none runs");
-        assert_eq!(manager.census().grounded, 8, "one may be had when it is written");
+        assert_eq!(manager.census().waiting_for_host, 8, "one may be had when it is written");
         disk.gate().let_go(1);
         assert_eq!(persisted.await.copied, 1);
     }
-    until("it is held", || manager.census().grounded == 0).await;
+    until("it is held", || manager.census().waiting_for_host == 0).await;
     assert_eq!(called_off(manager), 8);
     let mut persisted = pin!(group.persist(&below[1..2]));
     assert!(look(persisted.as_mut()).is_pending());
     for _ in 0..3 {
         manager.step().expect("none runs");
-        assert_eq!((manager.census().grounded, called_off(manager)), (0, 8), "nothing has changed");
+        assert_eq!((manager.census().waiting_for_host, called_off(manager)), (0, 8), "nothing has changed");
     }
     drop(found);
     manager.step().expect("none runs");
-    assert_eq!(manager.census().grounded, 7, "one has the block that the disk has, too");
+    assert_eq!(manager.census().waiting_for_host, 7, "one has the block that the disk has, too");
     disk.gate().open();
     assert_eq!(persisted.await.copied, 1);
     rest(manager).await;

@@ -44,7 +44,7 @@ async fn kept(
     drop(compute(&tenant, &own, None).await);
     disk.gate().hold();
     manager.step().expect("none runs");
-    assert_eq!(manager.census().grounded, copies as usize);
+    assert_eq!(manager.census().waiting_for_host, copies as usize);
     (disk, ground, tenant, own)
 }
 
@@ -60,7 +60,7 @@ async fn allocation_at_quota_cancels_waiting_copies_by_choice() {
     let (disk, ground, tenant, own) = kept(settings(16, HOST), OWN).await;
     let block = tenant.default_group().allocate(1).deadline(PATIENCE).await.expect("in time");
     assert_eq!((disk.counts().written, tenant.usage(Tier::Device).blocks), (0, OWN as usize));
-    assert_eq!(ground.manager.census().grounded, OWN as usize - 1, "no more than is needed");
+    assert_eq!(ground.manager.census().waiting_for_host, OWN as usize - 1, "no more than is needed");
     // A caller that does not wait does not need the copy either.
     let others = tenant.default_group().try_allocate(3).expect("three are called off");
     assert_eq!((disk.counts().written, others.len()), (0, 3));
@@ -74,7 +74,7 @@ async fn allocation_beyond_cancellable_copies_cancels_none() {
     let (disk, ground, tenant, own) = kept(settings(16, HOST), OWN).await;
     let held = tenant.default_group().match_device(&own[..1]);
     assert!(tenant.default_group().try_allocate(OWN as usize).is_none(), "one is held");
-    assert_eq!(ground.manager.census().grounded, OWN as usize);
+    assert_eq!(ground.manager.census().waiting_for_host, OWN as usize);
     drop(held);
     assert_eq!(found(&disk, &tenant, &own).await, OWN as usize);
 }

@@ -77,7 +77,7 @@ async fn dashboard_names_only_metrics_and_labels_of_a_manager() {
         "kvstrata_transfer_bytes_total",
         "kvstrata_transfer_seconds_bucket",
         "kvstrata_queue_transfers",
-        "kvstrata_aside_transfers",
+        "kvstrata_waiting_for_queue_transfers",
         "kvstrata_evicted_blocks_total",
         "kvstrata_dropped_blocks_total",
         "kvstrata_transfer_failures_total",

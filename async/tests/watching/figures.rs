@@ -161,23 +161,31 @@ async fn transfer_beside_a_full_queue_counts_as_waiting() {
     let figures = || {
         let metrics = manager.metrics();
         let families = read(&metrics.to_prometheus());
-        assert_eq!(value(&families, "kvstrata_aside_transfers", &[]), metrics.waiting.aside as f64);
+        assert_eq!(
+            value(&families, "kvstrata_waiting_for_queue_transfers", &[]),
+            metrics.waiting.waiting_for_queue as f64
+        );
         let up = &metrics.paths[Path::HostToDevice.index()];
-        (metrics.waiting.aside, up.queued.iter().sum::<u64>(), up.inflight, up.wait.expect("counted"))
+        (
+            metrics.waiting.waiting_for_queue,
+            up.queued.iter().sum::<u64>(),
+            up.inflight,
+            up.wait.expect("counted"),
+        )
     };
     mover.close();
     let up = group.onboard(group.match_prefix(&of), OnboardOptions::default()).expect("it fits");
     let asked = Instant::now();
-    let (aside, queued, inflight, before) = figures();
-    assert_eq!((aside, queued, inflight, before.count()), (2, 1, 1, 1));
+    let (waiting_for_queue, queued, inflight, before) = figures();
+    assert_eq!((waiting_for_queue, queued, inflight, before.count()), (2, 1, 1, 1));
     // For as long as some figures take; three transfers have waited for that time.
     (0..100).for_each(|_| _ = figures());
     let waited = asked.elapsed();
     mover.open();
     assert_eq!(up.await.blocks.len(), 4);
     rest(&manager).await;
-    let (aside, queued, inflight, after) = figures();
-    assert_eq!((aside, queued, inflight, after.count()), (0, 0, 0, 4));
+    let (waiting_for_queue, queued, inflight, after) = figures();
+    assert_eq!((waiting_for_queue, queued, inflight, after.count()), (0, 0, 0, 4));
     assert!(after.sum - before.sum >= 3 * waited, "{:?} of {waited:?}", after.sum - before.sum);
 }
 

@@ -84,7 +84,7 @@ impl DiskTier {
                 Some(slot)
             }
             true => {
-                self.park(slot.into_id());
+                self.quarantine(slot.into_id());
                 None
             }
         }

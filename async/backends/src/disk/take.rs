@@ -3,7 +3,7 @@
 //! ```text
 //!   free ────────┬─► on a volume that takes writes ──► the caller's
 //!   next victims ┘   on one that does not, for now ──► passed over (victims), aside (free) ──► free, later
-//!                    on a lost volume ────────────────► parked
+//!                    on a lost volume ────────────────► quarantined
 //! ```
 
 use super::tier::{DiskTier, Taking};
@@ -53,7 +53,7 @@ impl DiskTier {
             while let Some(slot) = slots.get(at).copied() {
                 let volume = self.volume_of(slot.0);
                 if self.is_lost(slot.0) {
-                    self.park(slots.remove(at));
+                    self.quarantine(slots.remove(at));
                 } else if self.is_hindered(volume) && !self.is_stale(slot) {
                     self.aside[volume].lock().unwrap_or_else(PoisonError::into_inner).push(slots.remove(at));
                 } else {
@@ -88,7 +88,7 @@ impl DiskTier {
             let slots = mem::take(&mut *aside.lock().unwrap_or_else(PoisonError::into_inner));
             for slot in slots {
                 match self.is_lost_volume(volume) {
-                    true => self.park(slot),
+                    true => self.quarantine(slot),
                     // Owned by its number, so this is never refused.
                     false => drop(self.pool.adopt_mutable(slot)),
                 }

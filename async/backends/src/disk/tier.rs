@@ -9,7 +9,7 @@
 //! Whatever a volume returns, the tier answers with the requested bytes or with a miss. A read that is
 //! rejected or fails ends the block's registration and its record. The first request that a retired
 //! volume refuses reveals its loss. Its blocks become misses at their next lookup. Its slots are
-//! *parked* when they would be written: they stay owned, without an owner, and are never free again. The
+//! *quarantined* when they would be written: they stay owned, without an owner, and are never free again. The
 //! tier goes on, smaller.
 //!
 //! A volume that has no room, or is away (its device does not answer), keeps its blocks. While it is
@@ -494,8 +494,8 @@ impl DiskTier {
     }
 
     /// Forgets the slot's number, so that the slot stays owned for good.
-    pub(super) fn park(&self, _slot: BlockId) {
-        self.counters.add(|mine| &mine.parked);
+    pub(super) fn quarantine(&self, _slot: BlockId) {
+        self.counters.add(|mine| &mine.quarantined);
     }
 }
 

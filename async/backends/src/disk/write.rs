@@ -3,7 +3,7 @@
 //! ```text
 //!   take ─► slot ── write ──► in flight ── ended ─┬─► Stored   registered, the most recent block
 //!                                 │               ├─► Failed   the slot is free once its record is forgotten
-//!                                 │               └─► Lost     the slot is parked, with its volume
+//!                                 │               └─► Lost     the slot is quarantined, with its volume
 //!                                 └── no one will wait for it ─► abandoned: not used again
 //! ```
 //!
@@ -32,7 +32,7 @@ pub struct Writing<'t> {
 pub enum WriteOutcome {
     /// The block is in the tier, the most recent of all.
     Stored,
-    /// Its volume is out of service, and the slot is parked: retry with another slot.
+    /// Its volume is out of service, and the slot is quarantined: retry with another slot.
     Lost,
     /// The write failed. The slot is free, or will be once its record is forgotten.
     Failed,
@@ -107,7 +107,7 @@ impl DiskTier {
             }
             Err(IoFailure { cause: FailureCause::OutOfService, .. }) => {
                 let id = slot.into_id();
-                self.park(id);
+                self.quarantine(id);
                 self.lose(id.0);
                 WriteOutcome::Lost
             }

@@ -226,7 +226,7 @@ pub struct Disk {
     /// Offered blocks over `--disk-write-budget`.
     pub refused_by_budget_blocks: u64,
     /// Slots of volumes that are out of service.
-    pub parked_slots: u64,
+    pub quarantined_slots: u64,
     /// Volumes that are out of service.
     pub lost_volumes: u64,
 }
@@ -268,7 +268,7 @@ impl Disk {
             written_blocks: stats.written,
             refused_by_admission_blocks: stats.refused_by_admission,
             refused_by_budget_blocks: stats.refused_by_budget,
-            parked_slots: stats.parked,
+            quarantined_slots: stats.quarantined,
             lost_volumes: stats.lost_volumes,
         }
     }

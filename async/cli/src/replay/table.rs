@@ -186,8 +186,9 @@ impl Report {
             writeln!(f, "written to disk  {written} of {offered}{refused}")?;
         }
         if disk.lost_volumes > 0 {
-            let (all, parked) = (plural(disk.volumes as u64, "volume"), plural(disk.parked_slots, "slot"));
-            writeln!(f, "out of service   {} of {all}; {parked} parked", disk.lost_volumes)?;
+            let (all, quarantined) =
+                (plural(disk.volumes as u64, "volume"), plural(disk.quarantined_slots, "slot"));
+            writeln!(f, "out of service   {} of {all}; {quarantined} quarantined", disk.lost_volumes)?;
         }
         Ok(())
     }

@@ -351,8 +351,8 @@ fn waiting_calls_are_shown_in_one_line() {
         let gauges = [
             "waiting_requests",
             "onboarding_requests",
-            "aside_transfers",
-            "grounded_transfers",
+            "waiting_for_queue_transfers",
+            "waiting_for_host_transfers",
             "gated_transfers",
             "purges",
         ];
@@ -390,8 +390,8 @@ fn every_failure_is_shown_by_cause() {
     for what in [
         "wrong bytes host mismatch",
         "volumes lost",
-        "transfers parked",
-        "slots parked disk",
+        "transfers quarantined",
+        "slots quarantined disk",
         "failed disk→device deadline",
         "short onboards lost",
         "short onboards quota",

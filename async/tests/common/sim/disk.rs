@@ -318,7 +318,7 @@ impl SimDisk {
         let slot = self.0.pool.take_out(block).ok()?.into_mutable().into_id();
         let mut books = lock(&self.0.books);
         let lost = books.lost.contains(&self.0.volume_of(slot));
-        books.counts.parked += u64::from(lost);
+        books.counts.quarantined += u64::from(lost);
         (!lost).then_some(slot)
     }
 }
@@ -336,10 +336,10 @@ impl Disk {
             if taken.is_empty() {
                 break;
             }
-            // Slots of a lost volume are parked for good.
-            let (parked, good): (Vec<_>, Vec<_>) =
+            // Slots of a lost volume are quarantined for good.
+            let (quarantined, good): (Vec<_>, Vec<_>) =
                 taken.into_iter().partition(|slot| books.lost.contains(&disk.volume_of(*slot)));
-            books.counts.parked += parked.len() as u64;
+            books.counts.quarantined += quarantined.len() as u64;
             slots.extend(good);
         }
     }

@@ -49,11 +49,11 @@ pub struct Census {
     /// withdrawn since.
     pub unwritten: usize,
     /// Transfers down that wait for a block of host memory.
-    pub grounded: usize,
+    pub waiting_for_host: usize,
     /// Purges under way.
     pub purges: usize,
     /// By group, owned blocks of device and host that are never used again.
-    pub parked: Vec<[usize; 2]>,
+    pub quarantined: Vec<[usize; 2]>,
     /// Transfers that wait in queues.
     pub queued: usize,
     /// Of `queued`, urgent reads of tiers below host memory: as many free blocks of staging are reserved
@@ -101,9 +101,9 @@ pub(crate) fn census(inner: &Inner) -> Census {
         staging: traffic.groups.iter().map(|of| of.staging.free()).sum(),
         gated: traffic.iterations.waiters().filter(|waiter| waiter.marked() == 0).count(),
         unwritten: traffic.iterations.waiters().map(Waiter::marked).sum(),
-        grounded: traffic.groups.iter().map(|of| of.waiting_for_host.len()).sum(),
+        waiting_for_host: traffic.groups.iter().map(|of| of.waiting_for_host.len()).sum(),
         purges: traffic.purges.len(),
-        parked: (0..inner.groups.len()).map(|s| parked(&traffic, GroupId::new(s))).collect(),
+        quarantined: (0..inner.groups.len()).map(|s| quarantined(&traffic, GroupId::new(s))).collect(),
         queued: traffic.queues.iter().map(|queue| queue.waiting() as usize).sum(),
         urgent_reads: traffic
             .queues
@@ -123,7 +123,7 @@ fn staged(inner: &Inner, traffic: &Traffic) -> usize {
 }
 
 /// Counts owned blocks of device and host that are never used again.
-fn parked(traffic: &Traffic, group: GroupId) -> [usize; 2] {
+fn quarantined(traffic: &Traffic, group: GroupId) -> [usize; 2] {
     let owned = || traffic.quarantine.owned();
     let device = owned().filter(|piece| matches!(piece, Piece::Device(of, _) if *of == group)).count();
     [device, owned().filter(|piece| matches!(piece, Piece::Host(of, _) if *of == group)).count()]

@@ -121,8 +121,8 @@ fn waiting(inner: &Inner) -> (Waiting, Vec<PathMetrics>) {
     let mut waiting = Waiting {
         requests: traffic.waiting_for_quota.requests() as u64,
         onboardings: traffic.onboardings.iter().filter(|of| !of.is_done()).count() as u64,
-        aside: traffic.ups.iter().filter(|(_, up)| up.waits_for_queue()).count() as u64,
-        grounded: traffic.groups.iter().map(|of| of.waiting_for_host.len()).sum::<usize>() as u64,
+        waiting_for_queue: traffic.ups.iter().filter(|(_, up)| up.waits_for_queue()).count() as u64,
+        waiting_for_host: traffic.groups.iter().map(|of| of.waiting_for_host.len()).sum::<usize>() as u64,
         gated: traffic.iterations.waiters().filter(|waiter: &&Waiter| waiter.marked() == 0).count() as u64,
         purges: traffic.purges.len() as u64,
     };

@@ -32,7 +32,7 @@ struct Stripe {
     /// From the host, from each tier below it.
     onboarded: Box<[AtomicU64]>,
     offloaded: [AtomicU64; 2],
-    parked: AtomicU64,
+    quarantined: AtomicU64,
     missed: [AtomicU64; Cause::ALL.len()],
     late: AtomicU64,
     unwritten: AtomicU64,
@@ -56,7 +56,7 @@ impl Counts {
             dropped: Default::default(),
             onboarded: (0..1 + below.max(1)).map(|_| AtomicU64::new(0)).collect(),
             offloaded: Default::default(),
-            parked: AtomicU64::new(0),
+            quarantined: AtomicU64::new(0),
             missed: Default::default(),
             late: AtomicU64::new(0),
             unwritten: AtomicU64::new(0),
@@ -90,9 +90,9 @@ impl Counts {
         self.notices.raise(Notice::Failed(path, cause), whose);
     }
 
-    pub(crate) fn parked(&self, path: Path, whose: About) {
-        self.stripes.add(|mine| &mine.parked, 1);
-        self.notices.raise(Notice::Parked(path), whose);
+    pub(crate) fn quarantined(&self, path: Path, whose: About) {
+        self.stripes.add(|mine| &mine.quarantined, 1);
+        self.notices.raise(Notice::Quarantined(path), whose);
     }
 
     pub(crate) fn missed(&self, cause: Cause) {
@@ -170,7 +170,7 @@ impl Counts {
                 .map(|place| self.stripes.sum(|stripe| &stripe.onboarded[place]))
                 .collect(),
             offloaded: std::array::from_fn(|tier| self.stripes.sum(|stripe| &stripe.offloaded[tier])),
-            parked: self.stripes.sum(|stripe| &stripe.parked),
+            quarantined: self.stripes.sum(|stripe| &stripe.quarantined),
             missed: std::array::from_fn(|cause| self.stripes.sum(|stripe| &stripe.missed[cause])),
             late: self.stripes.sum(|stripe| &stripe.late),
             unwritten: self.stripes.sum(|stripe| &stripe.unwritten),

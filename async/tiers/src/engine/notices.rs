@@ -32,7 +32,7 @@ pub(crate) enum Notice {
     /// A transfer failed.
     Failed(Path, Cause),
     /// A failed device keeps blocks.
-    Parked(Path),
+    Quarantined(Path),
     /// Copies on request are refused because a queue is full.
     QueueFull,
     /// Copies on request are refused because too many wait for gates.
@@ -115,8 +115,8 @@ const FAILURES: u32 = (PATHS * Cause::ALL.len()) as u32;
 const PACES: u32 = 2 * MOST_BELOW as u32;
 
 const OTHERS: [Notice; 8] = [
-    Notice::Parked(Path::DeviceToHost),
-    Notice::Parked(Path::HostToDevice),
+    Notice::Quarantined(Path::DeviceToHost),
+    Notice::Quarantined(Path::HostToDevice),
     Notice::QueueFull,
     Notice::GatesFull,
     Notice::Late,
@@ -165,7 +165,7 @@ impl Notice {
                 let tier = lower.map_or(path.from(), Tier::Below);
                 of(grade, tier, Some(path), what, remedy)
             }
-            Notice::Parked(path) => of(
+            Notice::Quarantined(path) => of(
                 Grade::Error,
                 Tier::Device,
                 Some(path),

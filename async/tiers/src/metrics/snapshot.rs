@@ -291,9 +291,9 @@ pub struct Waiting {
     pub onboardings: u64,
     /// Transfers to the device that have their block, and wait for room in a full queue or for a staging
     /// block.
-    pub aside: u64,
+    pub waiting_for_queue: u64,
     /// Copies down that wait for a host block.
-    pub grounded: u64,
+    pub waiting_for_host: u64,
     /// Copies down that wait for a layer or an iteration of the engine.
     pub gated: u64,
     /// Purges of tenants in progress.

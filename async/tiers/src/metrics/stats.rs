@@ -78,7 +78,7 @@ pub struct ManagerStats {
     /// Blocks copied down: from the device, from the host.
     pub offloaded: [u64; 2],
     /// Transfers that a failed device never finished: their blocks are never used again.
-    pub parked: u64,
+    pub quarantined: u64,
     /// Onboards that ended short of the run that was found, by the cause of the first missing block, in the
     /// order of [`Cause::ALL`]. An onboard that was dropped before its end counts as [`Cause::Cancelled`].
     pub missed: [u64; Cause::ALL.len()],

@@ -260,9 +260,9 @@ pub(super) const TABLE: &[Row] = rows! {
         |m, take| for path in &m.paths {
             path.wait.iter().for_each(|seen| take(&[&path.name], Latencies(seen)));
         };
-    Counter "parked_flights_total" [] "transfers",
+    Counter "quarantined_transfers_total" [] "transfers",
         "Transfers that a failed device never finished; their blocks are never used again.",
-        |m, take| take(&[], Whole(m.stats.parked));
+        |m, take| take(&[], Whole(m.stats.quarantined));
 
     Histogram "call_seconds" ["call"] "seconds",
         "Time from a call of the engine to its answer: match; allocate; onboard (runs not entirely in the \
@@ -285,11 +285,11 @@ pub(super) const TABLE: &[Row] = rows! {
         |m, take| take(&[], Whole(m.waiting.requests));
     Gauge "onboarding_requests" [] "requests", "Onboards in progress, per group of layers.",
         |m, take| take(&[], Whole(m.waiting.onboardings));
-    Gauge "aside_transfers" [] "transfers",
+    Gauge "waiting_for_queue_transfers" [] "transfers",
         "Transfers to the device that wait for room in a full queue, or for a staging block.",
-        |m, take| take(&[], Whole(m.waiting.aside));
-    Gauge "grounded_transfers" [] "transfers", "Copies down that wait for a host block.",
-        |m, take| take(&[], Whole(m.waiting.grounded));
+        |m, take| take(&[], Whole(m.waiting.waiting_for_queue));
+    Gauge "waiting_for_host_transfers" [] "transfers", "Copies down that wait for a host block.",
+        |m, take| take(&[], Whole(m.waiting.waiting_for_host));
     Gauge "gated_transfers" [] "transfers",
         "Copies down that wait for a layer or an iteration of the engine.",
         |m, take| take(&[], Whole(m.waiting.gated));
@@ -342,10 +342,10 @@ pub(super) const TABLE: &[Row] = rows! {
     Gauge "disk_lost_volumes" ["tier", "group"] "volumes",
         "Volumes that are out of service until the process restarts.",
         |m, take| each_disk(m, take, |stats| stats.lost_volumes);
-    Gauge "disk_parked_slots" ["tier", "group"] "blocks",
+    Gauge "disk_quarantined_slots" ["tier", "group"] "blocks",
         "Slots that are never used again: of volumes out of service, or of writes that a device never \
         answered.",
-        |m, take| each_disk(m, take, |stats| stats.parked + stats.abandoned);
+        |m, take| each_disk(m, take, |stats| stats.quarantined + stats.abandoned);
 
     Gauge "tenant_blocks" ["tenant", "tier"] "blocks", "Blocks that a tenant has, or is about to get.",
         |m, take| for tenant in &m.tenants {

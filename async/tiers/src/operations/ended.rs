@@ -162,7 +162,7 @@ impl Traffic {
     pub(crate) fn quarantine_down(&mut self, inner: &Inner, key: DownId) {
         if let Some(down) = self.downs.get_mut(key) {
             down.quarantine();
-            inner.counts.parked(Path::DeviceToHost, About::of(down.group(), down.tenant()));
+            inner.counts.quarantined(Path::DeviceToHost, About::of(down.group(), down.tenant()));
         }
     }
 

@@ -162,7 +162,7 @@ impl Traffic {
     pub(crate) fn quarantine_up(&mut self, inner: &Inner, key: UpId) {
         if let Some(up) = self.ups.get_mut(key) {
             up.quarantine();
-            inner.counts.parked(Path::HostToDevice, About::of(up.group(), up.tenant()));
+            inner.counts.quarantined(Path::HostToDevice, About::of(up.group(), up.tenant()));
         }
     }
 

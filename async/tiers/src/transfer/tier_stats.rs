@@ -199,7 +199,7 @@ pub struct TierStats {
     /// The part of `rejected` found by reads.
     pub rejected_reads: RejectedReads,
     /// Slots of lost volumes, never used again.
-    pub parked: u64,
+    pub quarantined: u64,
     /// Slots with writes that were given up before the device had answered: not used again either.
     pub abandoned: u64,
     /// Volumes out of service for good.

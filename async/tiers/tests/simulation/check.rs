@@ -23,7 +23,7 @@ impl World {
             }
         }
         // A failed device keeps blocks, and blocks that cannot be overwritten are not used again.
-        let (kept, [device_parked, host_parked]) = (self.mover.kept(), census.parked[0]);
+        let (kept, [device_parked, host_parked]) = (self.mover.kept(), census.quarantined[0]);
         let count = |of: &dyn Fn(&Kept) -> bool| kept.iter().filter(|kept| of(kept)).count();
         let of_host = |kept: &Kept| kept.host.is_some_and(|host| host < self.settings.host as usize);
         let staged = |kept: &Kept| kept.host.is_some() && !of_host(kept);
@@ -70,8 +70,8 @@ impl World {
             0 => census.staging > census.urgent_reads,
             _ => census.queued + census.moving == 0 && host.free > self.settings.headroom as usize,
         };
-        if census.grounded > 0 && spare {
-            wrong.push(format!("{} flights wait for host memory, and some is free", census.grounded));
+        if census.waiting_for_host > 0 && spare {
+            wrong.push(format!("{} flights wait for host memory, and some is free", census.waiting_for_host));
         }
         let pinned = self.pins().keys().filter(|block| !books.held.contains_key(block)).count();
         let inactive = device.inactive.saturating_sub(pinned);
@@ -116,9 +116,9 @@ impl World {
         let down = kept.iter().filter(|kept| !kept.up).count();
         // A block on its way up is read, so held; a block on its way down may have been held, leased, or
         // a victim.
-        let parked =
-            [device.owned, host.owned] == census.parked[0] && device.active <= down && host.active == up;
-        if !census.is_idle() || !parked {
+        let quarantined =
+            [device.owned, host.owned] == census.quarantined[0] && device.active <= down && host.active == up;
+        if !census.is_idle() || !quarantined {
             books.violation(format!("not at rest: {census:?}, {kept:?}"));
         }
         for (tier, counted, stored) in [("device", device, &self.stored[0]), ("host", host, &self.stored[1])]
@@ -132,10 +132,12 @@ impl World {
             }
         }
         if let Some(disk) = &self.disk {
-            let (counted, parked) = (disk.pool().census(), disk.counts().parked as usize);
+            let (counted, quarantined) = (disk.pool().census(), disk.counts().quarantined as usize);
             let (unforgotten, expected) = disk.unforgotten();
-            if counted.active != 0 || counted.owned != parked + unforgotten {
-                books.violation(format!("of the disk's blocks {parked} are parked, and {counted:?}"));
+            if counted.active != 0 || counted.owned != quarantined + unforgotten {
+                books.violation(format!(
+                    "of the disk's blocks {quarantined} are quarantined, and {counted:?}"
+                ));
             }
             if unforgotten > 0 && !expected {
                 books.violation(format!("{unforgotten} slots that were given back nobody has forgotten"));
@@ -238,7 +240,7 @@ impl World {
         };
         same("transfers under way", 0, notes.under_way);
         let kept = self.mover.kept().into_iter().filter(|kept| kept.host.is_some());
-        same("flights that are parked", stats.parked, kept.count() as u64);
+        same("flights that are quarantined", stats.quarantined, kept.count() as u64);
         // Paths of the watched ports.
         let watched =
             Path::OF_SETTINGS.into_iter().filter(|path| path.below().is_none() || self.disk.is_some());

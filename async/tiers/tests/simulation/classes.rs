@@ -77,8 +77,8 @@ impl World {
     pub async fn unpin_all(&self) {
         self.unpin();
         while !self.pins().is_empty() && self.books.borrow().violations.is_empty() {
-            let (pinned, [parked, _]) = (self.pins().len(), self.manager().census().parked[0]);
-            let rest = self.settings.device as usize - pinned - parked;
+            let (pinned, [quarantined, _]) = (self.pins().len(), self.manager().census().quarantined[0]);
+            let rest = self.settings.device as usize - pinned - quarantined;
             if let Err(error) =
                 self.manager().default_group().allocate(rest).deadline(Duration::from_secs(60)).await
             {

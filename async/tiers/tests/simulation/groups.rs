@@ -138,7 +138,7 @@ impl Model {
         for (number, group) in self.groups.iter().enumerate() {
             let (tiers, filled) = (census.tiers[number], group.filled.borrow().len());
             let adds_up = tiers.iter().all(|of| of.capacity == of.free + of.inactive + of.active + of.owned);
-            let least = filled + census.inside[number][0] + census.parked[number][0];
+            let least = filled + census.inside[number][0] + census.quarantined[number][0];
             if !adds_up || tiers[0].owned < least {
                 self.violation(format!("group {number}, {filled} are filled: {census:?}"));
             }
@@ -165,8 +165,8 @@ impl Model {
         for _ in 0..2000 {
             let census = self.manager.census();
             if census.is_idle() {
-                for (tiers, parked) in census.tiers.iter().zip(&census.parked) {
-                    if [tiers[0].owned, tiers[1].owned] != *parked {
+                for (tiers, quarantined) in census.tiers.iter().zip(&census.quarantined) {
+                    if [tiers[0].owned, tiers[1].owned] != *quarantined {
                         self.violation(format!("not at rest: {census:?}"));
                     }
                 }

@@ -293,7 +293,7 @@ impl World {
     /// Checks that the whole device can be allocated, and that blocks reported in some tier are there.
     async fn audit(&self) {
         let kept = || !self.mover.kept().is_empty();
-        let all = self.settings.device as usize - self.manager().census().parked[0][0];
+        let all = self.settings.device as usize - self.manager().census().quarantined[0][0];
         // Blocks that a failed device keeps keep their parents.
         if !kept() {
             self.unpin_all().await;

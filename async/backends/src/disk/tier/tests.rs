@@ -193,11 +193,11 @@ fn blocks_of_a_lost_volume_are_misses_and_its_slots_are_parked() {
     for (number, place) in (0..16).zip(places) {
         assert_eq!(tier.lookup(hash(number)).is_some(), place % 2 == 0, "slot {place}");
     }
-    assert_eq!((tier.stats().lost_volumes, tier.stats().parked), (1, 0));
+    assert_eq!((tier.stats().lost_volumes, tier.stats().quarantined), (1, 0));
     // Sixteen blocks are wanted, and the other volume has eight.
     let taken = tier.take(16);
     assert!(taken.len() == 8 && taken.iter().all(|slot| slot.id().0 % 2 == 0), "I2");
-    assert_eq!(tier.stats().parked, 8);
+    assert_eq!(tier.stats().quarantined, 8);
     drop(taken);
     let places: Vec<u32> = (20..40).map(|number| store(&tier, &arena, number)).collect();
     assert!(places.iter().all(|place| place % 2 == 0));
@@ -217,7 +217,7 @@ fn unused_blocks_of_a_lost_volume_leave_by_eviction() {
     tier.lose(0);
     let places: Vec<u32> = (20..36).map(|number| store(&tier, &arena, number)).collect();
     assert!(places.iter().all(|place| place % 2 == 1));
-    assert_eq!((tier.stats().parked, tier.pool().census().inactive), (8, 8));
+    assert_eq!((tier.stats().quarantined, tier.pool().census().inactive), (8, 8));
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn retired_volume_is_lost_at_the_first_request_to_it() {
         }
     }
     assert_eq!((lost, tier.stats().lost_volumes), (1, 1), "met once, and avoided from then on");
-    assert_eq!(tier.pool().census().owned as u64, tier.stats().parked);
+    assert_eq!(tier.pool().census().owned as u64, tier.stats().quarantined);
     let kept = (0..8).filter(|number| tier.lookup(hash(*number)).is_some()).count();
     assert!(kept >= 7, "but for what the volume took before it left");
 }
@@ -368,7 +368,7 @@ fn away_volume_keeps_its_blocks() {
     }
     let slots = tier.take(16);
     assert_eq!(slots.iter().filter(|slot| slot.id().0 % 2 == 1).count(), 8, "what was aside is back");
-    assert_eq!((tier.stats().parked, tier.stats().lost_volumes), (0, 0));
+    assert_eq!((tier.stats().quarantined, tier.stats().lost_volumes), (0, 0));
 }
 
 /// On a small file system of its own, where one can be made: another file takes its room.

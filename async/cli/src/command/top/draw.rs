@@ -222,8 +222,8 @@ fn waiting(of: &Requests, width: usize) -> Line<'static> {
     let calls = [
         (of.waiting, "for blocks"),
         (of.onboarding, "onboarding"),
-        (of.aside, "for queue room"),
-        (of.grounded, "for host memory"),
+        (of.waiting_for_queue, "for queue room"),
+        (of.waiting_for_host, "for host memory"),
         (of.gated, "at gates"),
         (of.purges, "purging"),
     ];

@@ -66,9 +66,9 @@ pub struct Requests {
     /// Onboards in progress.
     pub onboarding: u64,
     /// Transfers to the device that wait for room in a queue, or for staging.
-    pub aside: u64,
+    pub waiting_for_queue: u64,
     /// Offloads that wait for a block of host memory.
-    pub grounded: u64,
+    pub waiting_for_host: u64,
     /// Offloads that wait for a layer or an iteration.
     pub gated: u64,
     /// Purges of tenants.
@@ -101,8 +101,8 @@ impl Tenant {
 const TROUBLES: [(&str, &str); 10] = [
     ("kvstrata_verification_failures_total", "wrong bytes"),
     ("kvstrata_disk_lost_volumes", "volumes lost"),
-    ("kvstrata_parked_flights_total", "transfers parked"),
-    ("kvstrata_disk_parked_slots", "slots parked"),
+    ("kvstrata_quarantined_transfers_total", "transfers quarantined"),
+    ("kvstrata_disk_quarantined_slots", "slots quarantined"),
     ("kvstrata_transfer_failures_total", "failed"),
     ("kvstrata_short_onboardings_total", "short onboards"),
     ("kvstrata_late_allocations_total", "late allocations"),
@@ -149,8 +149,8 @@ impl Reading {
                 slots: gauge("kvstrata_worker_request_total_slots"),
                 waiting: gauge("kvstrata_waiting_requests"),
                 onboarding: gauge("kvstrata_onboarding_requests"),
-                aside: gauge("kvstrata_aside_transfers"),
-                grounded: gauge("kvstrata_grounded_transfers"),
+                waiting_for_queue: gauge("kvstrata_waiting_for_queue_transfers"),
+                waiting_for_host: gauge("kvstrata_waiting_for_host_transfers"),
                 gated: gauge("kvstrata_gated_transfers"),
                 purges: gauge("kvstrata_purges"),
             },

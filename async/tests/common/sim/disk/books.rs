@@ -17,7 +17,7 @@ pub struct Counts {
     pub used: u64,
     pub asked: u64,
     pub refused: u64,
-    pub parked: u64,
+    pub quarantined: u64,
     pub violations: Vec<String>,
 }
 

@@ -67,11 +67,11 @@ impl Writing {
         let outcome = outcome(&self.disk, &mut books, &write);
         match outcome {
             Ok(()) => books.counts.written += 1,
-            Err(Cause::Lost | Cause::Abandoned) => books.counts.parked += 1,
+            Err(Cause::Lost | Cause::Abandoned) => books.counts.quarantined += 1,
             Err(_) => books.counts.failed += 1,
         }
-        let parked = matches!(outcome, Err(Cause::Lost | Cause::Abandoned));
-        if !parked && let Ok(slot) = self.disk.pool.adopt_mutable(write.slot) {
+        let quarantined = matches!(outcome, Err(Cause::Lost | Cause::Abandoned));
+        if !quarantined && let Ok(slot) = self.disk.pool.adopt_mutable(write.slot) {
             let hash = write.name.hash;
             match outcome.is_ok() && self.disk.pool.lookup(hash).is_none() {
                 true => _ = slot.complete(hash).map(|complete| drop(self.disk.pool.register(complete, None))),
@@ -135,7 +135,7 @@ impl Erased {
         }
         kept.iter().chain(&erased).for_each(|slot| books.ends(*slot, true));
         self.disk.forget(&mut books);
-        books.counts.parked += kept.len() as u64;
+        books.counts.quarantined += kept.len() as u64;
         drop(books);
         let _ = answer.send(kept);
     }

@@ -79,7 +79,7 @@ async fn urgent_read_gets_staging_before_earlier_copies_by_choice() {
     let offload = group.offload(&held, OffloadOptions::default());
     until("written as far as there is staging", || asked().len() == 2).await;
     let up = group.onboard(group.match_prefix(&urgent), OnboardOptions::default()).expect("fits");
-    assert_eq!(manager.census().grounded, 6);
+    assert_eq!(manager.census().waiting_for_host, 6);
     disk.gate().let_go(1);
     until("a block of staging is used again", || asked().len() == 3).await;
     assert_eq!(asked(), [Asked::Write, Asked::Write, Asked::Read]);
@@ -96,11 +96,11 @@ async fn victims_get_host_blocks_before_earlier_copies_by_choice() {
     let (disk, ground) = full(settings.watermark_device(0.6).watermark_device_low(0.5)).await;
     let manager = &ground.manager;
     manager.step().expect("none runs");
-    assert_eq!((manager.census().grounded, free(manager)), (8, HEADROOM as usize));
+    assert_eq!((manager.census().waiting_for_host, free(manager)), (8, HEADROOM as usize));
     let mut blocks =
         pin!(manager.default_group().allocate(HEADROOM as usize + 2).deadline(PATIENCE).into_future());
     assert!(look(blocks.as_mut()).is_pending());
-    assert_eq!((manager.census().grounded, free(manager)), (10, 0));
+    assert_eq!((manager.census().waiting_for_host, free(manager)), (10, 0));
     disk.gate().let_go(2);
     assert_eq!(blocks.await.expect("in time").len(), HEADROOM as usize + 2);
     assert_eq!(disk.counts().written, 2);
@@ -116,11 +116,11 @@ async fn copies_by_choice_holding_victims_back_become_victims() {
     let (disk, ground) = full(settings.watermark_device(0.6).watermark_device_low(0.5)).await;
     let manager = &ground.manager;
     manager.step().expect("none runs");
-    assert_eq!((manager.census().grounded, free(manager)), (8, HEADROOM as usize));
+    assert_eq!((manager.census().waiting_for_host, free(manager)), (8, HEADROOM as usize));
     let mut blocks =
         pin!(manager.default_group().allocate(HEADROOM as usize + 2).deadline(PATIENCE).into_future());
     assert!(look(blocks.as_mut()).is_pending());
-    assert_eq!((manager.census().grounded, free(manager)), (8 - HEADROOM as usize, 0));
+    assert_eq!((manager.census().waiting_for_host, free(manager)), (8 - HEADROOM as usize, 0));
     disk.gate().open();
     assert_eq!(blocks.await.expect("in time").len(), HEADROOM as usize + 2);
     rest(manager).await;
@@ -155,7 +155,7 @@ async fn headroom_is_made_again_while_victims_wait() {
     assert!(look(blocks.as_mut()).is_pending());
     until("the headroom was had", || manager.census().moving == 1).await;
     let census = manager.census();
-    assert_eq!((census.grounded, census.moving, census.queued), (1, 1, HEADROOM as usize));
+    assert_eq!((census.waiting_for_host, census.moving, census.queued), (1, 1, HEADROOM as usize));
     disk.gate().open();
     assert_eq!(blocks.await.expect("in time").len(), HEADROOM as usize + 1);
     rest(manager).await;
@@ -169,17 +169,17 @@ async fn copies_by_choice_leave_the_headroom_to_victims() {
     let held = group.match_device(&hashes(2, 8));
     let urgent = OffloadOptions::default().class(Class::Urgent);
     let offload = group.offload(&held, urgent);
-    assert_eq!((manager.census().grounded, free(manager)), (8, HEADROOM as usize));
+    assert_eq!((manager.census().waiting_for_host, free(manager)), (8, HEADROOM as usize));
     // Victims get it.
     let blocks = group.allocate(HEADROOM as usize).deadline(PATIENCE).await.expect("in time");
-    assert_eq!((manager.census().grounded, free(manager)), (8, 0));
+    assert_eq!((manager.census().waiting_for_host, free(manager)), (8, 0));
     disk.gate().let_go(HEADROOM as usize);
     until("written", || disk.counts().written == u64::from(HEADROOM)).await;
     until("and given back", || manager.census().tiers[0][1].free == HEADROOM as usize).await;
-    assert_eq!(manager.census().grounded, 8);
+    assert_eq!(manager.census().waiting_for_host, 8);
     // Victims get it again, at once.
     let again = group.allocate(HEADROOM as usize).deadline(PATIENCE).await.expect("in time");
-    assert_eq!((disk.counts().written, manager.census().grounded), (u64::from(HEADROOM), 8));
+    assert_eq!((disk.counts().written, manager.census().waiting_for_host), (u64::from(HEADROOM), 8));
     disk.gate().open();
     assert_eq!(offload.await.copied, 8);
     drop((blocks, again));
@@ -195,7 +195,7 @@ async fn copies_by_choice_beyond_the_queue_are_deferred_or_refused() {
     for _ in 0..3 {
         manager.step().expect("none runs");
         let census = manager.census();
-        assert_eq!(census.grounded, BOUND as usize);
+        assert_eq!(census.waiting_for_host, BOUND as usize);
         // The copies of host blocks to the disk, and one being written.
         assert!(census.queued + census.moving <= BOUND as usize + 1, "{census:?}");
     }
@@ -226,7 +226,7 @@ async fn copies_by_choice_fill_the_disk_queue_to_its_bound_only() {
     for _ in 0..3 {
         manager.step().expect("none runs");
         let census = manager.census();
-        assert_eq!((census.grounded, census.moving, census.queued), (1, 1, 3));
+        assert_eq!((census.waiting_for_host, census.moving, census.queued), (1, 1, 3));
     }
     disk.gate().open();
     assert_eq!(persisted.await.copied, first.len());
@@ -243,12 +243,12 @@ async fn copies_of_held_blocks_are_not_cancelled_for_waiters() {
     let manager = &ground.manager;
     disk.gate().hold();
     let held = compute(manager, &hashes(1, 4), None).await;
-    assert_eq!(manager.census().grounded, 2);
+    assert_eq!(manager.census().waiting_for_host, 2);
     {
         let waits = pin!(manager.default_group().allocate(1).into_future());
         assert!(look(waits).is_pending(), "all are held");
         let called_off = manager.stats().path(Path::DeviceToHost).failed_by(Cause::Cancelled);
-        assert_eq!((manager.census().grounded, called_off), (2, 0));
+        assert_eq!((manager.census().waiting_for_host, called_off), (2, 0));
     }
     disk.gate().open();
     rest(manager).await;
@@ -261,10 +261,10 @@ async fn allocation_cancels_copies_by_choice_that_wait() {
     let (disk, ground) = full(settings(16, HOST).watermark_device(0.6).watermark_device_low(0.0)).await;
     let manager = &ground.manager;
     manager.step().expect("none runs");
-    assert_eq!(manager.census().grounded, 16, "they keep all blocks of the device");
+    assert_eq!(manager.census().waiting_for_host, 16, "they keep all blocks of the device");
     let blocks =
         manager.default_group().allocate(HEADROOM as usize).deadline(PATIENCE).await.expect("in time");
-    assert_eq!((disk.counts().written, manager.census().grounded), (0, 16 - HEADROOM as usize));
+    assert_eq!((disk.counts().written, manager.census().waiting_for_host), (0, 16 - HEADROOM as usize));
     drop(blocks);
     disk.gate().open();
     rest(manager).await;
@@ -289,7 +289,7 @@ async fn victim_waiting_for_a_held_host_block_is_dropped() {
     disk.gate().hold();
     let mut blocks = pin!(group.allocate(1).deadline(PATIENCE).into_future());
     assert!(look(blocks.as_mut()).is_pending());
-    assert_eq!(manager.census().grounded, 1);
+    assert_eq!(manager.census().waiting_for_host, 1);
     let found = group.match_prefix(&first);
     assert_eq!(found.in_tier(Tier::Host), 1);
     drop(blocks.await.expect("the victim is given up"));
