@@ -5,7 +5,7 @@
 //!
 //! Without a device it prints SKIP and ends.
 
-use kvstrata::costs::costs_for;
+use kvstrata::backend::costs::costs_for;
 use kvstrata_core::BlockId;
 use kvstrata_core::layout::{Arrangement, DType, Layout, LayoutConfig, Region};
 use kvstrata_core::plan::CopyPlan;

@@ -5,7 +5,7 @@
 //! Run with `cargo run --release -p kvstrata --example recover -- [BLOCKS [DIR]]`. The default is
 //! 1,000,000 blocks in the current directory.
 
-use kvstrata::disk::{DiskTier, TierOptions, WriteOutcome};
+use kvstrata::backend::disk::{DiskTier, TierOptions, WriteOutcome};
 use kvstrata_core::{PoolConfig, SequenceHash};
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::disk::{Name, OwnerId, VolumeOptions};

@@ -71,13 +71,11 @@
 //! | `otel` | spans for an OpenTelemetry collector (feature `otel`) |
 //! | [`manager`] | [`KvBlockManager`] and its types |
 //! | [`scheduler`] | gates: when transfers may touch blocks in use |
-//! | [`tier`], [`transfer`] | the tiers; transfers, and the ports for other tiers and devices |
-//! | [`disk`], [`memory`], [`movers`], [`costs`] | the built-in tiers and device movers, and copy costs |
-//!
-//! Plumbing for your own tiers, tests and benchmarks, which an engine does not need:
-//! [`KvBlockManager::of_parts`], [`Parts`], [`StackParts`], [`TierParts`], [`OwnRuntime`], [`Census`].
+//! | [`tier`] | the tiers |
+//! | [`backend`] | plumbing for tiers and devices of your own, tests and benchmarks |
 #![forbid(unsafe_code)]
 
+pub mod backend;
 pub mod manager;
 pub mod metrics;
 #[cfg(feature = "otel")]
@@ -86,22 +84,21 @@ pub mod otel;
 pub mod shared;
 
 pub use config::{ConfigError, ManagerConfig, ManagerConfigBuilder};
-pub use kvstrata_backends::{costs, disk, memory, movers};
 pub use kvstrata_config::{self as config, model};
 pub use kvstrata_core::{
     BlockId, BlockRef, DevicePort, Policy, PoolConfig, Priority, Salt, SequenceHash, Token,
     TokenBlockSequence,
 };
-pub use kvstrata_tiers::{scheduler, tier, transfer};
+pub use kvstrata_tiers::transfer::{Cause, Class};
+pub use kvstrata_tiers::{scheduler, tier};
 pub use manager::{
     Acquire, AcquireError, Acquired, Ahead, Allocate, AllocateError, AllocateGroups, Allocation, Answer,
-    Blocks, BlocksMut, BuildError, Census, Device, DeviceError, DiskError, Group, GroupMatch, GroupsMatch,
-    GroupsOnboarded, HashKeyError, Iteration, KvBlockManager, ManagerBuilder, ManagerStats, Needs, Offload,
+    Blocks, BlocksMut, BuildError, Device, DeviceError, DiskError, Group, GroupMatch, GroupsMatch,
+    GroupsOnboarded, HashKeyError, Iteration, KvBlockManager, ManagerBuilder, ManagerStats, Offload,
     OffloadOptions, Offloaded, Onboard, OnboardError, OnboardGroups, OnboardOptions, Onboarded,
-    OriginalNames, OwnRuntime, Parts, PartsError, PathStats, Preempted, Prefetch, PrefixMatch, Purge,
-    PurgeError, Purged, PurgedTier, Refusal, RegisterError, RegisterFault, Resumed, StackParts, TenantError,
-    TenantId, TenantUse, TierCensus, TierParts, Tiers, TooManyReferences,
+    OriginalNames, PathStats, Preempted, Prefetch, PrefixMatch, Purge, PurgeError, Purged, PurgedTier,
+    Refusal, RegisterError, RegisterFault, Resumed, TenantError, TenantId, TenantUse, Tiers,
+    TooManyReferences,
 };
 pub use scheduler::{Gate, Misuse};
 pub use tier::Tier;
-pub use transfer::{Cause, Class};

@@ -8,8 +8,8 @@
 mod ground;
 
 use ground::{BLOCKS, Ground, LAYERS, until};
-use kvstrata::movers::CudaMoverOptions;
-use kvstrata::transfer::{Copies, Copy, DeviceMover, Landed, Landing, Lands};
+use kvstrata::backend::movers::CudaMoverOptions;
+use kvstrata::backend::transfer::{Copies, Copy, DeviceMover, Landed, Landing, Lands};
 use kvstrata_core::BlockId;
 use kvstrata_testing::counting::{Counting, counted};
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! In steady state neither a read from the disk nor a write to it allocates.
 
-use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
-use kvstrata::transfer::{Landed, Landing, Lands, Reserve, TierPort, TierRead, TierWrite, Token};
+use kvstrata::backend::disk::{DiskMover, DiskTier, TierOptions};
+use kvstrata::backend::transfer::{Landed, Landing, Lands, Reserve, TierPort, TierRead, TierWrite, Token};
 use kvstrata_core::{BlockId, PoolConfig, SequenceHash};
 use kvstrata_ffi::arena::{BlockRead, BlockWrite, HostArena};
 use kvstrata_ffi::disk::{Backend, Name, OwnerId, Pending, Urgency, VolumeOptions};

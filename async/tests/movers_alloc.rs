@@ -3,8 +3,10 @@
 
 #![cfg(target_os = "linux")] // Locks allocate nothing there.
 
-use kvstrata::movers::ThreadsMover;
-use kvstrata::transfer::{Copies, Copy, DeviceMover, HostMemory, HostSide, Landed, Landing, Lands, Token};
+use kvstrata::backend::movers::ThreadsMover;
+use kvstrata::backend::transfer::{
+    Copies, Copy, DeviceMover, HostMemory, HostSide, Landed, Landing, Lands, Token,
+};
 use kvstrata_core::BlockId;
 use kvstrata_ffi::device::SimDevice;
 use kvstrata_testing::counting::{Counting, counted};

@@ -1,8 +1,8 @@
 //! A queue that has once been full allocates nothing more, over ten million random operations; nor do
 //! gates and searches for idle blocks. A counting allocator watches.
 
+use kvstrata::backend::transfer::{Allowance, Class, Limits, Popped, Queue, Ticket};
 use kvstrata::scheduler::{Ages, Clock, Gate, Gated, Search};
-use kvstrata::transfer::{Allowance, Class, Limits, Popped, Queue, Ticket};
 use kvstrata_core::{BlockId, BlockRef};
 use kvstrata_testing::counting::{Counting, allocations};
 

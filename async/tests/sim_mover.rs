@@ -7,7 +7,7 @@ mod sim;
 #[path = "common/tokio_time.rs"]
 mod time;
 
-use kvstrata::transfer::{
+use kvstrata::backend::transfer::{
     Cause, Copies, Copy, DeviceMover, Failure, HostMemory, HostSide, Landed, Landing, Lands, Token,
 };
 use kvstrata_core::BlockId;

@@ -5,7 +5,7 @@ mod common;
 
 use common::volume::Reading;
 use common::{Random, volume};
-use kvstrata::disk::Rejected;
+use kvstrata::backend::disk::Rejected;
 use kvstrata_cli::replay::{Replay, ReplayError, Report, Settings};
 use kvstrata_cli::trace::{TraceReader, TraceSource};
 use std::fs::File;

@@ -2,8 +2,8 @@
 
 mod common;
 
+use kvstrata::backend::disk::AdmissionPolicy;
 use kvstrata::config::DiskFill;
-use kvstrata::disk::AdmissionPolicy;
 use kvstrata_cli::replay::{Replay, Report, Settings};
 use kvstrata_cli::trace::{TraceReader, TraceSource};
 use kvstrata_core::Policy;

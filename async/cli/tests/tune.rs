@@ -2,7 +2,7 @@
 //! over the test double of libcuda, whose times are not those of a device.
 #![cfg(target_os = "linux")]
 
-use kvstrata::costs::{CostStore, CostStoreError, Note, uuid, write};
+use kvstrata::backend::costs::{CostStore, CostStoreError, Note, uuid, write};
 use kvstrata_cuda_double::Double;
 use kvstrata_ffi::cuda::{CopyCosts, CudaDriver, DeviceDescription, Direction, DirectionCosts, Route};
 use std::path::{Path, PathBuf};

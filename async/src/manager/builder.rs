@@ -5,7 +5,7 @@ use super::device::Device;
 use super::error::{BuildError, DeviceError};
 use super::{build, devices};
 use crate::config::{Group, ManagerConfig};
-use crate::transfer::HostMemory;
+use kvstrata_tiers::transfer::HostMemory;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 

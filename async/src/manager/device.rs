@@ -1,7 +1,7 @@
 //! A group's blocks in a device.
 
-use crate::transfer::DeviceMover;
 use kvstrata_core::DevicePort;
+use kvstrata_tiers::transfer::DeviceMover;
 use std::fmt;
 use std::sync::Arc;
 

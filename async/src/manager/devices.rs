@@ -3,14 +3,14 @@
 use super::device::Device;
 use super::error::{BuildError, given};
 use crate::config::{DeviceKind, Group, ManagerConfig};
-use crate::costs::costs_for;
-use crate::movers::{CudaMover, CudaMoverError, CudaMoverOptions, ThreadsMover};
 use crate::tier::Tier;
-use crate::transfer::HostMemory;
+use kvstrata_backends::costs::costs_for;
+use kvstrata_backends::movers::{CudaMover, CudaMoverError, CudaMoverOptions, ThreadsMover};
 use kvstrata_core::Storage;
 use kvstrata_core::layout::{Layout, Region};
 use kvstrata_ffi::cuda::{CopyOptions, CudaCopy, CudaDevice, CudaDriver, PinOptions, PinnedStorage, Place};
 use kvstrata_ffi::device::{CudaDeviceTier, SimDevice};
+use kvstrata_tiers::transfer::HostMemory;
 use std::sync::Arc;
 
 /// Opens the device of a group. For a GPU, `memory` is pinned.

@@ -3,12 +3,12 @@
 use super::hash_key::HashKeyError;
 use super::volumes::DiskError;
 use crate::config::ManagerConfig;
-use crate::movers::{CudaMoverError, ThreadsError};
-use crate::transfer::MemoryError;
+use kvstrata_backends::movers::{CudaMoverError, ThreadsError};
 use kvstrata_ffi::arena::ArenaError;
 use kvstrata_ffi::probe::Bound as Bounded;
 use kvstrata_ffi::shown::shown;
 use kvstrata_tiers::PartsError;
+use kvstrata_tiers::transfer::MemoryError;
 use std::error::Error;
 use std::fmt::Display;
 

@@ -90,7 +90,7 @@ impl KvBlockManager {
     }
 
     /// Builds a manager from parts. For tiers that no setting makes, such as your own
-    /// [`TierPort`](crate::transfer::TierPort), and for tests and benchmarks; see
+    /// [`TierPort`](kvstrata_tiers::transfer::TierPort), and for tests and benchmarks; see
     /// `async/tests/manager/below.rs`. An engine with its own device memory uses
     /// [`builder`](KvBlockManager::builder).
     ///

@@ -1,8 +1,8 @@
 //! The rules of the tiers, from the settings.
 
 use crate::config::{ManagerConfig, Verify};
-use crate::transfer::{Breaker, Limits, Path};
 use kvstrata_tiers::shared::Sketch;
+use kvstrata_tiers::transfer::{Breaker, Limits, Path};
 use kvstrata_tiers::{Quotas, Rules, Watermarks};
 
 /// Returns the recent uses from which a block is hot. Its heat is its recent uses, divided by the most

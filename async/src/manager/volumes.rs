@@ -6,8 +6,8 @@
 
 use super::volume_files;
 use crate::config::{DiskFill, Group, ManagerConfig};
-use crate::disk::{DiskTier, TierError, TierOptions};
 use crate::tier::Tier;
+use kvstrata_backends::disk::{DiskTier, TierError, TierOptions};
 use kvstrata_core::hash::BlockHasher;
 use kvstrata_core::layout::LayoutError;
 use kvstrata_core::{Policy, PoolConfig, Xxh3};

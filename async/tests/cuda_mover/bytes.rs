@@ -3,8 +3,10 @@
 use crate::ground::{
     BLOCK_BYTES, BLOCKS, Ground, Heard, LAYER_BYTES, LAYERS, config, copy_of, host, pattern,
 };
-use kvstrata::movers::{CudaMover, CudaMoverError, CudaMoverOptions};
-use kvstrata::transfer::{Cause, Copies, Copy, DeviceMover, Failure, HostMemory, HostSide, Landing, Token};
+use kvstrata::backend::movers::{CudaMover, CudaMoverError, CudaMoverOptions};
+use kvstrata::backend::transfer::{
+    Cause, Copies, Copy, DeviceMover, Failure, HostMemory, HostSide, Landing, Token,
+};
 use kvstrata_core::BlockId;
 use kvstrata_ffi::cuda::{DeviceStorage, Place};
 use std::sync::Arc;

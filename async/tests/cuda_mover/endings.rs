@@ -1,8 +1,8 @@
 //! The end of the mover, and landings that call it.
 
 use crate::ground::{BLOCKS, Ground, Heard, LAYERS, until};
-use kvstrata::movers::{CudaMover, CudaMoverOptions};
-use kvstrata::transfer::{
+use kvstrata::backend::movers::{CudaMover, CudaMoverOptions};
+use kvstrata::backend::transfer::{
     Cause, Copies, Copy, DeviceMover, Failure, HostSide, Landed, Landing, Lands, Token,
 };
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -1,8 +1,8 @@
 //! Copies that cannot be made, refusals of the driver, and a device that dies.
 
 use crate::ground::{BLOCK_BYTES, BLOCKS, Ground, Heard, LAYERS, pattern, until};
-use kvstrata::movers::CudaMoverOptions;
-use kvstrata::transfer::{Cause, Copy, Failure, HostMemory, HostSide, Token};
+use kvstrata::backend::movers::CudaMoverOptions;
+use kvstrata::backend::transfer::{Cause, Copy, Failure, HostMemory, HostSide, Token};
 use kvstrata_core::BlockId;
 use kvstrata_ffi::cuda::QueueOptions;
 

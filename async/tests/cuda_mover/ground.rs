@@ -1,8 +1,10 @@
 //! A device of the double with an engine's tensors, pinned host memory, and a mover between them. Tests
 //! reach the device's bytes past all of our code, by the layout's own addresses.
 
-use kvstrata::movers::{CudaMover, CudaMoverOptions};
-use kvstrata::transfer::{Copies, Copy, DeviceMover, HostMemory, HostSide, Landed, Landing, Lands, Token};
+use kvstrata::backend::movers::{CudaMover, CudaMoverOptions};
+use kvstrata::backend::transfer::{
+    Copies, Copy, DeviceMover, HostMemory, HostSide, Landed, Landing, Lands, Token,
+};
 use kvstrata_core::BlockId;
 use kvstrata_core::layout::{Arrangement, Layout, LayoutConfig, Region};
 use kvstrata_core::storage::Storage;

@@ -3,10 +3,10 @@
 
 use crate::ground::{BLOCK_BYTES, BLOCKS, Ground, LAYERS, pattern};
 use kvstrata::OriginalNames;
+use kvstrata::backend::movers::CudaMoverOptions;
+use kvstrata::backend::transfer::Cause;
 use kvstrata::config::{DeviceKind, ManagerConfig};
 use kvstrata::manager::{Blocks, KvBlockManager, Needs, OnboardOptions, Parts, StackParts, Tiers};
-use kvstrata::movers::CudaMoverOptions;
-use kvstrata::transfer::Cause;
 use kvstrata_core::{PoolConfig, SequenceHash, Storage};
 use std::sync::Arc;
 use std::time::Duration;

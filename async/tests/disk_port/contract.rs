@@ -1,7 +1,7 @@
 //! The contract of every disk while nothing goes wrong.
 
 use crate::ground::{BYTES, Ground, HOST_BLOCKS, PATIENCE, SLOTS, bytes_of, hash, name, token};
-use kvstrata::transfer::{HostMemory, Landed, Landing, Lands, TierPort, TierRead, Token};
+use kvstrata::backend::transfer::{HostMemory, Landed, Landing, Lands, TierPort, TierRead, Token};
 use kvstrata_core::BlockRef;
 use kvstrata_ffi::disk::Urgency;
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ pub async fn block_is_found_from_its_answer_on(ground: Ground) {
     for number in 0..20 {
         assert!(ground.port.find(hash(number), true).is_none(), "not before it is written");
         let slot = ground.take(1).pop().expect("a slot");
-        ground.port.write(kvstrata::transfer::TierWrite {
+        ground.port.write(kvstrata::backend::transfer::TierWrite {
             token: Token(number),
             slot,
             name: name(number),

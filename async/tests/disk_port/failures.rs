@@ -2,7 +2,7 @@
 //! slot unaccounted for.
 
 use crate::ground::{BYTES, Ground, SLOTS, bytes_of, hash};
-use kvstrata::transfer::{Cause, Failure, HostMemory};
+use kvstrata::backend::transfer::{Cause, Failure, HostMemory};
 
 pub async fn failed_write_is_not_found_and_its_slot_comes_back(mut ground: Ground) {
     ground.store(0..2).await;

@@ -5,8 +5,8 @@
 use crate::common::volume;
 use crate::ground::{BYTES, Ground, PATIENCE, SLOTS, hash, name, token};
 use crate::volume::{Nothing, folder, ground_on, one_thread, stall};
-use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
-use kvstrata::transfer::{Cause, Failure, HostMemory, Landed};
+use kvstrata::backend::disk::{DiskMover, DiskTier, TierOptions};
+use kvstrata::backend::transfer::{Cause, Failure, HostMemory, Landed};
 use kvstrata_core::{BlockId, PoolConfig};
 use kvstrata_ffi::arena::BlockRead;
 use kvstrata_ffi::disk::{Pending, VolumeOptions};

@@ -1,6 +1,6 @@
 //! The ground of the contract: a port, host memory, a way to break things, and a receiver of the answers.
 
-use kvstrata::transfer::{
+use kvstrata::backend::transfer::{
     Failure, HostMemory, Landed, Landing, Lands, Reserve, TierPort, TierRead, TierWrite, Token,
 };
 use kvstrata_core::{BlockId, BlockRef, SequenceHash};

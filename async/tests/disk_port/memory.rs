@@ -1,8 +1,8 @@
 //! Pageable memory: its ground.
 
 use crate::ground::{BYTES, Faults, Ground, HOST_BLOCKS, SLOTS};
-use kvstrata::memory::MemoryTier;
-use kvstrata::transfer::{HostMemory, TierPort};
+use kvstrata::backend::memory::MemoryTier;
+use kvstrata::backend::transfer::{HostMemory, TierPort};
 use kvstrata_core::{BlockId, PoolConfig};
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use crate::ground::{BYTES, Faults, Ground, HOST_BLOCKS, SLOTS};
 use crate::sim::{Remote, Weather};
-use kvstrata::transfer::{HostMemory, TierPort};
+use kvstrata::backend::transfer::{HostMemory, TierPort};
 use kvstrata_core::BlockId;
 use std::sync::Arc;
 

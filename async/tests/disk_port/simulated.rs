@@ -3,7 +3,7 @@
 use crate::common::Random;
 use crate::ground::{BYTES, Faults, Ground, HOST_BLOCKS, SLOTS, bytes_of, hash, token};
 use crate::sim::{ALWAYS, Plan, SimDisk};
-use kvstrata::transfer::{Admits, Cause, Failure, HostMemory, Landed, TierPort};
+use kvstrata::backend::transfer::{Admits, Cause, Failure, HostMemory, Landed, TierPort};
 use kvstrata_core::BlockId;
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -1,8 +1,8 @@
 //! `DiskMover` over a volume: its ground, and requests whose runtime has gone.
 
 use crate::ground::{BYTES, Faults, Ground, HOST_BLOCKS, PATIENCE, SLOTS, hash, name};
-use kvstrata::disk::{AdmissionPolicy, DiskMover, DiskTier, RecoveryReport, TierOptions};
-use kvstrata::transfer::{
+use kvstrata::backend::disk::{AdmissionPolicy, DiskMover, DiskTier, RecoveryReport, TierOptions};
+use kvstrata::backend::transfer::{
     Cause, Failure, HostMemory, Landed, Landing, Lands, Reserve, TierPort, TierWrite, Token,
 };
 use kvstrata_core::{BlockId, PoolConfig};

@@ -26,7 +26,7 @@ mod volumes;
 use gated::Ground;
 use ground::{BYTES, compute, hashes, rest, settings};
 use kvstrata::OriginalNames;
-use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
+use kvstrata::backend::disk::{DiskMover, DiskTier, TierOptions};
 use kvstrata_core::PoolConfig;
 use kvstrata_ffi::disk::VolumeOptions;
 use std::path::Path;

@@ -4,7 +4,7 @@
 use crate::ears::{OF_FILE_SYSTEMS, check_complaints, listen};
 use crate::ground::{BYTES, compute, hashes, rest};
 use crate::{directory, fill, over_a_volume, use_all};
-use kvstrata::disk::{DiskTier, TierOptions};
+use kvstrata::backend::disk::{DiskTier, TierOptions};
 use kvstrata_core::{BlockId, PoolConfig};
 use kvstrata_ffi::disk::{Urgency, VolumeOptions};
 use std::os::unix::fs::FileExt;

@@ -3,8 +3,8 @@
 use crate::ears::{Heard, listen};
 use crate::ground::{BYTES, hashes, settings};
 use crate::sim::{Plan, SimDisk, SimMover};
+use kvstrata::backend::transfer::HostMemory;
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, TierParts, Tiers};
-use kvstrata::transfer::HostMemory;
 use kvstrata_core::{DevicePort, PoolConfig};
 use kvstrata_ffi::device::SimDevice;
 use std::sync::Arc;

@@ -6,9 +6,9 @@ use crate::gated::Ground;
 use crate::ground::{BYTES, settings};
 use crate::sim::{ALWAYS, Plan, SimDisk};
 use crate::{directory, fill, over_a_volume, use_all};
-use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
+use kvstrata::backend::disk::{DiskMover, DiskTier, TierOptions};
+use kvstrata::backend::transfer::Cause;
 use kvstrata::tier::Tier;
-use kvstrata::transfer::Cause;
 use kvstrata_core::{BlockId, PoolConfig};
 use kvstrata_ffi::disk::{Direction, FailureCause, IoFailure, VolumeOptions};
 use std::os::unix::fs::FileExt;
@@ -88,7 +88,7 @@ async fn panicking_subscriber_stops_neither_tier_nor_manager() {
     use_all(&ground, &[1, 2, 1, 2], 10..14).await;
     assert!(ears.panicked() > 0, "it was called");
     let stats = ground.manager.stats();
-    let up = stats.path(kvstrata::transfer::Path::DISK_TO_DEVICE);
+    let up = stats.path(kvstrata::backend::transfer::Path::DISK_TO_DEVICE);
     assert_eq!(up.failed_by(Cause::Abandoned), 0, "the task that answers is there");
     // Each slot that was taken is free, quarantined with its volume, or holds a block: none is lost.
     let stats = tier.stats();
@@ -117,7 +117,8 @@ async fn failures_of_a_foreign_disk_are_logged_by_the_manager() {
             _ => plan.lose = ALWAYS,
         });
         use_all(&ground, &[1, 2], 0..0).await;
-        let failed = ground.manager.stats().path(kvstrata::transfer::Path::DISK_TO_DEVICE).failed_by(cause);
+        let failed =
+            ground.manager.stats().path(kvstrata::backend::transfer::Path::DISK_TO_DEVICE).failed_by(cause);
         assert!(failed > 1 || cause == Cause::Lost && failed > 0, "{cause:?} {failed}");
         let said = ears.said(words);
         let of_reads = said.iter().filter(|line| line.field("path") == "disk_to_device").count();

@@ -2,9 +2,9 @@
 
 use crate::gated::Ground;
 use crate::ground::{build, check, compute, hashes, rest, settings};
+use kvstrata::backend::transfer::Cause;
 use kvstrata::manager::{AcquireError, Acquired, AllocateError};
 use kvstrata::tier::Tier;
-use kvstrata::transfer::Cause;
 use std::time::Duration;
 
 /// Counts held and fresh blocks.

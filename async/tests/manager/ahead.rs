@@ -4,10 +4,10 @@
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, bytes_of, check, compute, hashes, rest, settings, still};
 use kvstrata::OriginalNames;
+use kvstrata::backend::transfer::Cause;
 use kvstrata::config::{ManagerConfigBuilder, WriteMode};
 use kvstrata::manager::{Blocks, OffloadOptions, OnboardOptions, Tiers};
 use kvstrata::tier::Tier;
-use kvstrata::transfer::Cause;
 use kvstrata_core::SequenceHash;
 use std::time::Duration;
 

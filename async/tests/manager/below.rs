@@ -3,9 +3,9 @@
 use crate::ground::{BYTES, bytes_of, check, compute, hashes, settings};
 use crate::sim::{Plan, Remote, SimDisk, SimMover, Weather};
 use crate::time::{Instant, sleep_until};
+use kvstrata::backend::memory::MemoryTier;
+use kvstrata::backend::transfer::{HostMemory, Path, TierPort};
 use kvstrata::manager::{KvBlockManager, Needs, OnboardOptions, Parts, StackParts, TierParts};
-use kvstrata::memory::MemoryTier;
-use kvstrata::transfer::{HostMemory, Path, TierPort};
 use kvstrata_core::{PoolConfig, SequenceHash};
 use kvstrata_ffi::device::SimDevice;
 use kvstrata_tiers::Tier;

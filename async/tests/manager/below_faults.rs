@@ -6,10 +6,10 @@ use super::below::{
 };
 use crate::ground::{BYTES, compute, hashes};
 use crate::sim::{Remote, SimDisk, Weather};
-use kvstrata::manager::{KvBlockManager, OffloadOptions, Offloaded, Purge, TierParts};
-use kvstrata::transfer::{
+use kvstrata::backend::transfer::{
     Cause, Extras, Failure, Landed, Path, Reserve, TierFacts, TierPort, TierRead, TierWrite,
 };
+use kvstrata::manager::{KvBlockManager, OffloadOptions, Offloaded, Purge, TierParts};
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};
 use kvstrata_tiers::Tier;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

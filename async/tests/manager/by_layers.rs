@@ -8,11 +8,11 @@ use super::ground::{BYTES, bytes_of, check, hashes, rest, settings, stepping, st
 use crate::gated::Ground;
 use crate::sim::{Plan, SimDisk};
 use kvstrata::OriginalNames;
+use kvstrata::backend::transfer::{Cause, Class, Path, TierPort};
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::manager::{Blocks, Iteration, Offload, OffloadOptions, OnboardOptions, Purge, Tiers};
 use kvstrata::scheduler::{Gate, Misuse};
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Cause, Class, Path, TierPort};
 use kvstrata_core::{DevicePort, SequenceHash};
 use std::ops::Range;
 use std::pin::pin;

@@ -5,16 +5,16 @@ use crate::gated::Ground;
 use crate::ground::{BYTES, build, compute, hashes, rest, settings, stepping};
 use crate::sim::{Plan, SimDisk};
 use kvstrata::OriginalNames;
+use kvstrata::backend::movers::ThreadsMover;
+use kvstrata::backend::transfer::{Cause, Copies, DeviceMover, Failure, HostMemory, Path, TierPort};
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::manager::{
     KvBlockManager, Needs, OffloadOptions, Offloaded, OnboardOptions, Parts, Purge, Refusal, StackParts,
     TierParts, Tiers,
 };
 use kvstrata::metrics::PathMetrics;
-use kvstrata::movers::ThreadsMover;
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Cause, Copies, DeviceMover, Failure, HostMemory, Path, TierPort};
 use kvstrata_core::{DevicePort, PoolConfig};
 use kvstrata_ffi::device::SimDevice;
 use std::future::{Future, poll_fn};

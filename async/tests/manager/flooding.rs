@@ -2,9 +2,9 @@
 //! made.
 
 use crate::ground::{BYTES, settings};
+use kvstrata::backend::movers::ThreadsMover;
+use kvstrata::backend::transfer::HostMemory;
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, Tiers};
-use kvstrata::movers::ThreadsMover;
-use kvstrata::transfer::HostMemory;
 use kvstrata_core::{BlockPool, PoolConfig, SequenceHash};
 use kvstrata_ffi::device::SimDevice;
 use std::sync::Arc;

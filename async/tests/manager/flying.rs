@@ -2,12 +2,12 @@
 
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
+use kvstrata::backend::transfer::{Class, Path};
 use kvstrata::config::WriteMode;
 use kvstrata::manager::{
     AllocateError, KvBlockManager, OffloadOptions, OnboardError, OnboardOptions, Purge, Tiers,
 };
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Class, Path};
 use kvstrata_core::{BlockId, SequenceHash};
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -2,8 +2,8 @@
 //! thread has to do it.
 
 use super::ground::{BYTES, settings};
+use kvstrata::backend::transfer::{Copies, DeviceMover};
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
-use kvstrata::transfer::{Copies, DeviceMover};
 use kvstrata_core::PoolConfig;
 use std::fmt;
 use std::future::Future;

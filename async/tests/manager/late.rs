@@ -3,11 +3,11 @@
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
 use crate::sim::{ALWAYS, Plan, SimDisk};
+use kvstrata::backend::transfer::{Cause, Path};
 use kvstrata::manager::{
     AllocateError, BuildError, KvBlockManager, OffloadOptions, Offloaded, OnboardOptions, Refusal, Tiers,
 };
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Cause, Path};
 use kvstrata_core::SequenceHash;
 use std::future::Future;
 use std::pin::pin;

@@ -3,8 +3,8 @@
 use crate::gated::Ground;
 use crate::ground::{compute, hashes, rest, settings};
 use crate::waiting_for_host::until;
+use kvstrata::backend::transfer::Path;
 use kvstrata::manager::{Needs, OnboardGroups, OnboardOptions};
-use kvstrata::transfer::Path;
 use kvstrata_core::{Policy, SequenceHash};
 use std::time::Duration;
 

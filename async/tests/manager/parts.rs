@@ -2,11 +2,11 @@
 //! error names each with its value.
 
 use super::ground::{BYTES, settings};
+use kvstrata::backend::memory::MemoryTier;
+use kvstrata::backend::movers::ThreadsMover;
+use kvstrata::backend::transfer::HostMemory;
 use kvstrata::config::{DeviceKind, ManagerConfig, ManagerConfigBuilder};
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, TierParts};
-use kvstrata::memory::MemoryTier;
-use kvstrata::movers::ThreadsMover;
-use kvstrata::transfer::HostMemory;
 use kvstrata_core::{Policy, PoolConfig};
 use kvstrata_ffi::device::SimDevice;
 use std::path::PathBuf;

@@ -3,9 +3,9 @@
 use super::flying::look;
 use super::gated::Ground;
 use super::ground::{BYTES, build, compute, hashes, rest, settings};
+use kvstrata::backend::transfer::{Class, Path};
 use kvstrata::config::WriteMode;
 use kvstrata::manager::OffloadOptions;
-use kvstrata::transfer::{Class, Path};
 use kvstrata_core::{Policy, Priority};
 use std::pin::pin;
 use std::task::Poll;

@@ -6,11 +6,11 @@ use crate::gated::Ground;
 use crate::ground::{BYTES, compute, hashes, rest, settings, still};
 use crate::sim::SimDisk;
 use crate::waiting_for_host::{HEADROOM, HOST, INACTIVE, disk, full, until};
+use kvstrata::backend::transfer::{Cause, Path, TierPort};
 use kvstrata::config::WriteMode;
 use kvstrata::manager::{Iteration, Offload, OffloadOptions, Refusal, Tiers};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Cause, Path, TierPort};
 use std::pin::pin;
 use std::sync::Arc;
 

@@ -4,9 +4,9 @@
 use super::gated::Ground;
 use super::ground::{build, check, compute, hashes, settings};
 use crate::common::volume;
+use kvstrata::backend::transfer::Cause;
 use kvstrata::manager::{AllocateError, OffloadOptions, OnboardError, OnboardOptions, Purge, PurgeError};
 use kvstrata::tier::Tier;
-use kvstrata::transfer::Cause;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;

@@ -2,11 +2,11 @@
 
 use super::ground::{BYTES, build, check, compute, hashes, rest, settings};
 use crate::gated::Ground;
+use kvstrata::backend::transfer::{Cause, Path};
 use kvstrata::config::WriteMode;
 use kvstrata::manager::{OffloadOptions, OnboardOptions};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Cause, Path};
 use std::time::Duration;
 
 #[tokio::test]

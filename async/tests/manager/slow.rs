@@ -5,11 +5,11 @@
 use crate::ground::{BYTES, hashes, rest, settings};
 use crate::sim::{Plan, SimDisk, SimMover};
 use kvstrata::OriginalNames;
+use kvstrata::backend::transfer::{Cause, HostMemory, Path};
 use kvstrata::config::{ManagerConfigBuilder, WriteMode};
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, TierParts, Tiers};
 use kvstrata::metrics::PathMetrics;
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Cause, HostMemory, Path};
 use kvstrata_core::{DevicePort, PoolConfig};
 use kvstrata_ffi::device::SimDevice;
 use std::cell::Cell;

@@ -2,12 +2,12 @@
 
 use crate::ground::{BYTES, settings};
 use crate::sim::{ALWAYS, Plan, SimDisk};
+use kvstrata::backend::movers::ThreadsMover;
+use kvstrata::backend::transfer::{Cause, Class, HostMemory, TierPort};
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::manager::{
     KvBlockManager, Needs, OffloadOptions, OnboardOptions, Parts, StackParts, TierParts,
 };
-use kvstrata::movers::ThreadsMover;
-use kvstrata::transfer::{Cause, Class, HostMemory, TierPort};
 use kvstrata_core::{DevicePort, PoolConfig};
 use kvstrata_ffi::device::SimDevice;
 use std::sync::Arc;

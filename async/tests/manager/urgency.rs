@@ -4,10 +4,10 @@
 use crate::flying::look;
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings, stepping, still};
+use kvstrata::backend::transfer::Class;
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::manager::{KvBlockManager, OffloadOptions, Onboard, OnboardOptions, Tiers};
 use kvstrata::tier::Tier;
-use kvstrata::transfer::Class;
 use kvstrata_core::SequenceHash;
 use std::time::Duration;
 use tempfile::TempDir;

@@ -1,10 +1,10 @@
-//! The contract of every [`DeviceMover`](kvstrata::transfer::DeviceMover), also of one with faults: each
+//! The contract of every [`DeviceMover`](kvstrata::backend::transfer::DeviceMover), also of one with faults: each
 //! copy that it reports is exact, and each list is answered once.
 
 use crate::common::Random;
 use crate::ground::{Field, Ground, Inbox, Move};
 use crate::oracle::Oracle;
-use kvstrata::transfer::{Cause, Copies, DeviceMover, HostMemory, Landed, Landing, Lands};
+use kvstrata::backend::transfer::{Cause, Copies, DeviceMover, HostMemory, Landed, Landing, Lands};
 use std::sync::{Arc, Mutex};
 
 /// The field of each shape, with its oracle.

@@ -2,8 +2,8 @@
 #![cfg(target_os = "linux")]
 
 use crate::ground::{DeviceBytes, Field, Ground};
-use kvstrata::movers::{CudaMover, CudaMoverOptions};
-use kvstrata::transfer::HostMemory;
+use kvstrata::backend::movers::{CudaMover, CudaMoverOptions};
+use kvstrata::backend::transfer::HostMemory;
 use kvstrata_core::layout::{Arrangement, Layout, LayoutConfig, Region};
 use kvstrata_core::storage::{Storage, StorageKind};
 use kvstrata_cuda_double::{Double, Leftovers};

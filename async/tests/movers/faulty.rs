@@ -3,7 +3,7 @@
 use crate::faulty_mover::{Faults, FaultyMover};
 use crate::ground::{Field, Ground, Move};
 use crate::threads::Threads;
-use kvstrata::transfer::Cause;
+use kvstrata::backend::transfer::Cause;
 use std::sync::Arc;
 
 struct Faulty {
@@ -55,7 +55,7 @@ fn lost_list_and_failed_copy_have_their_causes() {
         let (field, moves) = offload(Faults { lost, delayed: 0, failed });
         let outcomes = field.run(&moves);
         let failed_so = |outcome: &Result<(), _>| {
-            outcome.is_err_and(|failure: kvstrata::transfer::Failure| failure.cause == cause)
+            outcome.is_err_and(|failure: kvstrata::backend::transfer::Failure| failure.cause == cause)
         };
         assert!(outcomes.iter().all(failed_so), "{outcomes:?}");
     }

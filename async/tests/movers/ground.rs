@@ -1,6 +1,6 @@
 //! The ground of the contract: a mover, host memory, and a device that shows its bytes.
 
-use kvstrata::transfer::{
+use kvstrata::backend::transfer::{
     Cause, Copies, Copy, DeviceMover, Failure, HostMemory, HostSide, Landed, Landing, Lands, Token,
 };
 use kvstrata_core::BlockId;

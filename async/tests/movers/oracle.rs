@@ -2,7 +2,7 @@
 
 use crate::common::Random;
 use crate::ground::{Field, Move};
-use kvstrata::transfer::Failure;
+use kvstrata::backend::transfer::Failure;
 use std::ops::Range;
 use twox_hash::XxHash3_64;
 

@@ -1,8 +1,8 @@
 //! The movers between host memory and a simulated device: by its layers, and through its port.
 
 use crate::ground::{DeviceBytes, Field, Ground};
-use kvstrata::movers::{PortMover, ThreadsError, ThreadsMover};
-use kvstrata::transfer::{DeviceMover, HostMemory};
+use kvstrata::backend::movers::{PortMover, ThreadsError, ThreadsMover};
+use kvstrata::backend::transfer::{DeviceMover, HostMemory};
 use kvstrata_core::DevicePort;
 use kvstrata_ffi::copy::HostCopy;
 use kvstrata_ffi::device::SimDevice;

@@ -2,10 +2,10 @@
 //! none is charged for blocks that it does not get.
 
 use crate::ground::{build, hashes, rest, settings};
+use kvstrata::backend::transfer::Cause;
 use kvstrata::config::ManagerConfig;
 use kvstrata::manager::{AllocateError, KvBlockManager, OnboardOptions, Purge, Tiers};
 use kvstrata::tier::Tier;
-use kvstrata::transfer::Cause;
 use kvstrata_core::SequenceHash;
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -3,9 +3,9 @@
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, compute, rest, settings};
 use crate::sequence;
+use kvstrata::backend::transfer::Cause;
 use kvstrata::manager::{OffloadOptions, OnboardOptions, Purge, PurgeError};
 use kvstrata::tier::Tier;
-use kvstrata::transfer::Cause;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};

@@ -1,10 +1,10 @@
 //! A manager whose copies wait until the test lets them go, for tests of blocks in flight.
 
 use crate::ground::{BYTES, settings};
+use kvstrata::backend::movers::ThreadsMover;
+use kvstrata::backend::transfer::{Cause, Copies, DeviceMover, Failure, HostMemory, HostSide, TierPort};
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, TierParts};
-use kvstrata::movers::ThreadsMover;
-use kvstrata::transfer::{Cause, Copies, DeviceMover, Failure, HostMemory, HostSide, TierPort};
 use kvstrata_core::{BlockId, DevicePort, Policy, PoolConfig};
 use kvstrata_ffi::device::SimDevice;
 use std::ops::Range;

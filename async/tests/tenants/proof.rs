@@ -4,9 +4,9 @@
 use crate::gated::Ground;
 use crate::ground::{BYTES, bytes_of, compute, rest};
 use crate::sequence;
+use kvstrata::backend::transfer::Cause;
 use kvstrata::manager::{OnboardOptions, Purge, Purged, Tiers};
 use kvstrata::tier::Tier;
-use kvstrata::transfer::Cause;
 use kvstrata_core::DevicePort;
 use std::time::Duration;
 use tokio::task::JoinHandle;

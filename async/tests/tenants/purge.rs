@@ -3,9 +3,9 @@
 use crate::gated::Ground;
 use crate::ground::{bytes_of, compute, rest};
 use crate::sequence;
+use kvstrata::backend::transfer::{Cause, Path};
 use kvstrata::manager::{AllocateError, OffloadOptions, OnboardOptions, Purge, PurgeError, RegisterFault};
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Cause, Path};
 use std::time::Duration;
 
 const ZERO: Purge = Purge::new().zero(true).deadline(Duration::from_secs(60));

@@ -19,7 +19,7 @@ use crate::inputs::mix;
 use crate::rounds::Spread;
 use futures_executor::block_on;
 use kvstrata::manager::{KvBlockManager, Offload, OffloadOptions};
-use kvstrata::transfer::Path;
+use kvstrata::backend::transfer::Path;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 use super::EXIT_OK;
 use crate::fold;
 use clap::Args;
-use kvstrata::costs::{self, Note};
+use kvstrata::backend::costs::{self, Note};
 use kvstrata::shared::hash_key;
 use kvstrata_ffi::cuda::CudaDriver;
 use kvstrata_ffi::disk::Key;

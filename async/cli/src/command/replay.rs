@@ -13,8 +13,8 @@ use crate::replay::{
 use crate::trace::{BUNDLED_REQUESTS, TraceReader, TraceSource};
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
-use kvstrata::disk::AdmissionPolicy;
-use kvstrata::movers::CudaMoverError;
+use kvstrata::backend::disk::AdmissionPolicy;
+use kvstrata::backend::movers::CudaMoverError;
 use kvstrata::shared::address;
 use kvstrata_core::Policy;
 use kvstrata_ffi::cuda::{CudaDevice, CudaDriver};

@@ -4,7 +4,7 @@ use super::progress::StepBar;
 use super::{EXIT_OK, number};
 use clap::Args;
 use core::time::Duration;
-use kvstrata::costs::{self, CostStore};
+use kvstrata::backend::costs::{self, CostStore};
 use kvstrata::shared::Grids;
 use kvstrata::shared::files;
 use kvstrata_ffi::cuda::{

@@ -7,8 +7,8 @@
 //! # Orderings
 //! `now` is Relaxed: it publishes nothing, and a value that is one request old is as good.
 
-use kvstrata::disk::DiskMover;
-use kvstrata::transfer::{
+use kvstrata::backend::disk::DiskMover;
+use kvstrata::backend::transfer::{
     Admits, Closing, Extras, Forgetting, Lasts, Reserve, TierFacts, TierPort, TierRead, TierWrite,
 };
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};

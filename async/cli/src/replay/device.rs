@@ -3,9 +3,11 @@
 
 use super::error::ReplayError;
 use super::settings::Settings;
-use kvstrata::costs::copies_for;
-use kvstrata::movers::{CudaMover, CudaMoverError, CudaMoverOptions, PortMover, ThreadsError, ThreadsMover};
-use kvstrata::transfer::{DeviceMover, HostMemory};
+use kvstrata::backend::costs::copies_for;
+use kvstrata::backend::movers::{
+    CudaMover, CudaMoverError, CudaMoverOptions, PortMover, ThreadsError, ThreadsMover,
+};
+use kvstrata::backend::transfer::{DeviceMover, HostMemory};
 use kvstrata_core::layout::{Layout, LayoutConfig, Region};
 use kvstrata_core::storage::{DevicePort, Storage};
 use kvstrata_ffi::cuda::{PinOptions, PinnedStorage, Place};

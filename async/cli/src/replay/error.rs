@@ -2,10 +2,10 @@
 
 use super::settings::Settings;
 use crate::trace::TraceError;
+use kvstrata::backend::disk::TierError;
+use kvstrata::backend::movers::{CudaMoverError, ThreadsError};
 use kvstrata::config::ConfigError;
-use kvstrata::disk::TierError;
 use kvstrata::manager::BuildError;
-use kvstrata::movers::{CudaMoverError, ThreadsError};
 use kvstrata::shared::figures::binary;
 use kvstrata_ffi::arena::ArenaError;
 use kvstrata_ffi::disk::VolumeError;

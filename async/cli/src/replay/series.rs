@@ -7,8 +7,8 @@
 use super::report::{ByPath, ByTier};
 use super::tally::Tally;
 use super::tiers::Tiers;
+use kvstrata::backend::transfer::Path;
 use kvstrata::tier::Tier;
-use kvstrata::transfer::Path;
 use std::time::{Duration, Instant};
 
 /// The most samples kept.

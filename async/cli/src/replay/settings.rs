@@ -2,8 +2,8 @@
 
 use super::error::ReplayError;
 use super::machine;
+use kvstrata::backend::disk::AdmissionPolicy;
 use kvstrata::config::DiskFill;
-use kvstrata::disk::AdmissionPolicy;
 use kvstrata::shared::figures::binary;
 use kvstrata_core::Policy;
 use kvstrata_core::pool::MAX_CAPACITY;

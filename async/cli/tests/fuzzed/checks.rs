@@ -1,8 +1,8 @@
 //! Properties of any input from outside: settings, exposition text, HTTP heads, tables of costs. The fuzz
 //! targets of the same names call these functions, guided by coverage.
 
+use kvstrata::backend::costs;
 use kvstrata::config::ManagerConfig;
-use kvstrata::costs;
 use kvstrata::metrics::{HeadReader, MOST_BYTES, TooLong};
 use kvstrata_cli::top::{Exposition, Look, Watch};
 use kvstrata_ffi::cuda::{CopyCosts, Direction, Fragments, Route};

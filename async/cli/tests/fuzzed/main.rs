@@ -80,7 +80,7 @@ fn seeds_of_each_target_hold() {
 #[test]
 fn valid_seeds_are_accepted() {
     let uuid = "GPU-00112233-4455-6677-8899-aabbccddeeff";
-    assert!(seeds("costs").iter().any(|bytes| kvstrata::costs::parse(bytes, uuid).is_ok()));
+    assert!(seeds("costs").iter().any(|bytes| kvstrata::backend::costs::parse(bytes, uuid).is_ok()));
     let builds =
         |bytes: &Vec<u8>| kvstrata::config::ManagerConfig::builder().toml("s.toml", bytes).build().is_ok();
     assert!(seeds("settings").iter().any(builds));

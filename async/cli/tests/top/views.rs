@@ -1,8 +1,8 @@
 //! The view of a manager's metrics.
 
 use crate::{PLAIN, SECOND, at_work, rows, screen, texts, watched};
+use kvstrata::backend::transfer::Path;
 use kvstrata::metrics::{Found, LatencyHistogram, Lookups, Metrics};
-use kvstrata::transfer::Path;
 use kvstrata_cli::top::{COLUMNS, Look, ROWS, Watch};
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;

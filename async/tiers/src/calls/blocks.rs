@@ -29,7 +29,7 @@ pub struct BlocksMut {
 /// A block without a holder may be overwritten, by a block that is onboarded in its place or by a purge.
 /// The manager does not know which kernels are queued. Kernels that read or write a block must have
 /// ended before its last handle is dropped, unless the mover orders its copies after them.
-/// `kvstrata::movers::CudaMover` does that for the stream in `EngineOrder::onboard_after`, if the
+/// `kvstrata::backend::movers::CudaMover` does that for the stream in `EngineOrder::onboard_after`, if the
 /// kernels are queued there by then. The engine's own next writes into the block follow its own order.
 pub struct Blocks {
     inner: Arc<Inner>,

@@ -39,7 +39,7 @@ pub trait Lands: Send + Sync {
 /// passes a landing of its own, and keeps this one for the answer.
 ///
 /// ```compile_fail,E0599
-/// fn two_duties(read: &kvstrata::transfer::TierRead) -> kvstrata::transfer::Landing {
+/// fn two_duties(read: &kvstrata::backend::transfer::TierRead) -> kvstrata::backend::transfer::Landing {
 ///     read.landing.clone()
 /// }
 /// ```
