@@ -56,7 +56,7 @@ fn unequal_lengths_are_refused() {
         assert_eq!(target, [PAD; 65]);
         assert_eq!(
             refused.to_string(),
-            "64 source bytes and 65 destination bytes; give slices of one length"
+            "the source has 64 bytes and the destination 65; give slices of equal length"
         );
     }
 }

@@ -85,8 +85,9 @@ fn what_is_no_host_memory_is_refused() {
         // SAFETY: nothing is copied.
         let refused = unsafe { HostCopy::new().execute(&plan) }.unwrap_err();
         assert!(matches!(refused, CopyError::NotHost { region: 0, kind: of, .. } if of == kind));
-        let text =
-            format!("destination region 0 is {kind}: the CPU copies between system and pinned memory only");
+        let text = format!(
+            "destination region 0 is {kind} memory; the CPU copies between system and pinned memory only"
+        );
         assert_eq!(refused.to_string(), text);
         // SAFETY: nothing is copied.
         assert_eq!(unsafe { HostCopy::new().execute_on(&plan, &ScopedThreads(2)) }, Err(refused));
@@ -105,12 +106,15 @@ fn slices_are_the_regions() {
         let dst = &mut bytes_mut(&mut tier)[from..to];
         HostCopy::new().copy(&plan, src, &mut [dst]).unwrap_err().to_string()
     };
-    assert_eq!(refused(&[first], 0, 4608), "1 source slices for a layout of 2 regions");
+    assert_eq!(
+        refused(&[first], 0, 4608),
+        "the number of source slices is 1; it must be 2, one for each region of the layout"
+    );
     let wrong = refused(&[second, first], 0, 4608);
-    assert!(wrong.starts_with("source slice 0 is 2304 bytes at 0x"), "{wrong}");
-    assert!(refused(&[&first[..2303], second], 0, 4608).starts_with("source slice 0 is 2303 bytes"));
-    assert!(refused(&[first, second], 0, 4606).starts_with("destination slice 0 is 4606 bytes"));
-    assert!(refused(&[first, second], 2, 4608).starts_with("destination slice 0 is 4606 bytes"));
+    assert!(wrong.starts_with("source slice 0 has 2304 bytes at 0x"), "{wrong}");
+    assert!(refused(&[&first[..2303], second], 0, 4608).starts_with("source slice 0 has 2303 bytes"));
+    assert!(refused(&[first, second], 0, 4606).starts_with("destination slice 0 has 4606 bytes"));
+    assert!(refused(&[first, second], 2, 4608).starts_with("destination slice 0 has 4606 bytes"));
     assert_eq!(tier, before);
 }
 

@@ -235,7 +235,8 @@ fn a_disk_that_will_not_do_is_refused_and_left_as_it_was() {
     std::fs::write(folder.path().join("precious"), "data").expect("written");
     let message = refusal(&run_in(folder.path(), &["precious"], &["replay", "--disk", "precious"]));
     assert!(
-        message.contains("--disk: volume precious: ") && message.contains("the file is no volume"),
+        message.contains("--disk: volume precious: ")
+            && message.contains("the file shows no sign of a volume"),
         "{message}"
     );
     assert_eq!(std::fs::read(folder.path().join("precious")).expect("there"), b"data");
@@ -373,7 +374,7 @@ fn a_file_is_written_through_when_it_is_asked_for_and_finished_by_the_next_run()
         // The default is to have it written through.
         let (found, _) = replay_small(folder.path(), &["v"], &["--disk", "v"]);
         assert_eq!(found["disk"]["recovered_blocks"], made["disk"]["written_blocks"]);
-        if says(&found, "does not tell") {
+        if says(&found, "does not list") {
             println!("SKIP fiemap: {}", found["disk"]["notes"]);
         } else if when != "background" {
             assert_eq!(says(&found, "written through now"), when == "no", "{found}");

@@ -9,7 +9,7 @@ use kvstrata_core::plan::Side;
 #[non_exhaustive]
 pub enum CopyError {
     /// A region is no memory that the CPU reads and writes.
-    #[error("{side} region {region} is {kind}: the CPU copies between system and pinned memory only")]
+    #[error("{side} region {region} is {kind} memory; the CPU copies between system and pinned memory only")]
     NotHost {
         /// Whose.
         side: Side,
@@ -19,13 +19,15 @@ pub enum CopyError {
         kind: StorageKind,
     },
     /// The CPU has not these instructions.
-    #[error("this CPU has no {path}; HostCopy::new() takes what it has")]
+    #[error("this CPU has no {path}; use HostCopy::new(), which picks a path that it has")]
     Path {
         /// Which.
         path: Path,
     },
     /// Not a slice for each region.
-    #[error("{slices} {side} slices for a layout of {regions} regions")]
+    #[error(
+        "the number of {side} slices is {slices}; it must be {regions}, one for each region of the layout"
+    )]
     Slices {
         /// Whose.
         side: Side,
@@ -35,7 +37,7 @@ pub enum CopyError {
         regions: usize,
     },
     /// Bytes to copy, and another number of bytes to copy them to.
-    #[error("{src} source bytes and {dst} destination bytes; give slices of one length")]
+    #[error("the source has {src} bytes and the destination {dst}; give slices of equal length")]
     Lengths {
         /// Bytes of the source.
         src: usize,
@@ -44,7 +46,8 @@ pub enum CopyError {
     },
     /// A slice is not its region.
     #[error(
-        "{side} slice {region} is {bytes} bytes at {address:#x}: the layout has {size_bytes} bytes at {needs:#x}"
+        "{side} slice {region} has {bytes} bytes at {address:#x}; the \
+         layout needs {size_bytes} bytes at {needs:#x}"
     )]
     Slice {
         /// Whose.

@@ -141,7 +141,7 @@ impl IpcHandle {
     /// [`CudaError::Handle`]: another number of bytes, or a range that is not inside its allocation.
     pub fn from_bytes(bytes: &[u8]) -> Result<IpcHandle, CudaError> {
         let wrong = |why| CudaError::Handle { bytes: bytes.len(), why };
-        let bytes: &[u8; IpcHandle::BYTES] = bytes.try_into().map_err(|_| wrong("116 are one"))?;
+        let bytes: &[u8; IpcHandle::BYTES] = bytes.try_into().map_err(|_| wrong("a handle has 116 bytes"))?;
         let number = |from: usize| bytes[from..].first_chunk().copied().map_or(0, u64::from_le_bytes);
         let (mut driver, mut device) = ([0; DRIVER_BYTES], [0; 16]);
         driver.copy_from_slice(&bytes[..64]);

@@ -21,7 +21,7 @@ impl fmt::Display for Placement {
         match self {
             Placement::Node(node) => write!(f, "node {node}, the device's"),
             Placement::OneNode => f.write_str("one node"),
-            Placement::Unknown => f.write_str("any node: the device's is not known"),
+            Placement::Unknown => f.write_str("any node: the device's node is unknown"),
             Placement::Refused(errno) => write!(f, "any node: mbind failed with error {errno}"),
         }
     }

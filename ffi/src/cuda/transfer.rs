@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Ends with the batch when the device has answered. Dropped at any moment, it is carried out all the same, and the batch is dropped when
 /// the device has answered.
-#[must_use = "dropped, nobody learns how it ended"]
+#[must_use = "dropping it discards the transfer's outcome"]
 pub struct Transfer {
     shared: Arc<Shared>,
     /// None when the outcome has been taken.

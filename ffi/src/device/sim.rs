@@ -37,7 +37,7 @@ pub struct SimDevice {
 
 /// A block that the device itself is busy with ([`SimDevice::hold`]).
 #[derive(Debug)]
-#[must_use = "dropped, the block is free again"]
+#[must_use = "dropping it frees the block"]
 pub struct SimHold {
     _layers: Vec<BlockWrite>,
 }
@@ -67,9 +67,14 @@ impl SimDevice {
         let block_bytes = layer_bytes.iter().try_fold(0_usize, |sum, bytes| sum.checked_add(*bytes));
         let impossible = |block_bytes, why| ArenaError::Size { blocks, block_bytes, why };
         let block_bytes = match block_bytes {
-            Some(0) => return Err(impossible(0, "a device needs a layer of at least one byte")),
+            Some(0) => return Err(impossible(0, "a device needs at least one layer of at least one byte")),
             Some(bytes) => bytes,
-            None => return Err(impossible(usize::MAX, "the layers do not fit the address space")),
+            None => {
+                return Err(impossible(
+                    usize::MAX,
+                    "the layers exceed the address space; use fewer or smaller layers",
+                ));
+            }
         };
         let layers: Result<_, _> = layer_bytes.iter().map(|bytes| HostArena::new(blocks, *bytes)).collect();
         Ok(SimDevice { layers: layers?, block_bytes, ordinal })

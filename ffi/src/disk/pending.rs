@@ -129,7 +129,7 @@ impl<B, E> Cell<B, E> {
 /// A request under way. [`wait`](Pending::wait) returns the buffer's guard `B`, or `E`: why the request
 /// did not move all its bytes.
 #[derive(Debug)]
-#[must_use = "dropping it drops the only way to learn how the request ended"]
+#[must_use = "dropping it discards the request's outcome"]
 pub struct Pending<B, E = IoFailure> {
     cell: Arc<Cell<B, E>>,
 }

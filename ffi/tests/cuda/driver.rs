@@ -8,7 +8,7 @@ use std::process::Command;
 fn the_driver_says_what_it_is() {
     let double = Double::new();
     let driver = CudaDriver::load().expect("the double");
-    assert_eq!(driver.describe().to_string(), "CUDA 13.0, 2 devices, batch copies");
+    assert_eq!(driver.describe().to_string(), "CUDA 13.0, devices: 2, batch copies");
     assert_eq!(double.left(), Leftovers::default(), "loading makes no context");
     let device = CudaDevice::open(&driver, 1).expect("a device");
     let description = device.describe();
@@ -32,15 +32,15 @@ fn an_old_driver_is_refused_and_a_newer_one_has_less_or_more() {
     assert_eq!(refused, CudaError::DriverTooOld { found: (11, 8) });
     assert_eq!(
         refused.to_string(),
-        "the driver is of CUDA 11.8, and 12.0 is the least (the first whose entries are all there); install a newer one"
+        "the driver supports CUDA 11.8; install one of CUDA 12.0 or later, the first with all entries"
     );
     assert_eq!(double.calls("cuInit"), 0, "and left alone");
     for (version, words) in [
-        (12000, "CUDA 12.0, 2 devices, single copies"),
-        (12060, "CUDA 12.6, 2 devices, single copies"),
-        (12080, "CUDA 12.8, 2 devices, batch copies"),
-        (12090, "CUDA 12.9, 2 devices, batch copies"),
-        (13020, "CUDA 13.2, 2 devices, batch copies"),
+        (12000, "CUDA 12.0, devices: 2, single copies"),
+        (12060, "CUDA 12.6, devices: 2, single copies"),
+        (12080, "CUDA 12.8, devices: 2, batch copies"),
+        (12090, "CUDA 12.9, devices: 2, batch copies"),
+        (13020, "CUDA 13.2, devices: 2, batch copies"),
     ] {
         double.version(version);
         assert_eq!(CudaDriver::load().expect("new enough").describe().to_string(), words);

@@ -49,7 +49,7 @@ fn no_bytes_and_too_many_are_refused_by_name() {
     let refused = DeviceStorage::allocate(&device, 8).expect_err("refused");
     assert_eq!(
         refused.to_string(),
-        "cuMemAlloc answered 1 CUDA_ERROR_INVALID_VALUE on device 0; check `nvidia-smi` and the system's log"
+        "cuMemAlloc answered 1 CUDA_ERROR_INVALID_VALUE on device 0; check `nvidia-smi` and the system log"
     );
     drop(device);
     double.finish();

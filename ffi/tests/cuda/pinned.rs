@@ -52,7 +52,7 @@ fn what_fails_half_way_is_undone_and_leaves_the_arena() {
         if threads == 1 {
             assert_eq!(done_bytes, 4 * MIB as u64);
         }
-        assert!(refused.to_string().contains("free host memory, or use a smaller arena"), "{refused}");
+        assert!(refused.to_string().contains("free host memory, or shrink the arena"), "{refused}");
         assert!(
             !refused.to_string().contains("ulimit"),
             "no limit of the system's is the driver's: {refused}"

@@ -18,8 +18,8 @@ fn the_first_sticky_error_is_kept_and_the_driver_is_not_asked_again() {
     let CudaError::Sticky { device: 0, fault } = first else { panic!("{first}") };
     assert_eq!(
         first.to_string(),
-        "device 0 has failed for good: cuMemGetInfo answered 700 CUDA_ERROR_ILLEGAL_ADDRESS; start the process anew; the system's \
-         log has Xid messages about the cause"
+        "device 0 has failed for good: cuMemGetInfo answered 700 CUDA_ERROR_ILLEGAL_ADDRESS; restart the \
+         process; Xid messages in the system log name the cause"
     );
     assert_eq!((device.fault(), first.fault(), first.number()), (Some(fault), Some(fault), 700));
     let calls = double.all_calls();

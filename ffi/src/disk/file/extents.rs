@@ -34,7 +34,7 @@ pub(super) fn unwritten(file: &File) -> io::Result<Vec<Range<u64>>> {
         if extents.is_empty() || extents.last().is_some_and(fiemap::Extent::is_last) {
             found.upto(length, true);
         } else if found.at == before {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "its extents do not follow each other"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "its extents are not in order"));
         }
     }
     Ok(found.ranges)

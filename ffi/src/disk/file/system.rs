@@ -90,7 +90,8 @@ pub(super) fn lock(system: &dyn System, file: &File, path: &Path) -> Result<Opti
 fn unlocked(error: io::Error) -> Result<String, io::Error> {
     match error.raw_os_error() {
         Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::ENOLCK) => Ok(format!(
-            "not locked ({error}): two processes on this volume would destroy each other's blocks"
+            "the file cannot be locked ({error}): two processes on this \
+             volume would destroy each other's blocks"
         )),
         _ => Err(error),
     }
@@ -149,11 +150,9 @@ fn direct_alignment(file: &File) -> Result<usize, String> {
     }
     let alignment = facts.stx_dio_mem_align.max(facts.stx_dio_offset_align) as usize;
     match alignment {
-        0 => Err("the file system says that it has no O_DIRECT".to_owned()),
+        0 => Err("the file system reports no O_DIRECT".to_owned()),
         1..=BLOCK_ALIGN_BYTES if alignment.is_power_of_two() => Ok(alignment.max(BUFFERED_ALIGN_BYTES)),
-        _ => {
-            Err(format!("it asks for an alignment of {alignment} bytes, and blocks have {BLOCK_ALIGN_BYTES}"))
-        }
+        _ => Err(format!("it needs an alignment of {alignment} bytes, but blocks have {BLOCK_ALIGN_BYTES}")),
     }
 }
 

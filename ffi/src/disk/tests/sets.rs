@@ -100,7 +100,7 @@ fn a_set_serves_what_its_whole_files_hold_whichever_of_them_that_are() {
         assert_eq!(recovery.created, left.is_empty(), "{lost:03b}, gone {gone}");
         let superblocks = if gone { 0 } else { 2 * lost.count_ones() };
         assert_eq!(recovery.rejected.total(), u64::from(superblocks), "{lost:03b}, gone {gone}");
-        let said = if gone { "the file was not there" } else { "neither superblock is whole" };
+        let said = if gone { "the file was not there" } else { "both superblocks are damaged" };
         for (volume, note) in (0..).zip(notes(&volumes)) {
             // If no file of a set is left, it is a new set.
             let wanted = is_lost(volume) && !(gone && left.is_empty());
@@ -190,7 +190,7 @@ type Spoil = fn(&Path);
 #[test]
 fn one_of_several_that_cannot_be_opened_is_left_out() {
     let spoils: [(&str, Spoil); 3] = [
-        ("no volume", |path| std::fs::write(path, b"precious").expect("written")),
+        ("no sign of a volume", |path| std::fs::write(path, b"precious").expect("written")),
         ("symbolic link", |path| std::os::unix::fs::symlink("/dev/null", path).expect("linked")),
         ("not a regular file", |path| std::fs::create_dir(path).expect("made")),
     ];

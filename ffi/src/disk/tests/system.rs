@@ -163,7 +163,7 @@ fn a_found_volume_is_closed_to_others() {
     set_mode(&dir, 0o664);
     let volume = open(with(NotOurs, kept(&dir))).expect("volume");
     let text = volume.describe().to_string();
-    assert!(text.contains("0664") && text.contains("others"), "{text}");
+    assert!(text.contains("0664") && text.contains("other users"), "{text}");
     drop(volume);
     assert_eq!(mode(&dir), 0o664);
     let volume = open(kept(&dir)).expect("volume");

@@ -94,7 +94,7 @@ fn a_file_that_cufile_would_wait_for_is_looked_at_first() {
 fn options_of_nothing_are_refused() {
     let fake = Fake::new();
     let refused = fake.open(GdsOptions::new(0).threads(0)).expect_err("no threads").to_string();
-    assert_eq!(refused, "threads is 0; must be at least 1");
+    assert_eq!(refused, "threads is 0; it must be at least 1");
 }
 
 /// What an older cuFile, which cannot be told, says of itself.
@@ -145,7 +145,7 @@ fn a_file_that_cufile_cannot_serve_is_refused() {
     assert!(
         refused
             .to_string()
-            .starts_with("cuFile refuses the file with 5008 CU_FILE_IO_NOT_SUPPORTED; put it on")
+            .starts_with("cuFile refuses the file with 5008 CU_FILE_IO_NOT_SUPPORTED; it needs")
     );
     assert!(!fake.log().contains(&Event::Deregister), "what was not registered is not deregistered");
 }

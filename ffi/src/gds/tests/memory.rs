@@ -14,9 +14,7 @@ fn memory_that_cannot_be_registered_is_given_back_or_used_as_it_is() {
     let refused = GdsBuffer::register(&driver, Allocation::new(BYTES).memory()).expect_err("refused");
     assert!(matches!(refused, GdsError::BufferRefused { bytes: BYTES, .. }));
     assert!(
-        refused
-            .to_string()
-            .contains("16384 bytes of device memory with 5036 CU_FILE_GPU_MEMORY_PINNING_FAILED")
+        refused.to_string().contains("16384 bytes of device memory (5036 CU_FILE_GPU_MEMORY_PINNING_FAILED)")
     );
     let log = fake.log();
     assert_eq!(log[log.len() - 2..], [Event::BufferRegister(BYTES), Event::Freed]);

@@ -21,7 +21,7 @@ fn what_would_leave_its_memory_is_refused() {
     };
     // A tensor missing; a tensor a byte short.
     let first = Place::Device(vec![tensors[0].range(0, tensors[0].size_bytes()).expect("all")]);
-    assert!(refused(first, tier.place()).starts_with("the source's 20480 bytes at 0x"));
+    assert!(refused(first, tier.place()).starts_with("source blocks of 20480 bytes, from 0x"));
     let short = tensors.iter().map(|of| of.range(0, of.size_bytes() - 1).expect("less"));
     assert!(refused(Place::Device(short.collect()), tier.place()).contains("not inside the device ranges"));
     // Arenas with fewer blocks, smaller ones, and larger ones, which the layout says are its own; and one that it is not of.

@@ -36,7 +36,7 @@ fn anything_else_is_refused_with_what_is_there() {
         (&DIGITS.as_bytes()[..63], "too few digits"),
         (&[b'0'; 65], "too many digits"),
         (&[b'0'; 1000], "too many digits"),
-        (&[0xFF; 33], "something else than hexadecimal digits"),
+        (&[0xFF; 33], "other than hexadecimal digits"),
         (&DIGITS.as_bytes()[..32], "32 bytes of text"),
         (&[0; 32], "one byte 32 times"),
         (&[0xFF; 32], "one byte 32 times"),

@@ -129,7 +129,7 @@ fn what_cannot_be_summed_is_neither_written_nor_read() {
     let sums = Arc::new(Moody { mood: AtomicI32::new(0) });
     let Some(bench) = one(|options| options.device_sums(Arc::<Moody>::clone(&sums))) else { return };
     bench.write(0, 1, 1).wait().expect("written");
-    for (mood, code, words) in [(700, 700, "DeviceSums answers 700"), (1, PANICKED, "DeviceSums panicked")] {
+    for (mood, code, words) in [(700, 700, "DeviceSums returned 700"), (1, PANICKED, "DeviceSums panicked")] {
         sums.mood.store(mood, Ordering::Relaxed);
         let failure = bench.read(0, 1, 1).wait().expect_err("not verified");
         assert_eq!(failure.cause, FailureCause::DeviceSum { code });
