@@ -43,7 +43,7 @@ fn bytes_mut(of: &mut [u16]) -> &mut [u8] {
 }
 
 #[test]
-fn rows_change_places() {
+fn copied_rows_change_places() {
     let layer_bytes = 3 * 2 * 4 * 2 * 48;
     let (first, second, mut tier) =
         (aligned(layer_bytes), aligned(2 * layer_bytes), aligned(2 * layer_bytes));
@@ -76,7 +76,7 @@ fn rows_change_places() {
 }
 
 #[test]
-fn what_is_no_host_memory_is_refused() {
+fn memory_other_than_the_hosts_is_refused() {
     let (engine, tier) = (aligned(4608), aligned(4608));
     let (disk, remote) = (StorageKind::Disk { volume: 0 }, StorageKind::Remote { peer: 0 });
     for kind in [StorageKind::Device { ordinal: 1 }, disk, remote] {
@@ -97,7 +97,7 @@ fn what_is_no_host_memory_is_refused() {
 }
 
 #[test]
-fn slices_are_the_regions() {
+fn slices_must_match_the_regions() {
     let (engine, mut tier) = (aligned(2 * 2304), aligned(2 * 2304));
     let (first, second) = bytes(&engine).split_at(2304);
     let plan = plan([first, second], bytes(&tier), StorageKind::System);
@@ -119,7 +119,7 @@ fn slices_are_the_regions() {
 }
 
 #[test]
-fn a_path_is_what_the_cpu_has() {
+fn path_is_one_that_the_cpu_has() {
     for path in Path::ALL {
         match HostCopy::with_path(path) {
             Ok(copy) => assert_eq!(copy.path(), path),
@@ -143,7 +143,7 @@ fn each_part_is_run_once() {
 
 /// Threads that leave parts out, or run them twice at once, are somebody's bug and not undefined behaviour: all is copied, once.
 #[test]
-fn threads_may_be_wrong() {
+fn wrong_threads_do_not_break_a_copy() {
     use kvstrata_ffi::copy::Threads;
     struct Never;
     struct Twice;

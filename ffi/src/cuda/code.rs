@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn sticky_are_those_that_the_manual_says() {
+    fn codes_that_the_manual_calls_sticky_are_sticky() {
         let sticky: Vec<i32> = (0..2000).filter(|code| CudaCode(*code).is_sticky()).collect();
         let expected =
             [4, 46, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 806, 810, 911, 999];
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_a_driver_is_too_old_for_asks_for_a_newer_one() {
+    fn image_for_a_newer_driver_names_the_remedy() {
         for code in [200, 209, 222] {
             let remedy = CudaCode(code).remedy();
             assert!(

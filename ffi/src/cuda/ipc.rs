@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_travel_as_bytes() {
+    fn ipc_handles_survive_encoding() {
         let sent = handle(10, 990);
         let bytes = sent.to_bytes();
         assert_eq!(IpcHandle::from_bytes(&bytes), Ok(sent));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_handle_are_refused() {
+    fn ipc_handle_of_wrong_bytes_is_refused() {
         assert!(matches!(IpcHandle::from_bytes(&[0; 115]), Err(CudaError::Handle { bytes: 115, .. })));
         for (offset, bytes) in [(10, 991), (0, 0), (u64::MAX, 2)] {
             let refused = IpcHandle::from_bytes(&handle(offset, bytes).to_bytes());

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_devices_node_is_the_kernels_word() {
+    fn placement_follows_the_kernels_numa_node() {
         assert_eq!(machine("0-1\n", Some("1\n")), Placement::Node(1));
         assert_eq!(machine("0,2\n", Some("-1\n")), Placement::Unknown);
         assert_eq!(machine("0-1\n", None), Placement::Unknown);
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn the_kernel_takes_the_wish_or_says_why() {
+    fn numa_preference_is_taken_or_its_error_reported() {
         let arena = crate::arena::HostArena::new(1, 4096).expect("an arena");
         let (base, bytes) = arena.mapped();
         match prefer(base.as_ptr().addr(), bytes, 0) {

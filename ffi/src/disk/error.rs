@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_room_is_said_as_what_is_lacking() {
+    fn no_room_error_names_space_or_quota() {
         let said = |errno, needed, left| {
             let source = io::Error::from_raw_os_error(errno);
             VolumeError::no_room(&source, Path::new("/a\u{1b}b"), needed, left).map(|error| error.to_string())

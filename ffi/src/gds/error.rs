@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_apart() {
+    fn cufile_answers_are_told_apart() {
         let answers = [9, 0, -1, -22, -5008].map(|answer| answer_of(answer, libc::EIO, 9));
         assert_eq!(answers, [9, 0, -libc::EIO, -22, -5008]);
         for answer in [10, isize::MAX, -4096, -5000, -6000, isize::MIN] {

@@ -179,7 +179,7 @@ mod tests {
     use crate::probe::Status;
 
     #[test]
-    fn a_field_of_mounts_is_read_as_the_kernel_wrote_it() {
+    fn escaped_field_of_mounts_is_decoded() {
         for (field, wanted) in [
             ("/a\\040b", "/a b"),
             ("/a\\011\\012\\134", "/a\t\n\\"),
@@ -193,7 +193,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_folder_of_the_kernels_is_no_full_drive() {
+    fn folder_of_procfs_is_not_a_full_drive() {
         for folder in ["/proc", "/proc/self", "/proc/sys/kernel"] {
             let facts = facts(Path::new(folder));
             let words: Vec<String> =

@@ -5,7 +5,7 @@ use kvstrata_ffi::cuda::{CudaDevice, CudaDriver, CudaError};
 use std::process::Command;
 
 #[test]
-fn the_driver_says_what_it_is() {
+fn driver_describes_itself_and_its_devices() {
     let double = Double::new();
     let driver = CudaDriver::load().expect("the double");
     assert_eq!(driver.describe().to_string(), "CUDA 13.0, devices: 2, batch copies");
@@ -25,7 +25,7 @@ fn the_driver_says_what_it_is() {
 }
 
 #[test]
-fn an_old_driver_is_refused_and_a_newer_one_has_less_or_more() {
+fn driver_below_12_is_refused_and_newer_ones_are_described() {
     let double = Double::new();
     double.version(11080);
     let refused = CudaDriver::load().expect_err("too old");
@@ -49,7 +49,7 @@ fn an_old_driver_is_refused_and_a_newer_one_has_less_or_more() {
 }
 
 #[test]
-fn without_a_device_there_is_a_reason() {
+fn driver_without_device_gives_the_reason() {
     let double = Double::new();
     double.fail("cuInit", 1, 100);
     let refused = CudaDriver::load().expect_err("no device").to_string();
@@ -72,7 +72,7 @@ fn without_a_device_there_is_a_reason() {
 }
 
 #[test]
-fn every_refusal_on_the_way_is_named_and_leaves_nothing() {
+fn every_refused_call_of_opening_is_named_and_undone() {
     let double = Double::new();
     for call in ["cuDriverGetVersion", "cuInit", "cuDeviceGetCount"] {
         double.fail(call, 1, 803);

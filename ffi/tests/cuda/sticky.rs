@@ -10,7 +10,7 @@ use kvstrata_ffi::cuda::{
 use std::sync::Arc;
 
 #[test]
-fn the_first_sticky_error_is_kept_and_the_driver_is_not_asked_again() {
+fn first_sticky_error_is_kept_and_ends_driver_calls() {
     let (double, device) = machine();
     let other = open(1);
     double.fail_for_good("cuMemGetInfo_v2", 1, 700);
@@ -172,7 +172,7 @@ fn kill(double: &Double, device: &Arc<CudaDevice>) {
 }
 
 #[test]
-fn nothing_is_queued_on_a_dead_device_and_batches_come_back() {
+fn dead_device_queues_nothing_and_returns_batches() {
     let (double, device) = machine();
     let (host, target) = (pinned(&device, 1, 1000), memory(&device, 1000));
     let queue = queue(&device, Purpose::Onboard);

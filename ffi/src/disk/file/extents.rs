@@ -160,7 +160,7 @@ mod tests {
     const KIB: u64 = 1 << 10;
 
     #[test]
-    fn what_was_never_written_is_found_and_nothing_else() {
+    fn unwritten_extents_are_found_exactly() {
         let file = tempfile::tempfile().expect("a temporary file");
         file.set_len(1 << 20).expect("a hole");
         let all = 0..1 << 20;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn more_extents_than_one_call_gives_are_asked_for_again() {
+    fn extents_beyond_one_call_are_read_by_the_next() {
         let file = tempfile::tempfile().expect("a temporary file");
         let pieces = 700;
         for piece in 0..pieces {

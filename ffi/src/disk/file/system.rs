@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_file_systems_without_locks_are_gone_on_with() {
+    fn lock_failure_is_tolerated_only_without_locks() {
         for errno in [libc::ENOSYS, libc::EOPNOTSUPP, libc::ENOLCK] {
             let note = unlocked(io::Error::from_raw_os_error(errno)).expect("gone on with");
             assert!(note.contains("destroy each other's blocks"), "{note}");
@@ -278,13 +278,13 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_file_tells_its_file_system() {
+    fn magic_number_of_procfs_is_read() {
         let file = File::open("/proc/self/stat").expect("procfs");
         assert_eq!(Kernel.file_system(&file), Some(0x9FA0));
     }
 
     #[test]
-    fn file_systems_that_are_served_elsewhere_are_known_by_their_numbers() {
+    fn remote_file_systems_are_known_by_magic_number() {
         let numbers = [
             0x6969,
             0xFF53_4D42,

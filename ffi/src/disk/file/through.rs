@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_that_cannot_be_written_is_an_error_and_a_found_one_is_gone_on_with() {
+    fn failed_write_through_is_an_error_for_a_new_file_only() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let shape = Shape::new(8, 4096, 4096).expect("a shape");
         let path = dir.path().join("volume");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn without_preallocation_a_new_file_is_written_through_and_a_found_one_is_not() {
+    fn new_file_without_preallocation_is_written_through() {
         let shape = Shape::new(8, 4096, 4096).expect("a shape");
         let between = shape.table_offset..shape.superblock_b();
         for (fresh, length) in [(true, 0), (true, shape.file_bytes), (false, shape.file_bytes)] {
@@ -224,7 +224,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_full_file_system_is_said_with_what_it_had_left() {
+    fn full_file_system_error_names_the_bytes_left() {
         let file = File::options().read(true).write(true).open("/dev/full").expect("there is one");
         let path = Path::new("/dev/full");
         let error = fill(&file, path, &[4096..8192, 16_384..20_480], true, None).unwrap_err();

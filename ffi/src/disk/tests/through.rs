@@ -87,7 +87,7 @@ fn notes(volume: &Volume) -> String {
 }
 
 #[test]
-fn what_was_never_written_of_a_found_file_is_written_before_it_is_used() {
+fn unwritten_ranges_are_written_before_use() {
     let dir = dir();
     holding(&dir);
     let Some(before) = unwritten(&dir, TABLE..END) else { return };
@@ -110,7 +110,7 @@ fn what_was_never_written_of_a_found_file_is_written_before_it_is_used() {
 }
 
 #[test]
-fn what_was_never_written_of_a_found_file_is_written_in_the_background() {
+fn unwritten_ranges_are_written_in_the_background() {
     let dir = dir();
     holding(&dir);
     let Some(before) = unwritten(&dir, ORIGIN..END) else { return };
@@ -127,7 +127,7 @@ fn what_was_never_written_of_a_found_file_is_written_in_the_background() {
 }
 
 #[test]
-fn with_trim_what_was_given_back_stays_so() {
+fn trimmed_ranges_stay_unwritten() {
     let dir = dir();
     holding(&dir);
     let Some(before) = unwritten(&dir, TABLE..END) else { return };
@@ -161,7 +161,7 @@ fn with(system: Says, mut options: VolumeOptions) -> VolumeOptions {
 }
 
 #[test]
-fn no_zeros_fall_on_a_block_whatever_the_file_system_says() {
+fn write_through_spares_blocks_reported_as_unwritten() {
     let dir = dir();
     holding(&dir);
     drop(opened(with(Says(true), kept(&dir).write_through(true))));
@@ -173,7 +173,7 @@ fn no_zeros_fall_on_a_block_whatever_the_file_system_says() {
 }
 
 #[test]
-fn a_file_system_that_does_not_tell_leaves_the_file_as_it_is_and_that_is_said() {
+fn unlisted_unwritten_ranges_are_left_with_a_note() {
     let dir = dir();
     holding(&dir);
     for in_background in [false, true] {
@@ -184,13 +184,13 @@ fn a_file_system_that_does_not_tell_leaves_the_file_as_it_is_and_that_is_said() 
     }
     // It is not asked about a new file.
     let new = |name: &str| with(Says(false), VolumeOptions::new(dir.path().join(name), 8, BYTES));
-    assert!(!notes(&open(new("a").write_through(true)).expect("volume")).contains("tell"));
+    assert!(!notes(&open(new("a").write_through(true)).expect("volume")).contains("does not list"));
     let volume = open(new("b").write_through_in_background(true)).expect("volume");
     assert!(notes(&volume).contains("in the background"), "{}", notes(&volume));
 }
 
 #[test]
-fn with_trim_the_room_of_what_is_forgotten_is_given_back() {
+fn trim_frees_the_space_of_forgotten_slots() {
     for backend in [Backend::Auto, Backend::Blocking] {
         for trim in [false, true] {
             let dir = dir();

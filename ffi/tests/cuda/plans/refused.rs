@@ -9,7 +9,7 @@ use kvstrata_core::storage::Storage;
 use kvstrata_ffi::cuda::{Batch, CopyOptions, CudaError, Place, Purpose, Route};
 
 #[test]
-fn what_would_leave_its_memory_is_refused() {
+fn plan_outside_its_memory_is_refused() {
     let (double, device, copy) = copier(CopyOptions::new());
     let [engine, tier] = engine_and_tier(&device, 4);
     let plan = CopyPlan::new(&engine.layout, &[], &tier.layout, &[], .., ..).expect("alike");
@@ -146,7 +146,7 @@ fn a_batch_with_pieces_is_refused_by_every_route() {
 }
 
 #[test]
-fn what_the_driver_refuses_is_no_missing_kernel() {
+fn refused_upload_of_bases_is_not_a_missing_kernel() {
     let (double, device, copy) = copier(CopyOptions::new());
     let [engine, tier] = engine_and_tier(&device, 4);
     let plan = CopyPlan::new(&engine.layout, &[], &tier.layout, &[], .., ..).expect("alike");

@@ -34,7 +34,7 @@ fn refusals(fake: &Fake, dir: &TempDir, options: VolumeOptions) -> Option<(Failu
 }
 
 #[test]
-fn what_a_volume_lacks_for_device_memory_is_named() {
+fn missing_condition_for_device_memory_is_named() {
     let (fake, dir) = (Fake::new(), dir());
     let refused = |refusal, note: &str, options| {
         let Some((cause, words)) = refusals(&fake, &dir, options) else { return };
@@ -57,7 +57,7 @@ fn what_a_volume_lacks_for_device_memory_is_named() {
 }
 
 #[test]
-fn what_cufile_refuses_is_in_the_description() {
+fn refusal_by_cufile_is_in_the_description() {
     let (fake, dir) = (Fake::new(), dir());
     let refused = |note: &str, options| {
         let Some((cause, words)) = refusals(&fake, &dir, options) else { return };
@@ -94,7 +94,7 @@ fn what_cufile_refuses_is_in_the_description() {
 }
 
 #[test]
-fn without_sums_nothing_is_written_and_only_unverified_reads_go() {
+fn volume_without_sums_allows_only_unverified_reads() {
     let (fake, dir) = (Fake::new(), dir());
     let make = || {
         let options = options(&dir, 2, 8192).keep(true).reinitialize(true);
@@ -122,7 +122,7 @@ fn without_sums_nothing_is_written_and_only_unverified_reads_go() {
 }
 
 #[test]
-fn wrong_requests_fail_at_once() {
+fn wrong_device_requests_fail_at_once() {
     let Some(bench) = bench(2, 8192, |options| options) else { return };
     let range = |bytes| bench.buffer.range(0, bytes).expect("in range");
     let cause =
