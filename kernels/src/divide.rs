@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn division_is_right_at_the_edges_of_each_quotient() {
+    fn division_at_quotient_edges_is_right() {
         const MOST: u64 = (1 << 31) - 1;
         let powers = (0..31).flat_map(|bits| [(1_u32 << bits).wrapping_sub(1), 1 << bits, (1 << bits) + 1]);
         for divisor in powers.chain(1..2000).chain([MOST as u32]).filter(|divisor| *divisor > 0) {

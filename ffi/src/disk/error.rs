@@ -101,7 +101,7 @@ pub enum VolumeError {
     },
     /// The disk quota of the file's owner, group or project is too small. No file is left behind.
     #[error(
-        "volume {}: needs {needed_bytes} bytes, but its owner, group or project lacks disk quota \
+        "volume {}: needs {needed_bytes} bytes, but its owner, group or project lacks quota \
          ({available_bytes} left on disk); raise it, or use fewer or smaller slots",
         shown_path(path)
     )]
@@ -386,7 +386,7 @@ mod tests {
         );
         let quota = said(libc::EDQUOT, 8192, 1 << 40).expect("no room");
         assert!(
-            quota.starts_with(&format!("{volume}but its owner, group or project lacks disk quota ")),
+            quota.starts_with(&format!("{volume}but its owner, group or project lacks quota ")),
             "{quota}"
         );
         assert!(quota.contains("(1099511627776 left on disk); raise it, or use fewer"), "{quota}");

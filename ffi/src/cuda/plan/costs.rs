@@ -78,7 +78,7 @@ pub struct DirectionCosts {
 
 /// Costs that cannot be.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{what} of copies {direction} is {value}; it must be {rule}")]
+#[error("{} of copies {direction} is {value}; it must be {rule}", .what)]
 pub struct BadCosts {
     /// What is wrong.
     pub what: &'static str,
