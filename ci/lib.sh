@@ -9,14 +9,14 @@ set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 cd "$root"
 
-# Everything that is built lies under one directory, one folder a compiler configuration, so that no
-# step throws away what another one built.
+# All builds lie under one directory, one folder a compiler configuration, so that no step discards the
+# build of another one.
 base="${CARGO_TARGET_DIR:-$root/target}"
 mkdir -p "$base"
 base="$(cd "$base" && pwd)"
 export CARGO_TARGET_DIR="$base"
 
-# Link-time optimisation gains a test nothing, and each program would pay for it.
+# Link-time optimisation makes no test faster, and costs time for each program.
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 
 # The toolchain that the sanitizers, the fuzzers and Miri need.
@@ -26,7 +26,7 @@ nightly="${KVSTRATA_NIGHTLY:-nightly}"
 locked=()
 if [[ -n "${CI:-}" ]]; then
     locked=(--locked)
-    # What is built once gains nothing from what the next build could go on with.
+    # CI builds once: incremental data would never be used.
     export CARGO_INCREMENTAL=0
 fi
 
@@ -34,11 +34,11 @@ fi
 tools="$base/ci-tools"
 export PATH="$tools/bin:$PATH"
 
-required() { # NAME: is it listed in KVSTRATA_REQUIRE?
+required() { # NAME: whether KVSTRATA_REQUIRE lists it
     [[ ",${KVSTRATA_REQUIRE:-}," == *",$1,"* || ",${KVSTRATA_REQUIRE:-}," == *",all,"* ]]
 }
 
-note_skip() { # NAME WHY: says that a part is left out, and goes on; fails where the part is required
+note_skip() { # NAME WHY: prints that a part is skipped, and goes on; fails if the part is required
     if required "$1"; then
         echo "FAIL $1: required by KVSTRATA_REQUIRE, but $2" >&2
         exit 1
@@ -46,7 +46,7 @@ note_skip() { # NAME WHY: says that a part is left out, and goes on; fails where
     echo "SKIP $1: $2"
 }
 
-skip() { # NAME WHY: leaves the whole step out
+skip() { # NAME WHY: skips the whole step
     note_skip "$1" "$2"
     exit 77
 }
@@ -56,13 +56,13 @@ need_nightly() { # NAME: the step NAME cannot run without the nightly toolchain
         skip "$1" "no $nightly toolchain (rustup toolchain install $nightly --profile minimal)"
 }
 
-# The host's target triple. Sanitizers want it named, or cargo would instrument build scripts too.
+# The host's target triple. Sanitizer builds name it; otherwise cargo would instrument build scripts too.
 host_triple() { rustc "$@" -vV | sed -n 's/^host: //p'; }
 
 need_tool() { # BINARY CRATE VERSION NAME: installs a cargo tool once, under target/ci-tools
     command -v "$1" >/dev/null && return
     echo "installing $2 $3 (once, into $tools)"
-    # A debug build: these tools run for a second, and optimising them takes minutes.
+    # A debug build: these tools run for a second, and an optimised build takes minutes.
     CARGO_TARGET_DIR="$tools/build" CARGO_PROFILE_DEV_DEBUG=0 \
         cargo install --quiet --debug --locked --root "$tools" --version "$3" "$2" ||
         skip "$4" "cargo install $2 failed (offline?)"

@@ -46,12 +46,12 @@ loom_model() { # MODEL ARGUMENTS…: runs it, as cargo would
     (cd "$(loom_crate "$1")" && "$path" "${filter[@]}" "${@:2}")
 }
 
-loom_has_passed() { # MODEL TEST: whether it has, as it was built, without a mutation
+loom_has_passed() { # MODEL TEST: whether this build of it has passed without a mutation
     local path
     path="$(loom_path "$1")"
     [[ $passed -nt $path ]] && grep -qxF "$path $2" "$passed"
 }
 
-loom_note_passed() { # MODEL: reads what it has said
+loom_note_passed() { # MODEL: reads the model's output
     sed -n "s#^test \(.*\) \.\.\. ok\$#$(loom_path "$1") \1#p" >>"$passed"
 }

@@ -2,8 +2,8 @@
 #
 # The standard library is the one that rustup ships, which is not instrumented: `-Zbuild-std` would need
 # the rust-src component. AddressSanitizer loses little by that. ThreadSanitizer does not see the atomics
-# behind a *contended* std lock, channel or barrier, and would report what they protect; a stress test
-# therefore starts its threads with a spinning atomic and ends them with join(), which TSan does know.
+# behind a *contended* std lock, channel or barrier, and would report the data that they protect; a
+# stress test therefore starts its threads with a spinning atomic and ends them with join(), which TSan knows.
 # shellcheck shell=bash
 
 sanitizer_setup() { # NAME SANITIZER CANARY: exports the flags once the sanitizer has caught CANARY
@@ -14,7 +14,7 @@ sanitizer_setup() { # NAME SANITIZER CANARY: exports the flags once the sanitize
     export RUSTFLAGS="-Zsanitizer=$2 -Cunsafe-allow-abi-mismatch=sanitizer -Clink-arg=-Wl,--export-dynamic"
     mkdir -p "$CARGO_TARGET_DIR"
 
-    # A sanitizer that reports nothing proves nothing: first it must find a bug that is surely there.
+    # A sanitizer that reports nothing proves nothing: first it must find a known bug.
     local canary="$CARGO_TARGET_DIR/canary"
     # shellcheck disable=SC2086 # the flags are words
     rustc "+$nightly" --edition 2024 $RUSTFLAGS --target "$target" -o "$canary" - <<<"$3" 2>"$canary.log" ||

@@ -1,10 +1,11 @@
-//! Compiles `cuda/*.cu`: by nvcc to fat binaries that the crate embeds, if there is an nvcc; by the host's compiler for the CPU, with
-//! the feature `cpu`.
+//! Compiles `cuda/*.cu`: by nvcc, if there is one, to fat binaries that the crate embeds; with the
+//! feature `cpu`, by the host's compiler for the CPU.
 //!
-//! nvcc is `KVSTRATA_NVCC` (an absolute path), or that of `CUDA_HOME` or `CUDA_PATH`, or the one in `PATH`, or that of
-//! `/usr/local/cuda`. `KVSTRATA_NVCC=` (empty) builds without. `KVSTRATA_CUDA_ARCHS` says for which architectures: `90` or `80 90`, say,
-//! where all of them take too long; unless it does, those that this nvcc knows. An nvcc that was only found, and does not compile the
-//! kernels, is a warning, and the build goes on without; one that was named is an error.
+//! nvcc is `KVSTRATA_NVCC` (an absolute path), or that of `CUDA_HOME` or `CUDA_PATH`, or the one in
+//! `PATH`, or that of `/usr/local/cuda`. An empty `KVSTRATA_NVCC=` builds without kernels.
+//! `KVSTRATA_CUDA_ARCHS` sets the architectures, for example `90` or `80 90` if all of them take too
+//! long; the default is all that this nvcc knows. If nvcc was only found and does not compile the
+//! kernels, that is a warning, and the build continues without; if it was named, that is an error.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -19,7 +20,8 @@ const ARCHITECTURES: &str = "80 86 89 90 100 120";
 
 fn main() {
     println!("cargo:rerun-if-changed=cuda");
-    // Not PATH, which changes from shell to shell: who installs an nvcc there afterwards names it in KVSTRATA_NVCC, or cleans this crate.
+    // PATH is not watched, since it changes from shell to shell. After installing an nvcc there, name it
+    // in KVSTRATA_NVCC, or clean this crate.
     for variable in ["KVSTRATA_NVCC", "KVSTRATA_CUDA_ARCHS", "CUDA_HOME", "CUDA_PATH"] {
         println!("cargo:rerun-if-env-changed={variable}");
     }
@@ -44,14 +46,14 @@ fn main() {
     cpu();
 }
 
-/// The compiler, or why there is none.
+/// Returns the compiler, or the reason why there is none.
 fn nvcc() -> Result<PathBuf, String> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(asked) = env::var_os("KVSTRATA_NVCC") {
         return match PathBuf::from(&asked) {
             _ if asked.is_empty() => Err("KVSTRATA_NVCC was empty when this was built".into()),
             path if path.is_file() => Ok(path),
-            // Asked for by name: not to be overlooked.
+            // Named explicitly, so a mistake must not be ignored.
             path => panic!("KVSTRATA_NVCC is {}, which is no file; give its absolute path", path.display()),
         };
     }
@@ -69,7 +71,7 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// The architectures to compile for.
+/// Returns the architectures to compile for.
 fn architectures(nvcc: &Path) -> Result<Vec<String>, String> {
     let asked = env::var("KVSTRATA_CUDA_ARCHS").unwrap_or_default();
     if !asked.trim().is_empty() {
@@ -85,7 +87,7 @@ fn architectures(nvcc: &Path) -> Result<Vec<String>, String> {
     Ok(list)
 }
 
-/// What a command prints, or why it failed.
+/// Returns the output of a command, or the reason of its failure.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     if output.status.success() {
@@ -94,7 +96,8 @@ fn run(command: &mut Command) -> Result<String, String> {
     Err(format!("{}\n{command:?}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// The images as Rust, and what made them. All sources or none: half of the kernels are worse than none.
+/// Returns the images as Rust code, and their toolkit. All sources or none: half of the kernels are worse
+/// than none.
 fn compile(nvcc: &Path, out: &Path) -> Result<(String, String), String> {
     let list = architectures(nvcc)?;
     let mut images = String::new();
@@ -107,7 +110,7 @@ fn compile(nvcc: &Path, out: &Path) -> Result<(String, String), String> {
         for architecture in &list {
             command.arg(format!("-gencode=arch=compute_{architecture},code=sm_{architecture}"));
         }
-        // The last for what comes after, the first for what lies between.
+        // PTX of the last for later architectures, of the first for those between.
         let ends: BTreeSet<_> = list.first().into_iter().chain(list.last()).collect();
         for end in ends {
             command.arg(format!("-gencode=arch=compute_{end},code=compute_{end}"));
@@ -125,7 +128,7 @@ fn compile(nvcc: &Path, out: &Path) -> Result<(String, String), String> {
 fn cpu() {
     let mut build = cc::Build::new();
     build.cpp(true).std("c++17").file("cuda/cpu/kernels.cpp");
-    // Kernels unroll by a pragma that host compilers do not know.
+    // Kernels unroll by a pragma unknown to host compilers.
     build.flag_if_supported("-Wno-unknown-pragmas").opt_level(2);
     if env::var_os("KVSTRATA_CPU_KERNELS_ASAN").is_some() {
         build.flag("-fsanitize=address").flag("-fno-omit-frame-pointer").debug(true);

@@ -1,8 +1,9 @@
-//! An engine's KV tensors, offloaded to pinned host memory and brought back: what it takes, from the driver to the bytes.
+//! Offloads an engine's KV tensors to pinned host memory and brings them back, step by step from the
+//! driver to the bytes.
 //!
 //!     cargo run --release -p kvstrata --example cuda_offload
 //!
-//! Without a device it says so, and does nothing.
+//! Without a device it prints SKIP and ends.
 
 use kvstrata::costs::costs_for;
 use kvstrata_core::BlockId;
@@ -28,7 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     println!("{}", device.describe());
 
-    // What an engine has: a tensor a layer, [2][blocks][page][heads][size]. Its own memory is lent with `DeviceStorage::lend`.
+    // The engine's memory: one tensor a layer, [2][blocks][page][heads][size]. An engine lends its own
+    // tensors with `DeviceStorage::lend`.
     let config = LayoutConfig::new().num_blocks(BLOCKS).num_layers(32).outer_dim(2).page_size(16);
     let config = config.heads(8, 128).dtype(DType::BF16).alignment(256);
     let layer_bytes = Arrangement::OuterFirst.needs(&config)?.bytes;
@@ -39,13 +41,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ranges = tensors.iter().map(|tensor| tensor.range(0, layer_bytes)).collect::<Result<_, _>>()?;
     let engine_place = Place::Device(ranges);
 
-    // The host tier: an arena that is registered with the device, a block in one piece.
+    // The host tier: an arena of contiguous blocks, registered with the device.
     let config = config.alignment(4096);
     let arena = HostArena::new(BLOCKS as usize, usize::try_from(config.block_bytes()?)?)?;
     let pinned = PinnedStorage::register(&device, arena, PinOptions::new(), &mut |_, _| {})?;
     let tier = Layout::fully_contiguous(config, Region::of(&*pinned))?;
 
-    // What `kvstrata tune` has stored of this device, or what is shipped.
+    // The costs that `kvstrata tune` has stored for this device, or the shipped ones.
     let (costs, note) = costs_for(device.describe(), device.driver().describe().version);
     println!("costs: {}", costs.source());
     if let Some(note) = note {
@@ -65,10 +67,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let onboard = TransferQueue::new(&device, Purpose::Onboard, QueueOptions::new())?;
     let offload = TransferQueue::new(&device, Purpose::Offload, QueueOptions::new())?;
 
-    // Where the engine's kernels use these blocks: `offload.wait_for_stream(…)` before a copy that reads what they write, and
-    // `onboard.hold_stream(…)` behind one whose bytes they read. Neither makes the host wait.
+    // If the engine's kernels use these blocks: `offload.wait_for_stream(…)` before a copy that reads their
+    // writes, and `onboard.hold_stream(…)` after a copy that writes their inputs. The host does not wait.
 
-    // For each list of blocks: the host's are borrowed, and belong to the transfer until the device has answered.
+    // For each list of blocks: the transfer owns the host's blocks until the device has answered.
     let on_host: Vec<BlockId> = (0..BLOCKS).map(BlockId).collect();
     let on_device: Vec<BlockId> = (0..BLOCKS).map(|block| BlockId(block * 37 % BLOCKS)).collect();
     let written: Vec<_> = on_host.iter().map(|block| write(&pinned, *block)).collect::<Result<_, _>>()?;
@@ -94,7 +96,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Gives a block bytes of its own.
+/// Fills a block with bytes that differ from every other block's.
 fn write(pinned: &PinnedStorage, block: BlockId) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut bytes = pinned.arena().write(block.index())?;
     for (at, byte) in bytes.iter_mut().enumerate() {

@@ -1,9 +1,10 @@
-//! A toy engine over the manager: a batch of requests, prefill with what is there, decode, preemption when blocks run out, and the model's
-//! iterations.
+//! A toy engine over the manager: a batch of requests, prefill from cached blocks, decode, preemption
+//! when blocks run out, and the model's iterations.
 //!
 //!     cargo run --release -p kvstrata --example engine
 //!
-//! The "model" writes bytes that follow from the tokens, and checks those that it is given: a wrong byte ends the program.
+//! The "model" writes bytes that follow from the tokens, and checks the bytes that come back: a wrong
+//! byte ends the program.
 
 use kvstrata::config::ManagerConfig;
 use kvstrata::manager::{AllocateError, Blocks, BlocksMut, KvBlockManager, OnboardOptions, Preempted, Tiers};
@@ -15,38 +16,38 @@ use std::time::Duration;
 
 const PAGE: usize = 16;
 const LAYERS: u32 = 4;
-/// Of four layers: keys and values of 16 tokens, 2 heads of 64, 2 bytes each.
+/// Four layers: keys and values of 16 tokens, 2 heads of 64, 2 bytes each.
 const BLOCK_BYTES: usize = LAYERS as usize * 2 * PAGE * 2 * 64 * 2;
 /// Requests at a time.
 const BATCH: usize = 4;
 /// Tokens that a turn adds.
 const ANSWER: usize = 40;
-/// How long an allocation may wait for copies that make room, before a request is preempted. Not long: what the batch holds is not given back
-/// while its engine waits.
+/// How long an allocation may wait for copies that make room, before a request is preempted. It is
+/// short, since the batch holds its blocks while the engine waits.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// The same where there is nobody to be preempted, and for a prefix that is brought up.
+/// The same if no request can be preempted, and for a prefix that comes up.
 const LONG: Duration = Duration::from_secs(10);
 
-/// What an error of an example is.
+/// The error of the example.
 type Failed = Box<dyn Error>;
 
 /// A request that is being served.
 struct Request {
     number: u64,
     tokens: TokenBlockSequence,
-    /// Full blocks, of which the keys and values are known.
+    /// Full blocks, with computed keys and values.
     blocks: Blocks,
-    /// The block that is being filled; none at a block's boundary.
+    /// The block that is being filled; `None` at a block's boundary.
     tail: Option<BlocksMut>,
     answered: usize,
 }
 
-/// A request that has given up its blocks for a while.
+/// A request that waits: new, or preempted.
 struct Waiting {
     number: u64,
     tokens: TokenBlockSequence,
     answered: usize,
-    /// None: it has not begun, or begins anew.
+    /// `None`: it is new, or starts over.
     preempted: Option<Preempted>,
 }
 
@@ -61,14 +62,15 @@ struct Counts {
 struct Engine {
     manager: KvBlockManager,
     waiting: VecDeque<Waiting>,
-    /// The oldest first: the youngest is preempted first.
+    /// Oldest first; the youngest is preempted first.
     running: Vec<Request>,
     counts: Counts,
 }
 
 #[tokio::main]
 pub(crate) async fn main() -> Result<(), Failed> {
-    // From a file and the environment, as `kvstrata config` lists them; here by calls.
+    // An engine reads these from a file and the environment (`kvstrata config` lists them); the example
+    // uses calls.
     let config = ManagerConfig::builder()
         .geometry_page_size(PAGE as u32)
         .geometry_layers(Some(LAYERS))
@@ -82,7 +84,8 @@ pub(crate) async fn main() -> Result<(), Failed> {
     let (waiting, running) = (VecDeque::new(), Vec::new());
     let mut engine = Engine { manager, waiting, running, counts: Counts::default() };
 
-    // A system prompt that all share, a question each, and later turns that go on where the ones before ended.
+    // A system prompt that all users share, one question each, and later turns that continue the earlier
+    // ones.
     let system: Vec<u32> = (0..512).collect();
     for user in 0..6 {
         let question = (0..200).map(|token| 10_000 * (user + 1) + token);
@@ -94,7 +97,8 @@ pub(crate) async fn main() -> Result<(), Failed> {
             turns -= 1;
             if turns >= 6 {
                 let next: Vec<u32> = done.tokens.tokens().iter().copied().chain([7; 20]).collect();
-                // Dropped, its blocks are inactive: found by the next turn, evicted if others need the room.
+                // When the request is dropped, its blocks become inactive: the next turn finds them,
+                // unless they are evicted.
                 engine.submit(done.number, &next)?;
             }
         }
@@ -117,7 +121,8 @@ impl Engine {
         Ok(())
     }
 
-    /// One pass of the model over the batch: a token for each request. Those that are done.
+    /// Runs one pass of the model over the batch: a token for each request. Returns the requests that
+    /// are done.
     async fn iteration(&mut self) -> Result<Vec<Request>, Failed> {
         while self.running.len() < BATCH
             && let Some(next) = self
@@ -125,14 +130,15 @@ impl Engine {
                 .pop_front_if(|next| self.running.is_empty() || fits(&self.manager, &self.running, next))
         {
             if let Some(again) = self.start(next).await? {
-                // No room: it is the first when there is.
+                // No room: it is the first to start when there is some.
                 self.waiting.push_front(again);
             }
         }
         self.tails().await?;
         let pass = self.manager.begin_iteration()?;
         for layer in 0..LAYERS {
-            // Here the kernels of a layer run, over all requests: what waits for a layer of their blocks goes on behind it.
+            // Here the kernels of a layer run, over all requests. Copies that wait for this layer of
+            // their blocks then go on.
             pass.layer_done(layer)?;
         }
         for at in 0..self.running.len() {
@@ -142,7 +148,7 @@ impl Engine {
         Ok(self.running.extract_if(.., |request| request.answered == ANSWER).collect())
     }
 
-    /// Begins a request, or goes on with one that was preempted. Given back, there is no room for it.
+    /// Starts a request, or resumes a preempted one. Returns it if there is no room.
     async fn start(&mut self, mut next: Waiting) -> Result<Option<Waiting>, Failed> {
         if let Some(preempted) = next.preempted.take() {
             let options = OnboardOptions::default().request(next.number).deadline(LONG);
@@ -157,24 +163,24 @@ impl Engine {
                 self.running.push(Request { number, tokens, blocks: resumed.blocks, tail, answered });
                 return Ok(None);
             }
-            // Some of it is gone: as one that begins.
+            // Some of its blocks are gone: it starts over.
         }
         self.prefill(next).await
     }
 
-    /// Takes what any tier has of the prompt, and computes the rest.
+    /// Takes the prompt's cached blocks from all tiers, and computes the rest.
     async fn prefill(&mut self, next: Waiting) -> Result<Option<Waiting>, Failed> {
         let hashes = next.tokens.hashes();
         let found = self.manager.default_group().match_prefix(hashes);
         let (device, host) = (found.in_tier(Tier::Device), found.in_tier(Tier::Host));
         let options = OnboardOptions::default().request(next.number).deadline(LONG);
         let mut blocks = self.manager.default_group().onboard(found, options)?.await.blocks;
-        // Whatever is missing, and why ever, is computed.
+        // Blocks that are missing, for any reason, are computed.
         let rest = &hashes[blocks.len()..];
         let patience = if self.running.is_empty() { LONG } else { PATIENCE };
         let fresh = match self.manager.default_group().allocate(rest.len()).deadline(patience).await {
             Ok(fresh) => fresh,
-            // Those that run are served first. If none does, the prompt is too long for the device.
+            // Running requests come first. If there are none, the prompt is too long for the device.
             Err(AllocateError::Deadline { .. }) if !self.running.is_empty() => return Ok(Some(next)),
             Err(error) => return Err(error.into()),
         };
@@ -190,12 +196,13 @@ impl Engine {
         let computed = fresh.register(rest, Some(&blocks))?;
         blocks.append(computed).map_err(|_| "blocks of two managers")?;
         let Waiting { tokens, answered, .. } = next;
-        // A prompt that ends within a block has that block's tail computed, too.
+        // If a prompt ends within a block, the next step computes that block, too.
         self.running.push(Request { number, tokens, blocks, tail: None, answered });
         Ok(None)
     }
 
-    /// A block to write to for each request that runs. Where there is none, the youngest gives up its blocks.
+    /// Gives each running request a block to write to. If there is none, the youngest request is
+    /// preempted.
     async fn tails(&mut self) -> Result<(), Failed> {
         let mut at = 0;
         while at < self.running.len() {
@@ -221,19 +228,21 @@ impl Engine {
         };
         println!("request {number}: preempted, with {} blocks", blocks.len());
         self.counts.preempted += 1;
-        // Of a block that is not full there are keys and values, too: those of all tokens so far.
+        // A partial block has keys and values, too: those of all tokens so far.
         let tail =
             tail.or_else(|| self.manager.default_group().try_allocate(0)).ok_or("none of no blocks")?;
         for block in tail.ids() {
             self.port()?.copy_in(block.0, 0, &Engine::so_far(&tokens))?;
         }
-        // Refused, as of a tenant that is being purged, they are dropped: it begins anew.
+        // If the preemption is refused, for example during a purge of the tenant, the blocks are
+        // dropped: it starts over.
         let preempted = self.manager.default_group().preempt(blocks, tail, number).ok();
         self.waiting.push_front(Waiting { number, tokens, answered, preempted });
         Ok(())
     }
 
-    /// A token of a request; a block that is full becomes one that others find.
+    /// Adds a token to a request. A block that becomes full is registered, so that other requests find
+    /// it.
     fn one_token(&mut self, at: usize) -> Result<(), Failed> {
         let request = &mut self.running[at];
         request.answered += 1;
@@ -247,13 +256,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Stands for the model: bytes that follow from the hash, and so from all tokens up to the block's end.
+    /// Simulates the model: the bytes follow from the hash, and so from all tokens up to the block's
+    /// end.
     fn compute(&mut self, block: BlockId, hash: SequenceHash) -> Result<(), Failed> {
         self.counts.computed += 1;
         Ok(self.port()?.copy_in(block.0, 0, &bytes_of(hash))?)
     }
 
-    /// Stands for what the model has written to a block that is not full.
+    /// Simulates the contents of a partial block.
     fn so_far(tokens: &TokenBlockSequence) -> Vec<u8> {
         bytes_of(SequenceHash::from_u128(tokens.tokens().len() as u128))
     }
@@ -274,9 +284,9 @@ impl Engine {
     }
 }
 
-/// Whether the device has room for a request and for all that run to go on.
+/// Whether the device has room for a request, and for all running requests to go on.
 fn fits(manager: &Tiers, running: &[Request], next: &Waiting) -> bool {
-    // Held for the moment, so that they do not count as available, too.
+    // Held meanwhile, so that they are not counted as available, too.
     let there = manager.default_group().match_device(next.tokens.hashes());
     let needed = next.tokens.hashes().len() - there.len() + 1 + running.len();
     manager.default_group().available(Tier::Device) >= needed

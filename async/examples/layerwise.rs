@@ -1,5 +1,5 @@
-//! Layer by layer: what a pass is done with goes down to host memory while it goes on; and the model begins with the first layer while the others
-//! are still on their way up again.
+//! Copies by layers: a pass offloads the layers that it has finished while it goes on, and the model
+//! starts with the first layer while the others still come up.
 //!
 //!     cargo run --release -p kvstrata --example layerwise
 
@@ -31,7 +31,8 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let layer_bytes = block_bytes / LAYERS as usize;
     let hashes: Vec<_> = (1..=u128::from(BLOCKS)).map(SequenceHash::from_u128).collect();
 
-    // A prefix is computed. It goes down four layers at a time, each four when the pass has written them; whoever asks for a copy waits for that.
+    // Compute a prefix. It is offloaded four layers at a time, as soon as the pass has written them.
+    // Callers that want a copy wait for that.
     let port = group.device_port().ok_or("no device")?.clone();
     let pass = manager.begin_iteration()?;
     let iteration = pass.number();
@@ -47,13 +48,13 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     }
     let ended = Instant::now();
     pass.end()?;
-    // A pass that has failed would have said so before its last layer, and nobody would find its blocks: ahead.withdraw().
+    // A failed pass calls ahead.withdraw() before its last layer; lookups then do not find its blocks.
     drop(ahead);
     let down = down.await;
     println!("{} blocks are in host memory {:?} after the pass", down.copied, ended.elapsed());
     assert_eq!(down.copied, hashes.len());
 
-    // Others, who compute something else, push it out of the device.
+    // Other requests evict it from the device.
     drop(blocks);
     let others = group.allocate(hashes.len()).await?;
     for block in others.ids() {
@@ -61,14 +62,14 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     }
     drop(others);
 
-    // It is asked for again.
+    // A request needs it again.
     let found = group.match_prefix(&hashes);
     println!("{} blocks of {} layers are in host memory", found.len(), LAYERS);
     let began = Instant::now();
     let up = group.onboard(found, OnboardOptions::default().layers(1))?;
     for layer in 0..LAYERS {
         up.layer_ready(layer).await.map_err(|cause| format!("layer {layer}: {}", cause.name()))?;
-        // From here on all blocks have their places, and this layer its bytes.
+        // From here on all blocks have their places, and this layer has its bytes.
         let ids = up.ids().ok_or("no places")?;
         if layer == 0 || layer + 1 == LAYERS {
             println!("layer {layer:2} is ready after {:?}", began.elapsed());

@@ -1,7 +1,9 @@
-//! How long a restart takes: fills a volume with blocks of 512 bytes in chains of 20, each of which goes on from a block of another one,
-//! shuts it down, and opens it again from a warm page cache, with all of it registered in the tier's pool.
+//! Measures a restart: fills a volume with blocks of 512 bytes, in chains of 20 that each continue a
+//! block of another chain; shuts it down; and opens it again from a warm page cache, with all blocks
+//! registered in the tier's pool.
 //!
-//!   cargo run --release -p kvstrata --example recover -- [BLOCKS [DIR]]      1,000,000 blocks in the current directory
+//! Run with `cargo run --release -p kvstrata --example recover -- [BLOCKS [DIR]]`. The default is
+//! 1,000,000 blocks in the current directory.
 
 use kvstrata::disk::{DiskTier, TierOptions, WriteOutcome};
 use kvstrata_core::{PoolConfig, SequenceHash};
@@ -19,11 +21,11 @@ const CHAIN: u128 = 20;
 const IN_FLIGHT: usize = 256;
 
 fn hash(number: u128) -> SequenceHash {
-    // Odd, so that no two meet.
+    // An odd factor, so that all hashes differ.
     SequenceHash::from_u128((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
 }
 
-/// Block `number`, its chain written tail first, and its head the child of any block before it.
+/// Names block `number`. Chains are written tail first; the head's parent is some earlier block.
 fn name(number: u128) -> Name {
     let parent = match number % CHAIN == CHAIN - 1 {
         true => number.wrapping_mul(0x9e37_79b9) % number,
@@ -59,7 +61,7 @@ fn fill(tier: &DiskTier, blocks: u32) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Brings the slot table into the page cache, past which it was written.
+/// Reads the slot table into the page cache, which its writes bypassed.
 fn warm(path: &Path, blocks: u32) -> Result<(), Box<dyn Error>> {
     let table = 4096 + u64::from(blocks) * 64;
     std::io::copy(&mut File::open(path)?.take(table), &mut std::io::sink())?;

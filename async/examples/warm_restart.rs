@@ -1,8 +1,9 @@
-//! A warm restart: what a manager has written to its disk tier is found by the next one, though nobody flushed anything.
+//! A warm restart: a manager finds the blocks that an earlier one wrote to its disk tier, without an
+//! explicit flush.
 //!
 //!     cargo run --release -p kvstrata --example warm_restart -- DIRECTORY
 //!
-//! Run it twice: the second time everything is there from the start. Without a directory it makes both runs itself.
+//! Run it twice: the second run finds all blocks. Without a directory it makes both runs itself.
 
 use kvstrata::config::ManagerConfig;
 use kvstrata::manager::{KvBlockManager, OnboardOptions};
@@ -21,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Two lives, one after the other.
+/// Runs two lives, one after the other.
 pub(crate) async fn both() -> Result<(), Box<dyn Error>> {
     let directory = std::env::temp_dir().join(format!("kvstrata-warm-restart-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
@@ -36,7 +37,7 @@ pub(crate) async fn both() -> Result<(), Box<dyn Error>> {
     outcome
 }
 
-/// One life of an engine: how many blocks it has found.
+/// Runs one life of an engine. Returns the number of blocks that it found.
 async fn serve(directory: &Path) -> Result<usize, Box<dyn Error>> {
     let config = ManagerConfig::builder()
         .geometry_block_bytes(Some(BLOCK_BYTES as u64))
@@ -50,7 +51,7 @@ async fn serve(directory: &Path) -> Result<usize, Box<dyn Error>> {
     print!("{}", manager.describe());
     let port = group.device_port().ok_or("no device")?.clone();
     let (mut found, mut computed) = ([0; 3], 0);
-    // 8 sequences of 16 blocks: more than device and host have together.
+    // 8 sequences of 16 blocks: more than device and host hold together.
     for sequence in 1..=8u128 {
         let hashes: Vec<_> = (1..=16).map(|block| SequenceHash::from_u128(sequence << 64 | block)).collect();
         let prefix = group.match_prefix(&hashes);
@@ -76,7 +77,7 @@ async fn serve(directory: &Path) -> Result<usize, Box<dyn Error>> {
         "found: {} in the device, {} in the host, {} on disk; computed: {computed}",
         found[0], found[1], found[2]
     );
-    // What is still above goes down, too, so that it is there the next time.
+    // Blocks that are still in the upper tiers go down, too, for the next run.
     for sequence in 1..=8u128 {
         let hashes: Vec<_> = (1..=16).map(|block| SequenceHash::from_u128(sequence << 64 | block)).collect();
         group.persist(&hashes).await;

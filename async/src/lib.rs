@@ -1,47 +1,81 @@
 //! kvstrata: a tiered KV-cache block manager for LLM inference.
 //!
-//! Blocks live in strata: device memory (G1), host memory (G2), NVMe (G3); remote stores (G4) are not there
-//! yet. The bookkeeping is in `kvstrata-core`, lock-free and `no_std`; what touches memory, devices and files
-//! is in `kvstrata-ffi`; this crate puts them together.
+//! An engine computes KV blocks; kvstrata keeps those that later requests may need in tiers: device memory
+//! (G1), host memory (G2), NVMe drives (G3). Remote stores (G4) are not supported yet.
 //!
-//! Types are at the root: [`KvBlockManager`], its [`ManagerConfig`], a [`Group`] of layers, and what their
-//! calls take and give. When a call begins, and what dropping its future means, is one rule:
-//! [`Tiers`](Tiers#calls-futures-and-drops).
-//!
-//! | module | what |
-//! |---|---|
-//! | [`config`] | the settings of a manager: files, variables, calls; the reference |
-//! | [`costs`] | what copies cost on this machine's devices, as it was measured and stored |
-//! | [`metrics`] | what a manager's operator watches: figures, Prometheus text, an endpoint |
-//! | [`disk`] | the disk tier: found again after a restart, with admission and a write budget |
-//! | [`movers`] | who moves bytes between the tiers |
-//! | `otel` | spans for an OpenTelemetry collector: of the feature `otel` |
-//! | [`manager`] | [`KvBlockManager`]: what an engine embeds |
-//! | [`scheduler`] | when transfers may touch blocks in use, and which blocks have been idle |
-//! | [`tier`], [`transfer`] | the tiers; transfers between them, and the ports of who moves bytes |
-//!
-//! A sequence's blocks, computed once and found again:
+//! # Guide
 //!
 //! ```
-//! # use kvstrata::{KvBlockManager, ManagerConfig};
+//! use kvstrata::{KvBlockManager, ManagerConfig};
+//!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Open. The settings may also come from a file or from variables.
 //! let manager = KvBlockManager::open(&ManagerConfig::builder().device_blocks(64).build()?)?;
 //! let group = manager.default_group();
 //! let tokens: Vec<u32> = (0..100).collect(); // six full blocks of 16 tokens, and four tokens
 //! let hashes = group.hashes_of(&tokens, manager.salt("a model", "", &[]));
 //!
-//! let mut blocks = group.acquire(&hashes).more(1).await?;
+//! // Acquire: cached blocks come up to the device, the others are free blocks for the model to fill.
+//! let mut blocks = group.acquire(&hashes).more(1).await?; // one more, for the last four tokens
 //! assert_eq!((blocks.held.len(), blocks.fresh.len()), (0, 7));
-//! // … the model fills the blocks, then:
+//!
+//! // Iterations tell when the model uses the blocks.
+//! let pass = manager.begin_iteration()?;
+//! pass.layer_done(0)?; // after the kernels of each layer
+//! pass.end()?;
+//!
+//! // Register the full blocks, so that later requests find them. Dropped blocks stay cached.
 //! let computed = blocks.fresh.split_to(6).register(&hashes, Some(&blocks.held))?;
-//! drop((blocks, computed)); // with the block of the last four tokens
+//! drop((blocks, computed));
 //!
 //! let again = group.acquire(&hashes).await?;
 //! assert_eq!((again.held.len(), again.fresh.len()), (6, 0));
+//! drop(again);
+//! assert!(manager.shutdown().await);
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! 1. **Open** a manager with [`KvBlockManager::open`], or with [`KvBlockManager::builder`] over the engine's
+//!    own device memory. Settings: [`ManagerConfig::builder`], `docs/settings.md`.
+//! 2. **Acquire** a request's blocks with [`Group::acquire`]. Its steps are calls of their own, too:
+//!    [`match_prefix`](Group::match_prefix), [`onboard`](Group::onboard), [`allocate`](Group::allocate).
+//! 3. **Register** computed blocks with [`BlocksMut::register`], and drop [`Blocks`] after the last kernel
+//!    that reads them. If blocks run out, [`preempt`](Group::preempt) a request and
+//!    [`resume`](Group::resume) it later.
+//! 4. **Iterations**: [`begin_iteration`](Tiers::begin_iteration), [`layer_done`](Iteration::layer_done) and
+//!    [`end`](Iteration::end) tell when transfers may touch blocks in use.
+//! 5. **Shut down** with [`shutdown`](Tiers::shutdown): it waits for transfers, and closes the disk tier.
+//!
+//! One rule says when a call begins, and what dropping its future does:
+//! [`Tiers`](Tiers#calls-futures-and-drops).
+//!
+//! # First types
+//!
+//! - [`KvBlockManager`]: the manager; it derefs to [`Tiers`], the calls for all groups of layers
+//! - [`ManagerConfig`]: the settings, checked
+//! - [`ManagerBuilder`], [`Device`]: a manager over the engine's own device memory
+//! - [`Group`]: the calls for blocks of a group of layers
+//! - [`Acquired`]: the blocks of a request, cached ones and new ones
+//! - [`Blocks`], [`BlocksMut`]: registered blocks that are held, and owned blocks to fill
+//! - [`Iteration`]: a pass of the model
+//! - [`AllocateError`]: why a request got no blocks
+//!
+//! # Modules
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`config`] | the settings: files, variables, calls, the reference |
+//! | [`metrics`] | figures as a struct and as Prometheus text, the HTTP endpoint |
+//! | `otel` | spans for an OpenTelemetry collector (feature `otel`) |
+//! | [`manager`] | [`KvBlockManager`] and its types |
+//! | [`scheduler`] | gates: when transfers may touch blocks in use |
+//! | [`tier`], [`transfer`] | the tiers; transfers, and the ports for other tiers and devices |
+//! | [`disk`], [`memory`], [`movers`], [`costs`] | the built-in tiers and device movers, and copy costs |
+//!
+//! Plumbing for your own tiers, tests and benchmarks, which an engine does not need:
+//! [`KvBlockManager::of_parts`], [`Parts`], [`StackParts`], [`TierParts`], [`OwnRuntime`], [`Census`].
 #![forbid(unsafe_code)]
 
 pub mod manager;

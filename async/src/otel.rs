@@ -1,13 +1,15 @@
-//! Spans for an OpenTelemetry collector: OTLP over HTTP, to where `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or
-//! `OTEL_EXPORTER_OTLP_ENDPOINT` says. The other variables of OpenTelemetry's exporter, resources and batches
-//! hold too. Without TLS: a collector is on the machine, or behind something that encrypts.
+//! Spans for an OpenTelemetry collector: OTLP over HTTP, to the address in
+//! `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT`. The other variables of
+//! OpenTelemetry's exporter, resources and batches apply, too. There is no TLS: the collector is on this
+//! machine, or behind an encrypting proxy.
 //!
-//! The exporter leaves out what it cannot read, and sends to where a collector usually is; so what says where
-//! and how is read here, and refused. What it logs of itself, under targets that begin with `opentelemetry`,
-//! it says of each batch: leave them out. The first batch that is not sent is told here.
+//! The exporter ignores variables that it cannot read, and then sends to the usual address. So the
+//! address and the protocol are read and checked here. The exporter logs each batch that it cannot send,
+//! under targets that begin with `opentelemetry`: filter these out. The first batch that is not sent is
+//! logged here.
 //!
-//! An engine adds the layer to a subscriber of its own, and keeps what it begins with as long as there are
-//! spans to be sent:
+//! An engine adds the layer to its own subscriber, and keeps the [`Exporting`] for as long as it has
+//! spans to send:
 //!
 //! ```no_run
 //! use tracing_subscriber::prelude::*;
@@ -15,12 +17,12 @@
 //! let spans = kvstrata::otel::Exporting::begin()?;
 //! let layer = spans.as_ref().map(|spans| spans.layer());
 //! tracing_subscriber::registry().with(layer).try_init()?;
-//! // … and at the end, outside of what must not wait: drop(spans).
+//! // … and at the end, on a thread that may wait: drop(spans).
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! One that has an exporter already needs none of this: spans are `tracing`'s, at debug, of targets that
-//! begin with `kvstrata`.
+//! An engine with an exporter of its own does not need this: the spans are `tracing`'s, at debug, under
+//! targets that begin with `kvstrata`.
 
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
@@ -37,30 +39,31 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::registry::LookupSpan;
 
-/// The one of spans goes before the one of all signals, to which their path is added.
+/// The variable for spans takes precedence. To the address for all signals, the path of spans is
+/// appended.
 const ENDPOINTS: [(&str, &str); 2] =
     [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", ""), ("OTEL_EXPORTER_OTLP_ENDPOINT", "/v1/traces")];
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const PROTOCOL: &str = "http/protobuf";
 const COMPRESSIONS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
 
-/// Where spans go. Dropped, those that have ended are sent first, which takes as long as the exporter waits
-/// for an answer at most.
+/// Sends spans to a collector. Its drop sends the remaining spans first, which takes at most as long as
+/// the exporter waits for an answer.
 #[derive(Debug)]
 pub struct Exporting {
     spans: SdkTracerProvider,
-    /// The variable that says so.
+    /// The variable with the address.
     named_by: &'static str,
-    /// That some were not sent. Relaxed: it publishes nothing.
+    /// Whether a failure to send was logged. Relaxed: it publishes nothing.
     told: Arc<AtomicBool>,
 }
 
-/// A variable of OpenTelemetry's is wrong, or says what is not here: which, its value, and what to do.
+/// A variable of OpenTelemetry is wrong or not supported: its name, its value, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct ExportError(String);
 
-/// Tells of the first batch that is not sent.
+/// Logs the first batch that is not sent.
 #[derive(Debug)]
 struct Telling {
     exporter: SpanExporter,
@@ -74,7 +77,7 @@ impl trace::SpanExporter for Telling {
         if let Err(error) = &outcome
             && !self.told.swap(true, Relaxed)
         {
-            let remedy = "see whether a collector listens there, or unset the variable";
+            let remedy = "check that a collector listens there, or unset the variable";
             warn!(variable = self.named_by, remedy, "spans are not sent: {error}");
         }
         outcome
@@ -102,8 +105,8 @@ fn variable(name: &str) -> Option<String> {
 }
 
 impl Exporting {
-    /// Begins, if a collector is named, and nothing says that spans are not to be sent. A thread of its own
-    /// sends them, so that this may be called on one of an executor.
+    /// Starts the exporter, if a variable names a collector and none disables spans. The exporter has
+    /// its own thread, so this may be called on a thread of an executor.
     pub fn begin() -> Result<Option<Exporting>, ExportError> {
         let says = |name, what: &str| variable(name).is_some_and(|value| value.eq_ignore_ascii_case(what));
         if says("OTEL_SDK_DISABLED", "true") || says("OTEL_TRACES_EXPORTER", "none") {
@@ -115,26 +118,26 @@ impl Exporting {
         };
         let refused = |why: &str| {
             ExportError(format!(
-                "{named_by} {endpoint}: {why}; give a collector's address, as http://127.0.0.1:4318"
+                "{named_by} {endpoint}: {why}; give a collector's address, such as http://127.0.0.1:4318"
             ))
         };
         if endpoint.starts_with("https:") {
-            return Err(refused("spans are sent without TLS, to this machine or to what encrypts"));
+            return Err(refused(
+                "TLS is not supported: use a collector on this machine, or an encrypting proxy",
+            ));
         }
         if !endpoint.starts_with("http://") {
-            return Err(refused("no address that begins with http://"));
+            return Err(refused("the address does not begin with http://"));
         }
         let protocol = PROTOCOLS.into_iter().find_map(|name| Some((name, variable(name)?)));
         if let Some((name, protocol)) = protocol.filter(|(_, protocol)| protocol != PROTOCOL) {
-            return Err(ExportError(format!(
-                "{name} {protocol}: spans are sent by {PROTOCOL} alone; leave it out"
-            )));
+            return Err(ExportError(format!("{name} {protocol}: only {PROTOCOL} is supported; unset it")));
         }
-        // Empty ones too: the exporter takes them for the name of one that it does not know.
+        // Empty values too: the exporter takes an empty value for an unknown method.
         let compression = COMPRESSIONS.into_iter().find_map(|name| Some((name, std::env::var(name).ok()?)));
         if let Some((name, compression)) = compression.filter(|(_, compression)| compression != "gzip") {
             return Err(ExportError(format!(
-                "{name} \"{compression}\": spans are sent by gzip, or as they are; give gzip, or unset it"
+                "{name} \"{compression}\": not supported; set it to gzip, or unset it"
             )));
         }
         let at =
@@ -147,8 +150,8 @@ impl Exporting {
         Ok(Some(Exporting { spans: spans.build(), named_by, told }))
     }
 
-    /// Takes kvstrata's spans out of `tracing`, whatever is printed, and without the small print in them;
-    /// others' are left alone, those that the exporter makes of itself too.
+    /// Returns a layer that exports kvstrata's spans, at debug and above, and their events at info and
+    /// above, whatever is printed. It ignores other spans, including those of the exporter itself.
     pub fn layer<S: Subscriber + for<'s> LookupSpan<'s>>(&self) -> impl Layer<S> + use<S> {
         let ours = filter_fn(|what| {
             let most = if what.is_span() { Level::DEBUG } else { Level::INFO };
@@ -163,17 +166,17 @@ impl Drop for Exporting {
         if let Err(error) = self.spans.shutdown()
             && !self.told.load(Relaxed)
         {
-            // Nothing is left to be done where even this cannot be written.
+            // If even this fails, nothing is left to do.
             let _ = writeln!(
                 std::io::stderr(),
-                "kvstrata: {}: the last spans were not sent ({error}); see whether a collector listens there, or unset it",
+                "kvstrata: {}: the last spans were not sent: {error}; check that a collector listens there, or unset it",
                 self.named_by
             );
         }
     }
 }
 
-/// Whose spans they are: `kvstrata`'s, unless the variables of resources name a service.
+/// Returns the resource of the spans: the service `kvstrata`, unless a variable names another.
 fn resource() -> Resource {
     let said = Resource::builder().build();
     let name = said.get(&"service.name".into());

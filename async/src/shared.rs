@@ -1,4 +1,4 @@
-//! What the `kvstrata` command takes from the façade besides its interface. It may change with any version.
+//! The parts of the façade that only the `kvstrata` command uses. They may change with any version.
 
 pub use crate::config::time;
 pub use crate::costs::Grids;

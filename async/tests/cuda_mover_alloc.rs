@@ -1,4 +1,5 @@
-//! In steady state a list of copies between device and host costs no allocation, neither by the mover's threads nor by the queue's.
+//! In steady state a list of copies between device and host allocates nothing, neither in the
+//! mover's threads nor in the queue's.
 
 #![cfg(target_os = "linux")]
 
@@ -33,7 +34,7 @@ impl Lands for Kept {
     }
 }
 
-/// Has two threads meet.
+/// A landing at which two threads meet.
 struct Meets(Barrier);
 
 impl Lands for Meets {
@@ -42,7 +43,8 @@ impl Lands for Meets {
     }
 }
 
-/// What a thread allocates when it starts is no list's: both queues' have answered then, and both of the mover's.
+/// Allocations at the start of a thread are no list's. Afterwards both queues have answered,
+/// and both of the mover's threads.
 fn start_all_threads(ground: &Ground) {
     let bytes = ground.mover().read_block(BlockId(0)).expect("read");
     ground.mover().write_block(BlockId(0), &bytes).expect("written");
@@ -55,13 +57,13 @@ fn start_all_threads(ground: &Ground) {
 }
 
 #[test]
-fn in_steady_state_nothing_is_allocated() {
+fn copies_in_steady_state_allocate_nothing() {
     let ground = Ground::new(CudaMoverOptions::new().threads(2));
     start_all_threads(&ground);
     until("the guards are back", || (0..2).all(|block| ground.memory.write(block).is_ok()));
     let kept = Arc::new(Kept::default());
     let landing = || Landing::new(Arc::<Kept>::clone(&kept));
-    // Whole blocks, and single layers: two transfers a list, alike, so that each batch does for either.
+    // Whole blocks, then single layers: two transfers a list, alike, so that each batch fits either.
     let whole = |_: u32| 0..LAYERS;
     let single = |block: u32| block % 2..block % 2 + 1;
     for (up, layers) in
@@ -81,7 +83,7 @@ fn in_steady_state_nothing_is_allocated() {
             });
             list = back;
             assert!(list.iter().all(|copy| copy.outcome == Ok(())), "{list:?}");
-            // The first make room.
+            // The first rounds make room.
             assert!(round < 2 || count == 0, "{count} allocations, round {round}, up: {up}");
         }
     }

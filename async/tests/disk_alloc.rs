@@ -1,4 +1,4 @@
-//! In steady state a read from the disk, or a write to it, allocates nothing.
+//! In steady state neither a read from the disk nor a write to it allocates.
 
 use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
 use kvstrata::transfer::{Landed, Landing, Lands, Reserve, TierPort, TierRead, TierWrite, Token};
@@ -17,7 +17,7 @@ const BYTES: usize = 4096;
 const AT_ONCE: usize = 32;
 const ROUNDS: usize = 50;
 
-/// Of this thread: the ring thread has lists of its own, which grow as it merges.
+/// Counts on this thread: the ring thread has lists of its own, which grow as it merges.
 fn counted(mut round: impl FnMut()) -> u64 {
     (0..ROUNDS).for_each(|_| round());
     counted_here(|| (0..ROUNDS).for_each(|_| round())).1
@@ -27,7 +27,7 @@ fn hash(number: usize) -> SequenceHash {
     SequenceHash::from_u128((number as u128 + 1) << 64)
 }
 
-/// Counts what lands.
+/// Counts landings.
 #[derive(Default)]
 struct Ear {
     landed: AtomicUsize,
@@ -46,7 +46,7 @@ impl Lands for Ear {
 }
 
 #[test]
-fn neither_a_read_nor_a_write_allocates() {
+fn reads_and_writes_allocate_nothing() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let blocks = AT_ONCE as u32;
     let volume = VolumeOptions::new(folder.path().join("volume"), blocks, BYTES).backend(Backend::Blocking);
@@ -62,7 +62,7 @@ fn neither_a_read_nor_a_write_allocates() {
     let mut sent = 0;
     for round in 0..2 * ROUNDS {
         let write = || {
-            // What the round before has written makes room.
+            // The blocks of the round before make room.
             slots.clear();
             mover.reserve(Reserve::Some(AT_ONCE), &mut slots);
             for (number, slot) in slots.iter().enumerate() {

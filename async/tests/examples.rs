@@ -1,5 +1,5 @@
-//! The examples do what they say: they check their own bytes, and end with an error or a panic if one is wrong. They are compiled into this
-//! test, so that no `cargo test` can leave them out.
+//! The examples check their own bytes, and end with an error or a panic if one is wrong. They are
+//! compiled into this test, so that no `cargo test` can leave them out.
 
 #[path = "../examples/embed.rs"]
 mod embed;
@@ -12,12 +12,12 @@ mod layerwise;
 mod warm_restart;
 
 #[test]
-fn embed() {
+fn embed_example_ends_well() {
     embed::main().expect("it ends well");
 }
 
 #[test]
-fn the_readme_shows_what_compiles() {
+fn readme_shows_the_code_of_the_embed_example() {
     let example = include_str!("../examples/embed.rs").replace("pub(crate) ", "");
     let (_, code) = example.split_once("\n\n").expect("a header, and code");
     let readme = include_str!("../../README.md");
@@ -28,16 +28,16 @@ fn the_readme_shows_what_compiles() {
 }
 
 #[test]
-fn engine() {
+fn engine_example_ends_well() {
     engine::main().expect("it ends well");
 }
 
 #[test]
-fn layerwise() {
+fn layerwise_example_ends_well() {
     layerwise::main().expect("it ends well");
 }
 
 #[tokio::test]
-async fn warm_restart() {
+async fn warm_restart_example_ends_well() {
     warm_restart::both().await.expect("it ends well");
 }

@@ -1,4 +1,5 @@
-//! What comes up in any order costs no allocation a block, once there is room for as many: a counting allocator watches all threads.
+//! Blocks that come up in any order cost no allocation each, once there is room for as many: a counting
+//! allocator watches all threads.
 
 #[expect(dead_code, reason = "this test uses some of it")]
 #[path = "tenants/gated.rs"]
@@ -18,12 +19,12 @@ use std::task::{Context, Waker};
 static ALLOCATOR: Counting = Counting;
 
 const BLOCKS: u32 = 64;
-/// Before it counts: what is kept has grown by then.
+/// Rounds before it counts: kept buffers have grown by then.
 const WARM: usize = 4;
 
 /// All but the first wait for their parents, the last first.
 #[test]
-fn a_block_that_lands_before_its_parent_allocates_nothing() {
+fn block_landing_before_its_parent_allocates_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let policy = settings(BLOCKS, 4 * BLOCKS).device_policy(Policy::Lfu);
     let ground = runtime.block_on(async { Ground::of(policy, BLOCKS, 4 * BLOCKS) });

@@ -1,4 +1,5 @@
-//! In steady state copies by threads allocate nothing: lists come back, and what keeps them meanwhile has room.
+//! In steady state copies by threads allocate nothing: lists come back, and the mover has room for them
+//! meanwhile.
 
 #![cfg(target_os = "linux")] // Locks allocate nothing there.
 
@@ -38,7 +39,7 @@ impl Lands for Inbox {
 }
 
 #[test]
-fn nothing_is_allocated_for_a_copy() {
+fn copies_by_threads_allocate_nothing() {
     let (blocks, layers) = (LISTS * 2 * COPIES, [1000, 5000]);
     let device = Arc::new(SimDevice::with_layers(0, blocks as usize, &layers).expect("memory"));
     let memory = HostMemory::new(blocks as usize, &layers).expect("memory");
@@ -61,7 +62,7 @@ fn nothing_is_allocated_for_a_copy() {
         let state = inbox.state.lock().expect("no panic");
         inbox.news.wait_while(state, |(_, lands)| lands.len() < lists as usize).expect("no panic")
     };
-    // Both threads wait in a landing, so that all other lists are queued: more than ever will be again.
+    // Both threads wait in a landing, so that all other lists are queued: more than there will ever be again.
     (0..2 * LISTS).for_each(|number| start(number, Vec::new(), false));
     // A thread allocates when it starts.
     while inbox.begun.load(Relaxed) < 2 {

@@ -1,5 +1,5 @@
-//! A queue that has once held as much as it may allocates nothing more, over ten million random operations; nor do gates and searches for
-//! idle blocks. A counting allocator watches.
+//! A queue that has once been full allocates nothing more, over ten million random operations; nor do
+//! gates and searches for idle blocks. A counting allocator watches.
 
 use kvstrata::scheduler::{Ages, Clock, Gate, Gated, Search};
 use kvstrata::transfer::{Allowance, Class, Limits, Popped, Queue, Ticket};
@@ -11,10 +11,10 @@ static ALLOCATOR: Counting = Counting;
 
 const OPERATIONS: u32 = 10_000_000;
 const WAITING: u32 = 300;
-/// Of one byte each, at most.
+/// Bytes in flight at most; transfers are of one byte here.
 const IN_FLIGHT: u64 = 100;
 
-/// A queue, what is under way from it, and the last tickets given.
+/// A queue, its transfers in flight, and the last tickets given.
 struct Bench {
     queue: Queue<u64>,
     allowance: Allowance,
@@ -51,7 +51,8 @@ impl Bench {
         }
     }
 
-    /// Fills it, each transfer of a request of its own, and lets all those that may be under way wait once more.
+    /// Fills the queue with transfers of a request each, and lets all those that may be in flight wait
+    /// once more.
     fn fill(&mut self) {
         while self.pushed < IN_FLIGHT {
             self.push(Class::Urgent, self.pushed, 1);
@@ -68,7 +69,7 @@ impl Bench {
 }
 
 #[test]
-fn ten_million_operations_allocate_nothing() {
+fn queue_over_ten_million_operations_allocates_nothing() {
     let mut queue = Queue::new(Limits { in_flight: u32::MAX, in_flight_bytes: IN_FLIGHT, quantum_bytes: 7 });
     let ticket = queue.push(Class::Urgent, 0, 0, 1, 0);
     assert_eq!(queue.cancel(ticket), Some(0));
@@ -119,7 +120,7 @@ fn ten_million_operations_allocate_nothing() {
 }
 
 #[test]
-fn gates_and_searches_allocate_nothing_after_the_first() {
+fn gates_and_searches_after_the_first_allocate_nothing() {
     let (mut clock, mut gated) = (Clock::new(4), Gated::new(WAITING));
     let (ages, mut search) = (Ages::new(1000), Search::new());
     let mut out = Vec::with_capacity(100);

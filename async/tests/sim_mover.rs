@@ -1,4 +1,5 @@
-//! The simulated device mover, on which whole managers are tested, does itself what its port says; and goes wrong as its plan says.
+//! The simulated device mover, on which whole managers are tested, keeps its port's contract,
+//! and has the faults of its plan.
 
 mod common;
 #[path = "common/sim/mod.rs"]
@@ -67,7 +68,7 @@ impl Ground {
         self.mover.start(Copies::new(list, Landing::new(Arc::clone(&self.ear))));
     }
 
-    /// How the copies of the next list ended.
+    /// The outcomes of the next list.
     async fn ended(&mut self) -> Vec<Result<(), Failure>> {
         let next = tokio::time::timeout(Duration::from_secs(60), self.answers.recv()).await;
         next.expect("in time").expect("heard").iter().map(|copy| copy.outcome).collect()
@@ -94,7 +95,7 @@ fn bytes(seed: u8) -> Vec<u8> {
 }
 
 #[test]
-fn blocks_and_layers_arrive_exactly_and_nothing_beside_them() {
+fn copied_blocks_and_layers_arrive_exactly() {
     run(async {
         for seed in 0..8 {
             let mut ground = Ground::new(Plan::calm(seed));
@@ -118,7 +119,7 @@ fn blocks_and_layers_arrive_exactly_and_nothing_beside_them() {
 }
 
 #[test]
-fn what_rots_in_memory_or_is_damaged_on_its_way_is_a_mismatch_where_it_is_verified() {
+fn rotten_or_damaged_layer_is_a_mismatch_under_verify() {
     run(async {
         let mut ground = Ground::new(Plan::calm(1));
         ground.poke(0, 5);
@@ -147,7 +148,7 @@ fn what_rots_in_memory_or_is_damaged_on_its_way_is_a_mismatch_where_it_is_verifi
 }
 
 #[test]
-fn while_a_copy_is_under_way_its_target_is_rubbish_and_nobody_elses() {
+fn target_of_a_copy_in_flight_is_rubbish_and_busy() {
     run(async {
         let mut ground = Ground::new(Plan::calm(1));
         ground.poke(0, 5);
@@ -156,7 +157,7 @@ fn while_a_copy_is_under_way_its_target_is_rubbish_and_nobody_elses() {
         ground.poke(1, 5);
         ground.start(vec![ground.up(0, 1, 0..2, true)]);
         assert_ne!(ground.peek(1), bytes(5), "not before its answer");
-        // Another layer is another matter; the same one, or the block as a source, is not.
+        // Another layer may be copied; the same one, or the block as a source, may not.
         ground.start(vec![ground.up(0, 1, 2..3, true), ground.up(0, 1, 1..2, true), ground.down(1, 3)]);
         let mut lists = vec![ground.ended().await, ground.ended().await];
         lists.sort_by_key(Vec::len);
@@ -164,14 +165,14 @@ fn while_a_copy_is_under_way_its_target_is_rubbish_and_nobody_elses() {
         assert_eq!(lists, [vec![Ok(())], vec![Ok(()), busy, busy]]);
         assert_eq!(ground.mover.violations().len(), 2);
         assert_eq!(ground.peek(1), bytes(5));
-        // After the answers it is free again.
+        // After the answers the block is free again.
         let list = vec![ground.down(1, 3)];
         assert_eq!(ground.carried_out(list).await, [Ok(())]);
     });
 }
 
 #[test]
-fn failures_are_for_now_for_good_or_never_answered_until_the_shutdown() {
+fn failures_pass_or_last_or_hang_until_the_shutdown() {
     run(async {
         let mut ground = Ground::new(Plan { fail: ALWAYS, ..Plan::calm(1) });
         let list = vec![ground.down(0, 0), ground.down(1, 1)];
@@ -194,7 +195,7 @@ fn failures_are_for_now_for_good_or_never_answered_until_the_shutdown() {
 }
 
 #[test]
-fn dropped_it_answers_what_is_under_way() {
+fn dropped_mover_answers_copies_in_flight() {
     run(async {
         let Ground { mover, device, memory, ear, mut answers } = Ground::new(Plan::calm(1));
         device.copy_in(0, 0, &bytes(5)).expect("in range");
@@ -227,7 +228,7 @@ fn zeros_arrive_or_fail_or_are_kept() {
         assert_eq!(ground.peek(0), [0; BYTES]);
         assert_eq!(ground.peek(1)[..1000], bytes(1)[..1000]);
         assert!(ground.peek(1)[1000..].iter().all(|byte| *byte == 0) && ground.peek(2) == bytes(2));
-        // Under way, a block is the mover's alone.
+        // In flight, a block is the mover's alone.
         ground.start(vec![zeros(2, 0..3), ground.down(2, 0)]);
         assert_eq!(ground.ended().await, [Ok(()), Err(Failure::of(Cause::Busy))]);
         assert_eq!(ground.mover.violations().len(), 1);

@@ -1,5 +1,6 @@
-//! Criterion: copy plans by the CPU, memcpy over the same pieces, the machine's limit, and what plans cost.
-#![allow(missing_docs, reason = "what the benchmark macros make has no documentation")]
+//! Criterion: copy plans by the CPU, memcpy over the same pieces, the machine's
+//! limit, and the costs of plans.
+#![allow(missing_docs, reason = "items of the benchmark macros have no documentation")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use kvstrata_benches::copies::{Blocks, Copy, How, Memory, Way};

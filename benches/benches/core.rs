@@ -1,5 +1,5 @@
 //! Criterion: our operations alone. Beside the peers they are in `peers/benches/operations.rs`.
-#![allow(missing_docs, reason = "what the benchmark macros make has no documentation")]
+#![allow(missing_docs, reason = "items of the benchmark macros have no documentation")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use kvstrata_benches::work::{Timed, Together};

@@ -1,5 +1,6 @@
-//! Instruction counts of our operations, under valgrind's callgrind: the same on a busy machine as on an idle one.
-#![allow(missing_docs, reason = "what the benchmark macros make has no documentation")]
+//! Instruction counts of our operations, under valgrind's callgrind: the same on a busy machine as on an
+//! idle one.
+#![allow(missing_docs, reason = "items of the benchmark macros have no documentation")]
 
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use kvstrata_benches::ours::{self, AllocateFree, LifeCycle, MatchPrefix, Split};
@@ -7,16 +8,16 @@ use kvstrata_benches::work::Work;
 use kvstrata_core::{BlockPool, SequenceHash};
 use std::hint::black_box;
 
-/// Enough for the operations to take their usual course; building it under valgrind takes a moment.
+/// Enough for the operations to take their usual course; building the pool under valgrind takes a moment.
 const CAPACITY: u32 = 4_096;
 
-/// For as long as the process: what is measured borrows it, and nothing of its end is measured.
+/// Lives as long as the process: the measured operation borrows it, and its drop is not measured.
 fn filled() -> (&'static BlockPool, &'static [Vec<SequenceHash>]) {
     let pool = Box::leak(Box::new(ours::pool(CAPACITY)));
     (pool, ours::fill(pool).leak())
 }
 
-/// Ready, and warm.
+/// Prepared, and warmed up.
 fn ready<W: Work>(mut work: W) -> W {
     work.prepare(2);
     work.run();

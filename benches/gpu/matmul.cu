@@ -1,6 +1,6 @@
 // A matmul that keeps a GPU busy as a model does: tensor cores, shared memory, L2 and memory. C = A × B, n × n, row by row, bfloat16
-// in, binary32 out; n a multiple of 128. What copies cost a model is measured beside it (`benches/src/gpu/matmul.rs`), so that the figure
-// needs no library. It is not meant to be the fastest.
+// in, binary32 out; n a multiple of 128. The bench measures how much copies slow it down (`benches/src/gpu/matmul.rs`), so that
+// this figure needs no library. It is not meant to be the fastest.
 //
 //   a CTA    128 × 128 of C, 8 warps: 2 down, 4 across, each 64 × 32
 //   a step   32 of k; the next one is fetched while this one is multiplied (two stages)
@@ -20,7 +20,7 @@ struct Arguments {
 static_assert(sizeof(Arguments) == 32, "as benches/src/gpu/matmul.rs has it");
 
 constexpr unsigned TILE = 128, STEP = 32, THREADS = 256;
-// Rows of a stage are 16 bytes longer than they need be, so that they begin in different banks.
+// Rows of a stage are 16 bytes longer than necessary, so that they begin in different banks.
 constexpr unsigned A_PITCH = STEP + 8, B_PITCH = TILE + 8;
 
 __device__ void fetch(const Arguments& args, bf16 (*a)[A_PITCH], bf16 (*b)[B_PITCH], unsigned row, unsigned column, unsigned k) {

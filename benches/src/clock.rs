@@ -1,17 +1,19 @@
 //! The clock of one thread's own work.
 //!
-//! An operation that never sleeps costs what its thread spends on a processor. On a machine that others use as well, wall time adds
-//! their turns to it; this clock does not. (What they do to the caches, and a hypervisor to the processor, it still shows.)
+//! An operation that never sleeps costs the processor time of its thread. On a shared machine, wall time
+//! adds the turns of other programs; this clock does not. (It still shows their effect on the caches,
+//! and a hypervisor's on the processor.)
 
 use std::time::Duration;
 
-/// Processor time of the calling thread, from anywhere; only differences mean something.
+/// Returns the processor time of the calling thread, from an arbitrary origin;
+/// only differences mean something.
 #[cfg(target_os = "linux")]
 pub fn thread_time() -> Duration {
     time_of(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// The same of all threads of the process.
+/// Returns the processor time of all threads of the process.
 #[cfg(target_os = "linux")]
 pub fn process_time() -> Duration {
     time_of(libc::CLOCK_PROCESS_CPUTIME_ID)
@@ -26,7 +28,7 @@ fn time_of(clock: libc::clockid_t) -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Wall time, where the system has no such clock that we know of.
+/// Returns wall time, on systems without such a clock that we know of.
 #[cfg(not(target_os = "linux"))]
 pub fn thread_time() -> Duration {
     use std::sync::OnceLock;
@@ -35,13 +37,13 @@ pub fn thread_time() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }
 
-/// Wall time as well.
+/// Returns wall time as well.
 #[cfg(not(target_os = "linux"))]
 pub fn process_time() -> Duration {
     thread_time()
 }
 
-/// Keeps this thread on one core, if there is such a core and we may.
+/// Keeps this thread on one core, if there is such a core and the system allows it.
 pub fn pin_to(core: usize) {
     #[cfg(target_os = "linux")]
     {
@@ -50,7 +52,8 @@ pub fn pin_to(core: usize) {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         // SAFETY: the set is ours, and the number below the set's size.
         unsafe { libc::CPU_SET(core % cores.min(1024), &mut set) };
-        // SAFETY: the kernel reads the set, which lives. A refusal leaves the thread where the scheduler puts it.
+        // SAFETY: the kernel reads the set, which lives. A refusal leaves the thread where the scheduler
+        // puts it.
         let _ = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
     }
     #[cfg(not(target_os = "linux"))]

@@ -1,7 +1,8 @@
-//! Copy plans between host regions: ours, memcpy, and what the machine allows.
+//! Copy plans between host regions: ours, memcpy, and the machine's limit.
 //!
-//! Llama-3-70B on one rank of four: 80 layers of keys and values, pages of 64 tokens, 2 heads of 128, bf16; so 32 KiB a piece, 5 MiB a
-//! block. The engine's side is a region a layer, `[2][blocks][64][2][128]`; the tier's is one region, a block in one piece.
+//! Llama-3-70B on one rank of four: 80 layers of keys and values, pages of 64 tokens, 2 heads of 128,
+//! bf16; so 32 KiB a piece, 5 MiB a block. The engine's side is a region a layer,
+//! `[2][blocks][64][2][128]`; the tier's is one region, a block in one piece.
 
 use crate::pages::Pages;
 use crate::work::Timed;
@@ -31,7 +32,7 @@ pub struct Memory {
     tier: Pages,
 }
 
-/// Which way.
+/// The direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// Engine to tier.
@@ -40,10 +41,10 @@ pub enum Way {
     In,
 }
 
-/// Which of the engine's blocks.
+/// The choice of the engine's blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Blocks {
-    /// Some of them, in no order: what a cache that has run for a while holds.
+    /// Some of them, in no order, as in a cache that has run for a while.
     Scattered,
     /// The first ones, in order.
     Ascending,
@@ -64,7 +65,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// A plan over the whole of the tier's side, whose pages have tokens or heads first.
+    /// Makes a plan over the whole of the tier's side, with pages that have tokens or heads first.
     pub fn plan(&self, way: Way, blocks: Blocks, tier_order: HeadOrder) -> CopyPlan {
         let (engine_config, tier_config) = (config(ENGINE, HeadOrder::Nhd), config(MOVED, tier_order));
         let need = Arrangement::OuterFirst.needs(&engine_config).expect("a valid geometry");
@@ -88,7 +89,7 @@ impl Memory {
         plan.expect("the sides are alike")
     }
 
-    /// The limit: one stretch to another.
+    /// Returns the limit: one stretch copied to another.
     pub fn limit(&self) -> Limit<'_> {
         Limit { memory: self }
     }
@@ -98,7 +99,7 @@ fn config(blocks: u32, order: HeadOrder) -> LayoutConfig {
     CONFIG.num_blocks(blocks).head_order(order)
 }
 
-/// All of so many blocks, shuffled by a fixed sequence.
+/// Returns all of so many blocks, shuffled by a fixed sequence.
 pub fn scattered(blocks: u32) -> Vec<BlockId> {
     let mut all: Vec<BlockId> = (0..blocks).map(BlockId).collect();
     for i in (1..all.len()).rev() {
@@ -107,30 +108,30 @@ pub fn scattered(blocks: u32) -> Vec<BlockId> {
     all
 }
 
-/// How a plan is executed.
+/// The way in which a plan is executed.
 #[derive(Clone, Copy, Debug)]
 pub enum How {
     /// libc's memcpy for each piece.
     Memcpy,
     /// A plain loop of non-temporal stores for each piece.
     PlainStream,
-    /// No copy: the source is read, and nothing written.
+    /// No copy: the source is read, and nothing is written.
     ReadAlone,
     /// [`HostCopy`] on one thread.
     Ours(HostCopy),
-    /// With its checksum.
+    /// The same with its checksum.
     Checked(HostCopy),
-    /// On so many threads, by the wall.
+    /// On so many threads, timed by the wall.
     Threads(HostCopy, usize),
 }
 
-/// A plan that is executed some way.
+/// A plan with its way of execution.
 pub struct Copy<'m> {
-    /// What is copied.
+    /// The plan.
     pub plan: &'m CopyPlan,
-    /// How.
+    /// Its way of execution.
     pub how: How,
-    /// Whose memory it is.
+    /// The memory of the plan's regions.
     pub memory: &'m Memory,
 }
 
@@ -152,7 +153,7 @@ impl Timed for Copy<'_> {
 }
 
 impl Copy<'_> {
-    /// Copies, once. The plan's regions are the memory's, which lives, and nobody else has its address.
+    /// Copies once. The plan's regions are the memory's, which lives, and no other code has its address.
     fn once(&self) {
         let plan = black_box(self.plan);
         match self.how {
@@ -205,8 +206,8 @@ unsafe fn read(src: u64, bytes: u64) -> u64 {
     words.iter().fold(0, |sum, word| sum ^ word)
 }
 
-/// The engine's memory read in stretches of one size, in no order, and nothing written: what scattered copies cannot be faster than
-/// unless they read several at once.
+/// The engine's memory read in stretches of one size, in no order, with nothing written: an upper bound
+/// for the speed of scattered copies, unless they read several stretches at once.
 pub struct Reads<'m> {
     memory: &'m Memory,
     bytes: u64,
@@ -214,7 +215,7 @@ pub struct Reads<'m> {
 }
 
 impl Memory {
-    /// Reads of so many bytes each; all in one if that is more than there is.
+    /// Returns reads of so many bytes each; all in one if that is more than the memory has.
     pub fn reads(&self, bytes: u64) -> Reads<'_> {
         let all = self.engine.bytes() as u64;
         let bytes = bytes.min(all);
@@ -232,7 +233,7 @@ impl Timed for Reads<'_> {
         for _ in 0..runs {
             for stretch in &self.order {
                 let src = self.memory.engine.address() + u64::from(stretch.0) * self.bytes;
-                // SAFETY: within the mapping, whose pages were touched.
+                // SAFETY: within the mapping; all its pages were touched.
                 black_box(unsafe { read(src, self.bytes) });
             }
         }
@@ -254,14 +255,15 @@ impl Timed for Limit<'_> {
         let own = crate::clock::thread_time();
         for _ in 0..runs {
             let (dst, src) = (self.memory.tier.address(), self.memory.engine.address());
-            // SAFETY: both mappings are as long, and nobody else has their addresses.
+            // SAFETY: both mappings have this length, and no other code has their addresses.
             unsafe { stream(dst, src, self.items()) };
         }
         crate::clock::thread_time() - own
     }
 }
 
-/// Copies whole lines, aligned at the destination, by the best non-temporal stores there are; by memcpy where there are none.
+/// Copies whole lines, aligned at the destination, by the best non-temporal stores of the CPU; by memcpy
+/// if it has none.
 ///
 /// # Safety
 /// Both stretches are mapped and do not overlap; `dst` and `bytes` are multiples of 256.
@@ -276,7 +278,8 @@ unsafe fn stream(dst: u64, src: u64, bytes: u64) {
 }
 
 /// # Safety
-/// The CPU has AVX-512F; both stretches are mapped and do not overlap; `dst` and `bytes` are multiples of 256.
+/// The CPU has AVX-512F; both stretches are mapped and do not overlap; `dst` and `bytes` are multiples
+/// of 256.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn stream_avx512(dst: u64, src: u64, bytes: u64) {

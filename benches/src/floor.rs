@@ -1,7 +1,7 @@
-//! What the machine allows: the memory that an operation must touch, touched by the barest code.
+//! The machine's limit: the memory that an operation must touch, touched by minimal code.
 //!
-//! No pool can be faster than these and still be shared: they are printed beside the table, so that a figure can be read as a
-//! distance from the limit as well as from the peer.
+//! No shared pool can be faster than these. They are printed beside the table, so that a figure can be
+//! read as a distance from the limit as well as from the peer.
 
 use crate::PREFIX;
 use crate::inputs::mix;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Default)]
 pub struct Padded<T>(pub T);
 
-/// One atomic read-modify-write on a line that nobody else writes.
+/// One atomic read-modify-write on a line without other writers.
 #[derive(Default)]
 pub struct Rmw(Padded<AtomicU64>);
 
@@ -45,7 +45,7 @@ impl Default for Leaf {
 pub struct ClaimFree<'a> {
     /// The word to claim from.
     pub leaf: &'a Leaf,
-    /// A count of free blocks, as a simple pool would have it.
+    /// A count of free blocks, as in a simple pool.
     pub counter: Option<&'a AtomicU64>,
 }
 
@@ -57,7 +57,8 @@ impl Work for ClaimFree<'_> {
     #[inline]
     fn run(&mut self) {
         let bits = &self.leaf.bits.0;
-        // Relaxed, all: nothing is published, only the instructions' cost is of interest, and on x86-64 that is the same.
+        // Relaxed, all: nothing is published, only the instructions' cost is of interest, and on x86-64
+        // that is the same.
         if let Some(counter) = self.counter {
             counter.fetch_sub(1, Relaxed);
         }
@@ -77,8 +78,9 @@ impl Work for ClaimFree<'_> {
     }
 }
 
-/// Per block of a prefix: finds a bucket by hash, reads the slot that it names, and takes and drops a reference in it. Buckets lie as
-/// hashes do, anywhere; the slots of a prefix side by side, as an allocator that prefers runs leaves them.
+/// For each block of a prefix: finds a bucket by hash, reads the slot that it names, and takes and drops
+/// a reference in it. Buckets are in the random order of hashes; the slots of a prefix are side by side,
+/// as after an allocator that prefers runs.
 pub struct Touch {
     buckets: Box<[u32]>,
     slots: Box<[Padded64]>,
@@ -92,7 +94,7 @@ pub struct Touch {
 struct Padded64(AtomicU64);
 
 impl Touch {
-    /// Over `capacity` blocks, a power of two.
+    /// Builds it over `capacity` blocks, a power of two.
     pub fn new(capacity: u32) -> Touch {
         let mut order: Vec<u32> = (0..capacity).collect();
         for i in (1..order.len()).rev() {

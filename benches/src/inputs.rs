@@ -18,7 +18,7 @@ pub fn sequence(number: u64, len: usize, out: &mut Vec<SequenceHash>) {
     }));
 }
 
-/// `len` tokens of a vocabulary of 128 Ki.
+/// Returns `len` tokens of a vocabulary of 128 Ki.
 pub fn tokens(len: usize) -> Vec<u32> {
     (0..len as u64).map(|i| mix(i) as u32 & 0x1_ffff).collect()
 }
@@ -31,16 +31,16 @@ pub struct Scattered {
 }
 
 impl Scattered {
-    /// Over `0..len`.
+    /// Visits `0..len`.
     ///
     /// # Panics
-    /// `len` is not a power of two.
+    /// If `len` is not a power of two.
     pub fn new(len: usize) -> Scattered {
         assert!(len.is_power_of_two(), "{len} is not a power of two");
         Scattered { next: 0, len }
     }
 
-    /// The next index.
+    /// Returns the next index.
     pub fn step(&mut self) -> usize {
         self.next = (self.next + 1) % self.len;
         // An odd factor permutes the residues of a power of two.

@@ -1,4 +1,5 @@
-//! What the benchmarks share: the operations on our pool, the clock, the statistics and the limits of the machine.
+//! Shared parts of the benchmarks: the operations on our pool, the clock, the statistics and the limits
+//! of the machine.
 //!
 //! | module | concept |
 //! |---|---|
@@ -9,13 +10,13 @@
 //! | [`disk`] | the disk tier, fio and peers |
 //! | [`facade`] | the manager over all tiers, beside the core, memcpy and the disk tier alone |
 //! | [`gpu`] | copies on a GPU, beside limits and peers |
-//! | [`copies`] | copy plans, by us, by memcpy, and by the barest non-temporal loop |
-//! | [`plans`] | what it costs to make a plan and to walk it |
+//! | [`copies`] | copy plans, by us, by memcpy, and by a plain non-temporal loop |
+//! | [`plans`] | the costs of making a plan and of walking it |
 //! | [`pages`] | memory on huge pages |
-//! | [`floor`] | what the machine allows: the same memory touched by the barest code |
+//! | [`floor`] | the machine's limit: the same memory touched by minimal code |
 //! | [`policies`] | eviction policies over a trace, without the pool |
 //! | [`inputs`] | hashes and tokens |
-//! | [`machine`] | where it was measured |
+//! | [`machine`] | the machine of a measurement |
 
 pub mod clock;
 pub mod copies;

@@ -1,9 +1,9 @@
-//! Where it was measured.
+//! The machine of a measurement.
 
 use std::fs;
 use std::process::Command;
 
-/// Processor, cores, memory and kernel, in a line.
+/// Returns processor, cores, memory and kernel, in a line.
 pub fn describe() -> String {
     let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -14,7 +14,7 @@ pub fn describe() -> String {
     format!("{cpu}, {cores} cores{memory}, Linux {}", kernel.trim())
 }
 
-/// Today, UTC, as `2026-01-31`; `?` where there is no `date`.
+/// Returns today's date, UTC, as `2026-01-31`; `?` on systems without `date`.
 pub fn today() -> String {
     let output = Command::new("date").args(["-u", "+%F"]).output();
     output

@@ -17,14 +17,15 @@ use std::time::Duration;
 /// Sequences from here on are in no pool yet.
 const FRESH: u64 = 1 << 32;
 
-/// A pool of `capacity` free blocks.
+/// Makes a pool of `capacity` free blocks.
 pub fn pool(capacity: u32) -> BlockPool {
     pool_by(Policy::Lru, capacity)
 }
 
-/// The same, of another policy.
+/// Makes the same with another policy.
 pub fn pool_by(policy: Policy, capacity: u32) -> BlockPool {
-    // Threads are numbered, as `PoolConfig::lane_of` advises where there is std: the default guesses, and two may share a lane.
+    // Threads are numbered, as `PoolConfig::lane_of` advises with std: the default guesses, and two may
+    // share a lane.
     let config = PoolConfig::new(capacity).policy(policy).page_size(PAGE).lane_of(thread_number);
     BlockPool::new(config).expect("a valid configuration")
 }
@@ -52,7 +53,7 @@ pub fn fill(pool: &BlockPool) -> Vec<Vec<SequenceHash>> {
     prefixes.collect()
 }
 
-/// Fills blocks and registers them as one sequence, as the peer does it too.
+/// Fills blocks and registers them as one sequence, as the peer does too.
 pub fn register<'p>(
     pool: &'p BlockPool,
     blocks: &mut Vec<MutableBlock<'p>>,
@@ -74,9 +75,9 @@ pub struct AllocateFree<'p> {
 }
 
 impl<'p> AllocateFree<'p> {
-    /// `n` blocks of `pool`, which has free ones.
+    /// Takes `n` blocks of `pool`, which has free ones.
     pub fn new(pool: &'p BlockPool, n: usize) -> Self {
-        // Some lines long, so that two threads' do not share one.
+        // Several lines long, so that two threads' buffers do not share one.
         AllocateFree { pool, n, held: Vec::with_capacity(n.max(64)) }
     }
 }
@@ -89,7 +90,7 @@ impl Work for AllocateFree<'_> {
     #[inline]
     fn run(&mut self) {
         self.pool.allocate(self.n, &mut self.held).expect("room");
-        // A batch where there is one: a single block goes back by its drop.
+        // Several blocks go back as a batch; a single block goes back by its drop.
         if self.n == 1 {
             self.held.clear();
         } else {
@@ -110,7 +111,7 @@ pub struct LifeCycle<'p> {
 }
 
 impl<'p> LifeCycle<'p> {
-    /// In `pool`, which [`fill`] has filled.
+    /// Works in `pool`, which [`fill`] has filled.
     pub fn new(pool: &'p BlockPool) -> Self {
         let (blocks, complete, held) =
             (Vec::with_capacity(CYCLE), Vec::with_capacity(CYCLE), Vec::with_capacity(CYCLE));
@@ -144,7 +145,7 @@ impl Work for LifeCycle<'_> {
     }
 }
 
-/// Evicts [`CYCLE`] blocks and frees them, out of a pool of sequences of which every other one was used again.
+/// Evicts [`CYCLE`] blocks and frees them, out of a pool of sequences with every other one used again.
 pub struct Evict<'p> {
     pool: &'p BlockPool,
     number: u64,
@@ -152,7 +153,7 @@ pub struct Evict<'p> {
 }
 
 impl<'p> Evict<'p> {
-    /// In `pool`, which [`fill`] has filled.
+    /// Works in `pool`, which [`fill`] has filled.
     pub fn new(pool: &'p BlockPool) -> Self {
         Evict { pool, number: FRESH, victims: Vec::with_capacity(CYCLE) }
     }
@@ -180,7 +181,7 @@ impl Timed for Evict<'_> {
     }
 
     fn time(&mut self, runs: u64) -> Duration {
-        // A quarter of the pool at a time, and filled up in between.
+        // A quarter of the pool at a time, with a refill in between.
         let most = (self.pool.capacity() / 4 / CYCLE) as u64;
         let (mut left, mut time) = (runs, Duration::ZERO);
         while left > 0 {
@@ -205,18 +206,18 @@ pub struct MatchPrefix<'p> {
     prefixes: &'p [Vec<SequenceHash>],
     order: Scattered,
     held: Vec<ImmutableBlock<'p>>,
-    /// References of somebody else.
+    /// References of other holders.
     _others: Vec<ImmutableBlock<'p>>,
 }
 
 impl<'p> MatchPrefix<'p> {
-    /// Over prefixes that nobody holds.
+    /// Matches prefixes without holders.
     pub fn inactive(pool: &'p BlockPool, prefixes: &'p [Vec<SequenceHash>]) -> Self {
         let order = Scattered::new(prefixes.len());
         MatchPrefix { pool, prefixes, order, held: Vec::with_capacity(PREFIX), _others: Vec::new() }
     }
 
-    /// Over prefixes that somebody holds, all of them.
+    /// Matches prefixes that another holder has, all of them.
     pub fn active(pool: &'p BlockPool, prefixes: &'p [Vec<SequenceHash>]) -> Self {
         let mut others = Vec::with_capacity(pool.capacity());
         for prefix in prefixes {
@@ -246,12 +247,12 @@ pub struct Split {
 }
 
 impl Split {
-    /// A new sequence each time, and its drop.
+    /// Makes a new sequence each time, and drops it.
     pub fn anew() -> Self {
         Split { tokens: inputs::tokens(TOKENS), kept: None }
     }
 
-    /// One sequence, cleared each time: its memory is there already.
+    /// Clears one sequence each time: it has its memory already.
     pub fn again() -> Self {
         Split { kept: Some(empty()), ..Split::anew() }
     }

@@ -13,12 +13,12 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// So many bytes from a 2 MiB boundary on, asked to be huge pages, and filled.
+    /// Maps so many bytes from a 2 MiB boundary on, requests huge pages for them, and fills them.
     pub fn new(bytes: usize) -> Pages {
         let mapped_bytes = bytes + HUGE;
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping where the kernel likes.
+        // SAFETY: a new mapping at an address of the kernel's choice.
         let mapped = unsafe { libc::mmap(std::ptr::null_mut(), mapped_bytes, protection, flags, -1, 0) };
         assert_ne!(mapped, libc::MAP_FAILED, "{bytes} bytes: {}", std::io::Error::last_os_error());
         let address = mapped.expose_provenance().next_multiple_of(HUGE);
@@ -26,17 +26,17 @@ impl Pages {
         #[cfg(target_os = "linux")]
         // SAFETY: within the mapping. A refusal leaves small pages.
         let _ = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
-        // SAFETY: within the mapping, which nobody else knows.
+        // SAFETY: within the mapping, which no other code knows.
         unsafe { start.write_bytes(0x5a, bytes) };
         Pages { mapped: NonNull::new(mapped).expect("not null"), mapped_bytes, address, bytes }
     }
 
-    /// Where it begins.
+    /// Returns the address of its first byte.
     pub fn address(&self) -> u64 {
         self.address as u64
     }
 
-    /// How long it is.
+    /// Returns its length.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -44,7 +44,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever used its address has ended: it borrowed this.
+        // SAFETY: the mapping is ours, and all users of its address have ended: they borrowed this.
         unsafe { libc::munmap(self.mapped.as_ptr(), self.mapped_bytes) };
     }
 }

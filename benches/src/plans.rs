@@ -1,4 +1,4 @@
-//! What plans cost: to make one again, and to walk its pieces.
+//! The costs of plans: to make one again, and to walk its pieces.
 
 use crate::copies::scattered;
 use crate::work::Work;
@@ -9,10 +9,10 @@ use std::hint::black_box;
 
 const BLOCKS: u32 = 4096;
 const PLANNED: usize = 1024;
-/// Lists that take turns, so that no branch predictor learns one by heart.
+/// Lists that take turns, so that no branch predictor learns one of them.
 const LISTS: usize = 64;
 
-/// Two layouts of addresses that nobody reads: a region a layer, and one region.
+/// Two layouts at addresses that are never read: a region a layer, and one region.
 fn layouts(even: bool) -> (Layout, Layout) {
     let config = LayoutConfig::new().num_blocks(BLOCKS).num_layers(80).outer_dim(2).page_size(64);
     let config = config.heads(2, 128).dtype(DType::BF16).alignment(4096);
@@ -33,11 +33,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// From blocks in no order to blocks in no order, and from and to ascending ones, with and without gaps.
+    /// Returns plans from blocks in no order to blocks in no order, and from and to ascending ones, with
+    /// and without gaps.
     pub fn all() -> Vec<(&'static str, Plan)> {
         let random: Vec<Vec<BlockId>> = (0..2 * LISTS)
             .map(|list| {
-                // Another 1,024 of 4,096 each: the shuffle's stretch from another place on.
+                // Another 1,024 of 4,096 each: a stretch of the shuffle that starts elsewhere.
                 let mut all = scattered(BLOCKS);
                 all.rotate_left(list * 61 % BLOCKS as usize);
                 all.truncate(PLANNED);
@@ -83,7 +84,7 @@ impl Work for Plan {
     }
 }
 
-/// How pieces are visited.
+/// The way in which pieces are visited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Visit {
     /// By a `for` loop.
@@ -99,7 +100,7 @@ pub struct Iterate {
 }
 
 impl Iterate {
-    /// Of layers that a stride reaches, or that lie anywhere.
+    /// Walks layers that a stride reaches, or layers that lie anywhere.
     pub fn new(even: bool, visit: Visit) -> Iterate {
         let (src, dst) = layouts(even);
         let (from, mut to) = (scattered(BLOCKS), scattered(BLOCKS));

@@ -1,12 +1,13 @@
 //! Contenders measured in turns.
 //!
-//! A shared machine speeds up and slows down by the second. So the contenders of a row take short turns, in an order that changes,
-//! and a ratio is taken within a round, where both met the same weather; its median and quartiles are what is reported.
+//! A shared machine speeds up and slows down by the second. So the contenders of a row take short turns,
+//! in an order that changes. A ratio is taken within a round, in which both had the same conditions; its
+//! median and quartiles are reported.
 
 use crate::work::Timed;
 use std::time::{Duration, Instant};
 
-/// How long to measure.
+/// The length of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Turns of each contender.
@@ -18,7 +19,7 @@ pub struct Effort {
 impl Effort {
     /// For a table that is published.
     pub const FULL: Effort = Effort { rounds: 61, turn: Duration::from_millis(25) };
-    /// For a look.
+    /// For a quick run.
     pub const QUICK: Effort = Effort { rounds: 15, turn: Duration::from_millis(8) };
 }
 
@@ -34,7 +35,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of at least one sample.
+    /// Takes the spread of at least one sample.
     pub fn of(samples: impl IntoIterator<Item = f64>) -> Spread {
         let mut samples: Vec<f64> = samples.into_iter().collect();
         samples.sort_by(f64::total_cmp);
@@ -42,8 +43,9 @@ impl Spread {
         Spread { low: at(1), median: at(2), high: at(3) }
     }
 
-    /// The median, and in place of the quartiles what it lies between with a chance of 95 %: the samples so many ranks off that as many flips of a coin tell
-    /// heads from tails no better. For small differences of much that is noisy.
+    /// Takes the median, and in place of the quartiles the interval that holds it with a chance of
+    /// 95 %: the samples 0.98·√n ranks from the middle (the sign test: n flips of a coin). For
+    /// small differences of noisy figures.
     pub fn of_median(samples: impl IntoIterator<Item = f64>) -> Spread {
         let mut samples: Vec<f64> = samples.into_iter().collect();
         samples.sort_by(f64::total_cmp);
@@ -52,25 +54,25 @@ impl Spread {
         Spread { low: at(middle.saturating_sub(off)), median: at(middle), high: at(middle + off) }
     }
 
-    /// The same in another unit: so many of them are one of the new.
+    /// Converts to another unit: `one` of the old are one of the new.
     #[must_use]
     pub fn per(&self, one: f64) -> Spread {
         Spread { low: self.low / one, median: self.median / one, high: self.high / one }
     }
 
-    /// Of a time that an amount took, the amount a unit of time.
+    /// Converts the time that an amount took to the amount a unit of time.
     #[must_use]
     pub fn rate(&self, amount: f64) -> Spread {
         Spread { low: amount / self.high, median: amount / self.median, high: amount / self.low }
     }
 
-    /// As JSON, with this unit in the key.
+    /// Formats it as JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::json!({ "q1": self.low, "median": self.median, "q3": self.high })
     }
 }
 
-/// What each contender took: nanoseconds a run, one sample a round.
+/// The times of each contender: nanoseconds a run, one sample a round.
 pub struct Samples(Vec<Vec<f64>>);
 
 impl Samples {
@@ -79,7 +81,7 @@ impl Samples {
         Samples::take_until(effort, contenders, None)
     }
 
-    /// The same in fewer rounds, at least one, if it is later than `ends` after one of them.
+    /// Measures in fewer rounds, at least one, if it is later than `ends` after one of them.
     pub fn take_until(effort: Effort, contenders: &mut [&mut dyn Timed], ends: Option<Instant>) -> Samples {
         let runs: Vec<u64> =
             contenders.iter_mut().map(|contender| calibrate(*contender, effort.turn)).collect();
@@ -97,23 +99,23 @@ impl Samples {
         Samples(samples)
     }
 
-    /// Nanoseconds a run of contender `who`.
+    /// Returns the nanoseconds a run of contender `who`.
     pub fn time(&self, who: usize) -> Spread {
         Spread::of(self.0[who].iter().copied())
     }
 
-    /// How many times as long `slow` took as `fast`, round by round.
+    /// Returns how many times as long `slow` took as `fast`, round by round.
     pub fn times(&self, slow: usize, fast: usize) -> Spread {
         Spread::of(self.0[slow].iter().zip(&self.0[fast]).map(|(slow, fast)| slow / fast))
     }
 
-    /// How many nanoseconds more a run of `slow` took than one of `fast`, round by round.
+    /// Returns how many nanoseconds more a run of `slow` took than one of `fast`, round by round.
     pub fn more(&self, slow: usize, fast: usize) -> Spread {
         Spread::of(self.0[slow].iter().zip(&self.0[fast]).map(|(slow, fast)| slow - fast))
     }
 }
 
-/// How many runs fill a turn; warms up on the way.
+/// Returns how many runs fill a turn; warms up meanwhile.
 fn calibrate(contender: &mut dyn Timed, turn: Duration) -> u64 {
     let mut runs = 1;
     loop {
@@ -126,7 +128,7 @@ fn calibrate(contender: &mut dyn Timed, turn: Duration) -> u64 {
     }
 }
 
-/// One contender alone: nanoseconds a run.
+/// Measures one contender alone: nanoseconds a run.
 pub fn alone(effort: Effort, contender: &mut dyn Timed) -> Spread {
     Samples::take(effort, &mut [contender]).time(0)
 }

@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 pub trait Work {
     /// Blocks (or tokens) that one run handles.
     fn items(&self) -> u64;
-    /// Makes what `runs` runs consume. Never timed.
+    /// Makes the inputs of `runs` runs. Never timed.
     fn prepare(&mut self, runs: u64) {
         let _ = runs;
     }
-    /// The operation, once.
+    /// Performs the operation once.
     fn run(&mut self);
 }
 
-/// What a clock can be held to. The loop is inside, so that a run costs no dynamic call.
+/// An operation with a clock. The loop is inside, so that a run costs no dynamic call.
 pub trait Timed {
     /// Blocks (or tokens) that one run handles, over all threads.
     fn items(&self) -> u64;
-    /// How long `runs` runs take.
+    /// Returns the time of `runs` runs.
     fn time(&mut self, runs: u64) -> Duration;
 }
 
@@ -45,16 +45,16 @@ fn repeat(work: &mut impl Work, runs: u64) {
     }
 }
 
-/// One operation a thread, all at once, in whatever they share. Wall time, since waiting for each other counts, of the slowest thread.
-/// With one thread it is what several are compared with: by the same clock.
+/// One operation a thread, all at once, in the data that they share. Wall time of the slowest thread, since
+/// waiting for each other counts. With one thread, it is the baseline for several threads: by the same clock.
 pub struct Together<W, const THREADS: usize>([Apart<W>; THREADS]);
 
-/// What one thread writes, on cache lines of its own.
+/// The data that one thread writes, on cache lines of its own.
 #[repr(align(128))]
 struct Apart<W>(W);
 
 impl<W, const THREADS: usize> Together<W, THREADS> {
-    /// One operation for each thread.
+    /// Takes one operation for each thread.
     pub fn new(works: [W; THREADS]) -> Self {
         Together(works.map(Apart))
     }
@@ -66,8 +66,8 @@ impl<W: Work + Send, const THREADS: usize> Timed for Together<W, THREADS> {
     }
 
     fn time(&mut self, runs: u64) -> Duration {
-        // Each has a core, and they spin at the start: left to itself the scheduler now and then lets them share one for much of the
-        // turn.
+        // Each thread has a core, and they spin at the start: otherwise the scheduler now and then lets
+        // them share one for much of the turn.
         let ready = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             let mut cpu = 0;

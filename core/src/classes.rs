@@ -1,34 +1,35 @@
-//! The class for eviction of each block of a tier, so that it goes along with the block's bytes: a pool
+//! The eviction class of each block of a tier, so that it moves along with the block's bytes: a pool
 //! forgets it with the registration.
 //!
 //! # Orderings
-//! Relaxed: an entry is written by who holds its block, or is about to register it, and read by who holds it,
-//! or has evicted it; the pool's transitions order the two. Of two that hold it and write at once one is
-//! last, here and in the pool, and perhaps not the same: a class is a wish. How many have another than
-//! [`Priority::Normal`] is counted by what each write has found, so that it is exact when nobody writes.
+//! Relaxed. An entry is written by a holder of its block, or by the caller that is about to register it.
+//! It is read by a holder, or by the caller that has evicted the block. The pool's transitions order the
+//! two. Of two concurrent writes by holders the last one stays, here and in the pool, and perhaps not
+//! the same one: a class is a wish. The count of blocks with another class than [`Priority::Normal`]
+//! changes by the value that each write replaced, so it is exact when no write is under way.
 
 use crate::id::BlockId;
 use crate::slot::Priority;
 use crate::sync::{AtomicU8, AtomicU32, Relaxed};
 use alloc::boxed::Box;
 
-/// By block number.
+/// Classes by block number.
 #[derive(Debug)]
 pub struct Classes {
     of: Box<[AtomicU8]>,
-    /// Blocks of another class than [`Priority::Normal`].
+    /// The number of blocks of another class than [`Priority::Normal`].
     others: AtomicU32,
 }
 
 impl Classes {
-    /// For so many blocks, all of [`Priority::Normal`].
+    /// Classes for `blocks` blocks, all [`Priority::Normal`].
     #[must_use]
     pub fn new(blocks: usize) -> Classes {
         let of = (0..blocks).map(|_| AtomicU8::new(Priority::Normal as u8)).collect();
         Classes { of, others: AtomicU32::new(0) }
     }
 
-    /// The class of a block that the caller holds, or has evicted.
+    /// Returns the class of a block that the caller holds, or has evicted.
     #[must_use]
     pub fn get(&self, block: BlockId) -> Priority {
         match self.of.get(block.index()).map(|class| class.load(Relaxed)) {
@@ -39,10 +40,10 @@ impl Classes {
         }
     }
 
-    /// For who holds a block, or is about to register it.
+    /// Sets the class of a block that the caller holds, or is about to register.
     pub fn set(&self, block: BlockId, class: Priority) {
         let Some(entry) = self.of.get(block.index()) else { return };
-        // Most have the class that they had.
+        // Most blocks keep their class.
         if entry.load(Relaxed) == class as u8 {
             return;
         }
@@ -54,14 +55,15 @@ impl Classes {
         }
     }
 
-    /// Whether all blocks are of [`Priority::Normal`], those too that are not registered any more.
+    /// Returns whether all blocks have [`Priority::Normal`], even those that are no longer registered.
     #[must_use]
     pub fn are_normal(&self) -> bool {
         self.others.load(Relaxed) == 0
     }
 }
 
-/// The class of a copy in a tier below: nobody could give it another one there, so none stays for ever.
+/// The class of a copy in a tier below. No caller could give it another one there, so
+/// none is pinned for ever.
 #[must_use]
 pub fn below(class: Priority) -> Priority {
     class.min(Priority::High)
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_class_is_read_as_it_was_written() {
+    fn classes_read_back_as_written() {
         let classes = Classes::new(2);
         assert_eq!(classes.get(BlockId(0)), Priority::Normal);
         for class in [Priority::Low, Priority::Normal, Priority::High, Priority::Pinned, Priority::Normal] {

@@ -1,15 +1,15 @@
-//! What can go wrong, one small type an operation. A refusal hands the block back: nothing is lost.
+//! Errors, one small type per operation. A refusal hands the block back: nothing is lost.
 
 use crate::id::BlockId;
 use crate::slot::State;
 use core::fmt;
 
-/// Not enough blocks are free or evictable. The call that returns it says whether something was evicted in vain.
+/// Too few blocks are free or evictable. The call's documentation tells whether blocks were evicted in vain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfBlocks {
-    /// Blocks asked for.
+    /// The number of requested blocks.
     pub requested: usize,
-    /// Blocks that were free or evictable.
+    /// The number of blocks that were free or evictable.
     pub available: usize,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for OutOfBlocks {
 /// Why a transition was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// The table of states has no such way from the block's state; it needs another one.
+    /// The table of states allows no such transition from the block's state; it needs another state.
     Needs(State),
     /// More tokens than the page has room for.
     PageOverflow {
@@ -46,17 +46,17 @@ pub enum Reason {
     },
     /// The block is referenced, by a sequence or by a transfer.
     Referenced {
-        /// By how many.
+        /// The number of references.
         references: u32,
     },
-    /// Something copies its bytes.
+    /// A copy reads its bytes.
     Leased {
-        /// How many leases there are.
+        /// The number of leases.
         leases: u32,
     },
-    /// There is no such block.
+    /// The pool has no such block.
     OutOfRange {
-        /// Blocks of the pool.
+        /// The number of the pool's blocks.
         capacity: usize,
     },
     /// A request has reserved it.
@@ -65,7 +65,7 @@ pub enum Reason {
     Recycled,
     /// One call names it twice.
     Repeated,
-    /// A list of blocks and one of their hashes are not of one length.
+    /// The list of blocks and the list of their hashes differ in length.
     Unpaired {
         /// Blocks given.
         blocks: usize,
@@ -74,14 +74,14 @@ pub enum Reason {
     },
 }
 
-/// A refused transition: the block, the state that it is in, and why.
+/// A refused transition: the block, its state, and the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TransitionError {
     /// The block.
     pub block: BlockId,
     /// Its state, unchanged.
     pub state: State,
-    /// What it lacks.
+    /// The reason.
     pub reason: Reason,
 }
 
@@ -92,7 +92,11 @@ impl fmt::Display for TransitionError {
         match reason {
             Reason::Needs(needed) => write!(f, "this needs a block that is {needed}"),
             Reason::PageOverflow { filled, added, page_size } => {
-                write!(f, "{added} tokens do not fit behind {filled} of {page_size}; start the next block")
+                write!(
+                    f,
+                    "{added} tokens do not fit behind {filled} of {page_size}; \
+                     fill the page, then start the next block"
+                )
             }
             Reason::PageNotFull { filled, page_size } => {
                 write!(f, "{filled} of {page_size} tokens are filled; fill the page before commit()")
@@ -118,7 +122,7 @@ impl fmt::Display for TransitionError {
 pub struct Refused<B> {
     /// The block, as it was.
     pub block: B,
-    /// Why.
+    /// The reason.
     pub error: TransitionError,
 }
 
@@ -134,14 +138,14 @@ impl<B> fmt::Display for Refused<B> {
     }
 }
 
-/// A pool cannot be built like this.
+/// A setting with which no pool can be built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConfigError {
     /// The setting.
     pub field: &'static str,
     /// Its value.
     pub value: u64,
-    /// What is allowed.
+    /// The allowed values.
     pub allowed: &'static str,
 }
 

@@ -1,5 +1,5 @@
-//! Names of blocks: [`BlockId`], the slot number, and [`BlockRef`], a weak reference that recycling
-//! invalidates.
+//! Names of blocks: [`BlockId`], the slot number, and [`BlockRef`], a weak reference
+//! that recycling invalidates.
 
 use core::fmt;
 

@@ -1,24 +1,7 @@
-//! kvstrata's core: lock-free bookkeeping of KV blocks, for one tier or many.
+//! Lock-free bookkeeping of KV blocks: the content, the holders and the bytes of each block.
 //!
-//! `no_std` with `alloc`; it knows no thread, file, socket, clock or GPU. After construction no call
-//! allocates, blocks or makes a system call. What is where:
-//!
-//! | module | concept |
-//! |---|---|
-//! | [`pool`] | a tier's blocks: allocate, register, match, release, evict; the typestate handles |
-//! | `slot` | one block's metadata: 64 bytes, one state word |
-//! | `free` | free slots: a bitmap in stripes, with credits |
-//! | `registry` | `SequenceHash → slot`: a hash table threaded through the slots |
-//! | `timeline` | one order of events for all eviction lists |
-//! | `policy` | LRU, LFU, SIEVE, S3-FIFO, ARC, 2Q, and learned reuse, over the timeline |
-//! | [`request`] | the request-level view: reserve and release by request |
-//! | [`waiting`] | who waits for blocks, and must be woken by those who release |
-//! | [`owners`] | tenants: whose each block is, and how many each may have |
-//! | [`ages`] | how long blocks have been idle, and which have a copy below |
-//! | [`classes`], [`parents`] | what goes along with a block's bytes from tier to tier |
-//! | [`tokens`], [`hash`] | tokens to blocks to chained hashes |
-//! | [`layout`], [`plan`] | where a block's bytes lie; the fewest moves from there to anywhere |
-//! | [`storage`] | the ports that hardware implements |
+//! `no_std` with `alloc`. The core knows no thread, file, socket, clock or GPU. After construction no
+//! call allocates, blocks or makes a system call.
 //!
 //! ```
 //! use kvstrata_core::{BlockPool, PoolConfig, SequenceHash};
@@ -38,6 +21,66 @@
 //! assert_eq!(pool.match_prefix(&hashes, &mut held), 2);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # The life of a block
+//!
+//! 1. **Hash.** [`TokenBlockSequence`] turns tokens into blocks with one [`SequenceHash`] each: the name
+//!    of its tokens and of all tokens before them. The [`Salt`] keeps tenants apart.
+//! 2. **Match.** [`BlockPool::match_prefix`] finds the longest registered prefix, and holds its blocks
+//!    as [`ImmutableBlock`]s.
+//! 3. **Allocate.** [`BlockPool::allocate`] gives the missing blocks as [`MutableBlock`]s, and evicts if
+//!    too few are free. The engine fills them; [`MutableBlock::complete`] names each by its hash.
+//! 4. **Register.** [`BlockPool::register_sequence`] publishes the blocks. If another request has
+//!    registered the same content first, the caller gets that block, and its own copy is freed.
+//! 5. **Release.** [`BlockPool::release`] gives the references back, tail first. The blocks stay until
+//!    eviction needs their room; [`BlockPool::evict`] hands victims out with their bytes, to be saved in
+//!    another tier.
+//!
+//! [`BlockPool`] has an example of each group of calls.
+//!
+//! # Which policy
+//!
+//! [`Policy`] decides which unreferenced block leaves first. Under each policy, low [`Priority`] leaves
+//! first, pinned blocks stay, and a parent stays until its children have left. `Lru` is the default of a
+//! pool: simple and exact. `Reuse` learns which blocks of conversations come back; it needs more memory,
+//! and its hits never fall far behind those of `Lru`. The other policies follow their papers, which
+//! [`Policy`] names. `kvstrata policies` prints the hits of each policy on a recorded trace.
+//!
+//! # Threads and memory orderings
+//!
+//! Pools and request tables are `Send + Sync`, take `&self`, and never wait for a stalled thread. A
+//! lookup that finds a block sees all bytes written before its registration (Release and Acquire on the
+//! block's state word), and the new owner of a freed or evicted block sees all writes of its former
+//! holders. Between a lookup and an eviction of one block exactly one succeeds. Writes by devices are
+//! outside this order: wait for a copy to end before the call that publishes or frees its block. Counts
+//! such as [`BlockPool::free`] hold for that moment only.
+//!
+//! # Bring your own memory
+//!
+//! The core computes addresses and never follows one. An engine keeps its own allocations: it describes
+//! them by a [`Layout`] over [`Region`](layout::Region)s (an [`Arrangement`], or tensors with strides),
+//! and a [`CopyPlan`](plan::CopyPlan) between two layouts lists the copies. [`ByoStorage`] makes any
+//! memory a [`Storage`] that keeps its owner alive. [`DevicePort`] is the port for copies to and from
+//! device memory; an [`EventSink`] receives each registration and its end.
+//!
+//! # The ten types to know first
+//!
+//! - [`BlockPool`]: the blocks of one tier; [`PoolConfig`]: its settings
+//! - [`MutableBlock`]: a block to fill; [`ImmutableBlock`]: a reference to a registered block
+//! - [`EvictedBlock`]: a victim whose bytes are intact; [`BlockRef`]: a weak reference of eight bytes
+//! - [`TokenBlockSequence`]: tokens in, blocks and hashes out
+//! - [`RequestTable`]: blocks reserved and released by request
+//! - [`Layout`]: the address of each byte; [`CopyPlan`](plan::CopyPlan): the fewest copies between two
+//!
+//! # Modules
+//!
+//! | purpose | modules |
+//! |---|---|
+//! | blocks of a tier | [`pool`], [`request`], [`events`] |
+//! | names of content | [`tokens`], [`hash`] |
+//! | bytes and copies | [`layout`], [`plan`], [`storage`] |
+//! | tenants, and waiting for blocks | [`owners`], [`waiting`] |
+//! | facts that tiers keep about blocks: idle times, classes, parents | [`ages`], [`classes`], [`parents`] |
 #![cfg_attr(not(any(test, loom)), no_std)]
 
 extern crate alloc;
@@ -56,6 +99,15 @@ pub mod storage;
 pub mod tokens;
 pub mod waiting;
 
+// The private modules, which `pool` is made of:
+//
+//   slot       one block's metadata: 64 bytes, one state word
+//   free       free slots: a bitmap in stripes, with credits
+//   registry   `SequenceHash → slot`: a hash table threaded through the slots
+//   timeline   one order of events for all eviction lists
+//   policy     LRU, LFU, SIEVE, S3-FIFO, ARC, 2Q, and learned reuse, over the timeline
+//   sync       the atomics, which loom replaces; site! and skipped!, the mutations
+//   lane, prefetch, id, error    lanes of threads, cache hints, names of blocks, errors
 mod error;
 mod free;
 mod id;

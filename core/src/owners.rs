@@ -1,37 +1,39 @@
-//! Whose each block of a tier is, and how many blocks each tenant has there: credits.
+//! The owner of each block of a tier, and the number of blocks that each tenant has there: credits.
 //!
 //! ```text
 //!   tags     by block: the tenant that registered it last
-//!   used     by tenant: credits    ◄─ take ── before a block is allocated, or a place below is taken for a copy
-//!                                  ── give ─► a block that was not registered is free; a registration has ended (the pool tells)
+//!   used     by tenant: credits    ◄─ take ── before a block is allocated, or a place below taken for a copy
+//!                                  ── give ─► a block that was not registered is freed;
+//!                                             a registration has ended (the pool reports it)
 //! ```
 //!
-//! A credit is for a block, or one to come: it goes from the allocation to the registration, and ends with
-//! that. So a tenant never has more than its quota, however many threads allocate, and no count has to be
-//! made of blocks.
+//! A credit is for a block, or for one to come: it passes from the allocation to the registration, and
+//! ends with the registration. So a tenant never has more than its quota, however many threads allocate,
+//! and blocks need not be counted.
 //!
-//! Who gives the credit of a registered block back is the pool, by [`Ends`]. Where the pool does not tell
-//! (slots of a disk, which leave it with their volume) it is whoever exchanges the tag: see I4.
+//! The pool gives the credit of a registered block back, by [`Ends`]. Where the pool does not report ends
+//! (slots of a disk, which leave it with their volume), the caller that exchanges the tag does: see I4.
 //!
 //! Invariants
-//! - I1: `used` of a tenant is its blocks that are owned by handles, by the line and by flights up, those
-//!   registered, and those that flights down are to register; in each tier.
-//! - I2: a tag is written before its block is registered, by the block's owner, whoever that is; so of what
-//!   is registered, or was until its owner has it, the tag is that registration's. Of other blocks it says
-//!   nothing.
-//! - I3: no take brings `used` above the quota. A claim may: a block of nobody's that a tenant has used, or
-//!   of the tenant's that a restart has found.
-//! - I4: of a slot whose pool does not tell, who exchanges a tag that counts for one that does not, or for
-//!   another's, gives its credit back; nobody else does. So it is given back once, whoever comes beside.
-//! - I5: who reads a state finds the blocks by which it differs from an earlier one: a look that found none
-//!   is made again.
+//! - I1: a tenant's `used` counts, in each tier, its blocks that are owned by handles, by the wait queue
+//!   and by onboards in flight, its registered blocks, and those that offloads in flight are to register.
+//! - I2: a tag is written before its block is registered, by the block's owner. So the tag of a block
+//!   that is registered, or was until its owner got it, is that registration's. Of other blocks the tag
+//!   means nothing.
+//! - I3: no take brings `used` above the quota. A claim may: of an unowned block that a tenant has used,
+//!   or of the tenant's block that a restart has found.
+//! - I4: for a slot whose pool does not report ends, the caller that exchanges a counting tag for one
+//!   that does not count, or for another tenant's, gives its credit back, and no other caller does. So
+//!   it is given back once, whichever calls are concurrent.
+//! - I5: a caller that has read a state finds the blocks by which it differs from an earlier one: so a
+//!   look that found none is repeated.
 //!
 //! # Orderings
-//! Tags and credits are Relaxed: a tag is ordered by its block's transitions, as a parent is, or stands for
-//! itself (I4); a credit publishes nothing, and who waits for credits is told by the fences of
-//! [`Waiting`](crate::waiting::Waiting), as with blocks. Stirs and ends are Release, and a state is read with
-//! Acquire (I5): otherwise a look could see the count of a release and not the release, nor the cursor that
-//! was pulled back for it, and who remembers that state would not look again.
+//! Tags and credits are Relaxed. A tag is ordered by its block's transitions, as a parent is, or stands
+//! for itself (I4). A credit publishes nothing; waiters for credits are woken by the fences of
+//! [`Waiting`](crate::waiting::Waiting), as with blocks. Stirs and ends are Release, and a state is read
+//! with Acquire (I5). Otherwise a look could see the count of a release but not the release, nor the
+//! cursor that was pulled back for it; and the caller, remembering that state, would not look again.
 
 use crate::events::EventSink;
 use crate::hash::SequenceHash;
@@ -40,7 +42,7 @@ use crate::sync::{Acquire, AtomicU16, AtomicU32, AtomicU64, Relaxed, Release, si
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-/// The most numbers of tenants, with that of blocks of no tenant: a tag has 15 bits for it.
+/// The most tenant numbers, including the one for unowned blocks: a tag has 15 bits for it.
 pub const MAX_TENANTS: usize = 1 << 15;
 
 /// A tenant's number, below [`MAX_TENANTS`].
@@ -48,12 +50,12 @@ pub const MAX_TENANTS: usize = 1 << 15;
 pub struct TenantId(pub u16);
 
 impl TenantId {
-    /// Whose blocks are those that no tenant has asked for.
+    /// The number for blocks without a tenant.
     pub const NOBODY: TenantId = TenantId(0);
 }
 
 const NO_LIMIT: u32 = u32::MAX;
-/// In a tag: whose it is, and the credit was given back before the registration ended.
+/// In a tag: the tenant's, but the credit was given back before the registration ended.
 const SPENT: u16 = 1 << 15;
 const _: () = assert!(MAX_TENANTS <= SPENT as usize);
 
@@ -62,27 +64,28 @@ const _: () = assert!(MAX_TENANTS <= SPENT as usize);
 pub struct Owners {
     tags: Box<[AtomicU16]>,
     used: Box<[AtomicU32]>,
-    /// By tenant: how often one of its blocks was let go of, which may be a victim since.
+    /// By tenant: the number of releases of its blocks, each of which may have made a victim.
     stirs: Box<[AtomicU32]>,
     /// Registrations that have ended.
     ended: AtomicU32,
-    /// Of the tenants that the settings name, in their order.
+    /// Limits of the tenants that the settings name, in their order.
     limits: Box<[u32]>,
-    /// Of all others.
+    /// The limit of each other tenant.
     limit: u32,
-    /// Losses of volumes that the tags know of.
+    /// Number of lost volumes that the tags reflect.
     losses: AtomicU64,
 }
 
-/// Part of a tier's blocks; all of them is no limit.
+/// Part of a tier's blocks; the whole is no limit.
 fn limit(part: f64, blocks: usize) -> u32 {
     if part >= 1.0 { NO_LIMIT } else { (part * blocks as f64) as u32 }
 }
 
 impl Owners {
-    /// So many blocks of no tenant, and so many numbers of tenants, at most [`MAX_TENANTS`]. Parts of the tier that the tenants from 1 on
-    /// may have, in their order, and that all others may: from 0 to 1, rounded down to blocks; 1 is no limit. Shared by its users and
-    /// the pool's [`Ends`].
+    /// Owners for `blocks` unowned blocks and `tenants` tenant numbers, at most [`MAX_TENANTS`].
+    /// `named` are the parts of the tier that the tenants from 1 on may have, in their order, and
+    /// `part` is that of each other tenant: from 0 to 1, rounded down to blocks; 1 is no limit. Shared
+    /// by its users and the pool's [`Ends`].
     #[must_use]
     pub fn new(blocks: usize, tenants: usize, named: impl Iterator<Item = f64>, part: f64) -> Arc<Owners> {
         let tenants = tenants.min(MAX_TENANTS);
@@ -97,21 +100,22 @@ impl Owners {
         })
     }
 
-    /// Who registered a block that is registered, or that is in the hands of who has ended that (I2).
+    /// Returns the owner of a registered block, or of one whose registration was ended
+    /// by its present owner (I2).
     #[must_use]
     pub fn owner(&self, block: BlockId) -> TenantId {
         TenantId(self.tags.get(block.index()).map_or(0, |tag| tag.load(Relaxed) & !SPENT))
     }
 
-    /// For the owner of a block that is about to be registered, or a holder of one that is withdrawn: nobody's, its end gives no credit
-    /// back.
+    /// Sets the tenant of a block. Called by the owner of a block that is about to be registered, or by
+    /// a holder of a withdrawn one: with no tenant, the end of its registration gives no credit back.
     pub fn note(&self, block: BlockId, tenant: TenantId) {
         if let Some(tag) = self.tags.get(block.index()) {
             tag.store(tenant.0, Relaxed);
         }
     }
 
-    /// The blocks that a tenant may have at most; none: as many as there are.
+    /// The most blocks that a tenant may have; none: no limit.
     #[must_use]
     pub fn limit(&self, tenant: TenantId) -> Option<usize> {
         let place = usize::from(tenant.0).checked_sub(1)?;
@@ -119,13 +123,14 @@ impl Owners {
         (limit != NO_LIMIT).then_some(limit as usize)
     }
 
-    /// The blocks that a tenant has, or is about to (I1).
+    /// The number of blocks that a tenant has, or is about to have (I1).
     #[must_use]
     pub fn used(&self, tenant: TenantId) -> usize {
         self.used.get(usize::from(tenant.0)).map_or(0, |used| used.load(Relaxed) as usize)
     }
 
-    /// A block has been let go of. Before whoever waits is looked after: what is found then is known to be new (I5).
+    /// Counts a release of a block. Call it before the waiters are served: the blocks found
+    /// then are known to be new (I5).
     pub fn stir(&self, block: BlockId) {
         let tenant = usize::from(self.owner(block).0);
         if let Some(stirs) = self.stirs.get(tenant).filter(|_| tenant > 0) {
@@ -134,18 +139,19 @@ impl Owners {
         }
     }
 
-    /// Differs from before if a tenant may have other victims, or other credits. `linked`: a parent may be one since its child has gone.
-    /// To be read before one looks for them (I5).
+    /// A value that differs from an earlier one if the tenant may have other victims, or other credits.
+    /// `linked`: a parent may have become a victim when its child went. Read it before looking for
+    /// victims (I5).
     #[must_use]
     pub fn state_of(&self, tenant: TenantId, linked: bool) -> [u32; 3] {
-        // Acquire, both: pair with the Releases in `stir` and `removed`: the look sees what was told of.
+        // Acquire, both: pair with the Releases in `stir` and `removed`: the look sees the counted changes.
         let stirs = |stirs: &AtomicU32| stirs.load(site!("owners_state_relaxed", Acquire));
         let stirs = self.stirs.get(usize::from(tenant.0)).map_or(0, stirs);
         let ended = if linked { self.ended.load(site!("owners_state_ended_relaxed", Acquire)) } else { 0 };
         [self.used(tenant) as u32, stirs, ended]
     }
 
-    /// Takes credits for so many blocks, all or none (I3). Nobody needs none.
+    /// Takes credits for `blocks` blocks, all or none (I3). Without a tenant none are needed.
     #[must_use]
     pub fn take(&self, tenant: TenantId, blocks: usize) -> bool {
         if tenant == TenantId::NOBODY {
@@ -167,7 +173,7 @@ impl Owners {
         used.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
-    /// Gives credits of so many blocks back.
+    /// Gives back the credits of `blocks` blocks.
     pub fn give(&self, tenant: TenantId, blocks: usize) {
         if tenant != TenantId::NOBODY
             && let Some(used) = self.used.get(usize::from(tenant.0))
@@ -176,7 +182,8 @@ impl Owners {
         }
     }
 
-    /// A block of nobody's, registered and held, that a tenant uses, or one of the tenant's that a restart has found: it is the tenant's from now on.
+    /// Assigns a block to a tenant from now on: an unowned, registered and held block that the tenant
+    /// uses, or one of the tenant's that a restart has found.
     pub fn claim(&self, block: BlockId, tenant: TenantId) {
         let (Some(tag), Some(used)) = (self.tags.get(block.index()), self.used.get(usize::from(tenant.0)))
         else {
@@ -187,8 +194,8 @@ impl Owners {
         }
     }
 
-    /// Hands a slot of the disk to a tenant, whose credit it takes over; the one of whose block was there is given back. For slots
-    /// whose pool does not tell.
+    /// Hands a slot of the disk to a tenant, whose credit it takes over; the credit of the slot's
+    /// previous owner is given back. For slots whose pool does not report ends.
     pub fn hand_over(&self, slot: BlockId, tenant: TenantId) {
         if let Some(tag) = self.tags.get(slot.index()) {
             let before = if skipped!("owners_hand_no_exchange") {
@@ -202,20 +209,21 @@ impl Owners {
         }
     }
 
-    /// The [`owner`](Owners::owner), if the block counts as its.
+    /// The [`owner`](Owners::owner), if it has a credit for the block.
     #[must_use]
     pub fn counted(&self, block: BlockId) -> TenantId {
         let tag = self.tags.get(block.index()).map_or(0, |tag| tag.load(Relaxed));
         TenantId(if tag & SPENT == 0 { tag } else { 0 })
     }
 
-    /// So many volumes have been lost. Whether that is news.
+    /// Stores the number of volumes lost. Returns whether it changed.
     #[must_use]
     pub fn hear_of(&self, losses: u64) -> bool {
         self.losses.swap(losses, Relaxed) != losses
     }
 
-    /// Gives back the credits of slots that are lost. What is in them stays its tenant's: the volume may be opened again, and a purge says so.
+    /// Gives back the credits of lost slots. Their content stays their tenants': the volume may be
+    /// opened again, and a purge reports it.
     pub fn give_up(&self, lost: impl Fn(BlockId) -> bool) {
         let blocks = (0..self.tags.len() as u32).map(BlockId);
         blocks
@@ -223,18 +231,18 @@ impl Owners {
             .for_each(|block| self.give_up_one(block));
     }
 
-    /// The same of one slot, which nobody finds any more, though some may hold it.
+    /// The same for one slot, which can no longer be found, though it may be held.
     pub fn give_up_one(&self, slot: BlockId) {
         let owner = self.counted(slot);
         if let Some(tag) = self.tags.get(slot.index()).filter(|_| owner != TenantId::NOBODY)
-            // Handed over meanwhile, its credit has been given back (I4).
+            // If it was handed over meanwhile, its credit has been given back (I4).
             && exchange(tag, owner.0, owner.0 | SPENT, skipped!("owners_give_up_no_exchange"))
         {
             self.give(owner, 1);
         }
     }
 
-    /// Whose tags there are, once a block.
+    /// The tenant of each block, by block number.
     pub fn all(&self) -> impl Iterator<Item = TenantId> + '_ {
         self.tags.iter().map(|tag| TenantId(tag.load(Relaxed) & !SPENT))
     }
@@ -246,7 +254,7 @@ impl Owners {
     }
 }
 
-/// Exchanges a tag, if it is still `from`: whether that was so (I4). `blindly`: a mutation.
+/// Exchanges a tag if it is still `from`. Returns whether it was (I4). `blindly`: a mutation.
 fn exchange(tag: &AtomicU16, from: u16, to: u16, blindly: bool) -> bool {
     if blindly {
         let same = tag.load(Relaxed) == from;
@@ -258,7 +266,7 @@ fn exchange(tag: &AtomicU16, from: u16, to: u16, blindly: bool) -> bool {
     tag.compare_exchange(from, to, Relaxed, Relaxed).is_ok()
 }
 
-/// Hears from a pool when a registration has ended: before the block is anybody else's.
+/// Receives the ends of a pool's registrations: before the block gets another owner.
 #[derive(Debug)]
 pub struct Ends(pub Arc<Owners>);
 
@@ -267,7 +275,7 @@ impl EventSink for Ends {
 
     fn removed(&self, block: BlockRef, _: SequenceHash) {
         self.0.give(self.0.owner(block.id), 1);
-        // Release: publishes that a parent has a child less; pairs with the Acquire in `state_of`.
+        // Release: publishes that a parent has one child less; pairs with the Acquire in `state_of`.
         self.0.ended.fetch_add(1, site!("owners_ended_relaxed", Release));
     }
 }
@@ -279,7 +287,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn credits_never_exceed_a_quota_and_claims_may() {
+    fn owners_credits_stay_in_quota_and_claims_may_exceed_it() {
         let owners = Owners::new(10, 4, [0.5, 1.0].into_iter(), 0.19);
         let [half, all, other] = [1, 2, 3].map(TenantId);
         assert_eq!([half, all, other].map(|tenant| owners.limit(tenant)), [Some(5), None, Some(1)]);
@@ -300,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_credits_of_lost_slots_are_given_back_once_and_their_tags_stay() {
+    fn owners_give_up_returns_credits_once_and_keeps_tags() {
         let owners = Owners::new(4, 2, [0.5].into_iter(), 1.0);
         let tenant = TenantId(1);
         assert!(owners.take(tenant, 2) && !owners.take(tenant, 1));

@@ -1,6 +1,6 @@
-//! Prefetching: a hint that may be ignored, and is on architectures where stable Rust has none.
+//! Prefetching: a hint that may be ignored. It has no effect on architectures where stable Rust has none.
 
-/// Asks for the cache line of `place`.
+/// Prefetches the cache line of `place`.
 #[inline(always)]
 pub(crate) fn prefetch<T>(place: &T) {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]

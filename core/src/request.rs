@@ -2,19 +2,20 @@
 //!
 //! ```text
 //!   entries   │ id │ head │      block            block
-//!             │ 17 │  ────┼───►  next ──────────► next ──► NIL      threaded through the slots' `parent` words,
-//!             │  – │ shut │                                         which a block has no use for before it is registered
+//!             │ 17 │  ────┼───►  next ──────────► next ──► NIL      through the slots' `parent` words,
+//!             │  – │ shut │                                         which are unused before registration
 //! ```
 //!
-//! A bounded table of open addressing, twice as long as the requests it may hold, without locks and without
-//! allocation.
+//! A bounded table of open addressing, twice as long as the requests it may hold, without locks and
+//! without allocation.
 //!
-//! I1. A block is pushed to one entry's list, by compare-exchange on its head, and leaves it when the head is
-//! swapped to `shut`. I2. An entry's id is set (EMPTY → id) before its head is opened, and cleared after its
-//! head was shut; a head never comes back to
-//!     an old value (tag). So a push to an entry that was closed meanwhile fails, and looks for another.
-//! I3. A request may have two entries, if two threads reserve for it at once; release drains all that are
-//! open. I4. No entry lies farther from its id's home than `reach`, which only grows.
+//! I1. A block is pushed to one entry's list, by compare-exchange on its head, and leaves it when
+//!     the head is swapped to `shut`.
+//! I2. An entry's id is set (EMPTY → id) before its head is opened, and cleared after its head was
+//!     shut; a head never returns to an old value (tag). So a push to an entry that was closed
+//!     meanwhile fails, and looks for another.
+//! I3. A request may have two entries, if two threads reserve for it at once; release drains all open ones.
+//! I4. No entry lies farther from its id's home than `reach`, which only grows.
 
 use crate::error::OutOfBlocks;
 use crate::id::BlockId;
@@ -25,19 +26,19 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Names a request; any number but `u64::MAX`.
+/// The name of a request; any number except `u64::MAX`.
 pub type RequestId = u64;
 
 const EMPTY: u64 = u64::MAX;
 
-/// Why nothing was reserved.
+/// The reason why no block was reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReserveError {
     /// Too few blocks are free or evictable.
     OutOfBlocks(OutOfBlocks),
     /// No entry is left: release a request, or build a larger table.
     TooManyRequests {
-        /// Requests that the table was built for; it has room for some more.
+        /// The number of requests that the table was built for; it has room for some more.
         limit: usize,
     },
     /// `u64::MAX` names no request.
@@ -51,7 +52,8 @@ impl fmt::Display for ReserveError {
             ReserveError::TooManyRequests { limit } => {
                 write!(
                     f,
-                    "no room for another request in a table built for {limit}: release one, or build a larger one"
+                    "{limit} requests: the table was built for as many, and is full; \
+                     release one, or build a larger table"
                 )
             }
             ReserveError::InvalidId => {
@@ -87,15 +89,18 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether the request owned this entry while its head was `head`, which was loaded before: if the entry has changed hands since,
-    /// so has the head, and no compare-exchange that expects it succeeds (I2).
+    /// Returns whether the request owned this entry while its head was `head`, which was loaded
+    /// before. If the entry was reassigned since, so has the head changed, and no compare-exchange
+    /// that expects it succeeds (I2).
     fn owned_by(&self, request: RequestId, head: Head) -> bool {
-        // Relaxed: the head, which was acquired, was opened after the claim, so this is its id or a later one.
+        // Relaxed: the acquired head was opened after the claim, so this is its id or a later one.
         !head.is_shut() && (self.id.load(Relaxed) == request || skipped!("request_no_owner_check"))
     }
 }
 
 /// The blocks of open requests, over a [`BlockPool`].
+///
+/// # Example
 ///
 /// ```
 /// use kvstrata_core::{BlockPool, PoolConfig, RequestTable};
@@ -107,6 +112,11 @@ impl Entry {
 /// assert_eq!((blocks.len(), requests.in_flight(), requests.available()), (42, 42, 58));
 /// assert_eq!(requests.release(17), 42);
 /// assert_eq!(requests.utilisation(), 0.0);
+///
+/// // Prefill: the request's blocks become handles, to be filled and registered.
+/// requests.reserve(18, 2, &mut blocks)?;
+/// let mut handles = Vec::new();
+/// assert_eq!(requests.detach(18, &mut handles), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct RequestTable<'p> {
@@ -117,17 +127,23 @@ pub struct RequestTable<'p> {
 }
 
 impl<'p> RequestTable<'p> {
-    /// A table for `limit` requests at a time, and at most twice as many.
+    /// Builds a table for `limit` requests at a time, and at most twice as many.
+    ///
+    /// See the [example](RequestTable#example).
     pub fn new(pool: &'p BlockPool, limit: usize) -> RequestTable<'p> {
         let entry = || Entry { id: AtomicU64::new(EMPTY), head: AtomicU64::new(Head::SHUT | u64::from(NIL)) };
         let entries = (0..(2 * limit).max(2)).map(|_| entry()).collect();
         RequestTable { pool, entries, limit, reach: AtomicU32::new(0) }
     }
 
-    /// Reserves `n` blocks more for a request, as [`BlockPool::allocate`] does, and appends their numbers to `out`.
+    /// Reserves `n` more blocks for a request, as [`BlockPool::allocate`] does, and appends their
+    /// numbers to `out`.
+    ///
+    /// See the [example](RequestTable#example).
     ///
     /// # Errors
-    /// Too few blocks, or too many requests; nothing was reserved. What was evicted for it is free now.
+    /// There are too few blocks, or too many requests. Nothing was reserved; blocks
+    /// evicted for it are free now.
     pub fn reserve(&self, request: RequestId, n: usize, out: &mut Vec<BlockId>) -> Result<(), ReserveError> {
         if request == EMPTY {
             return Err(ReserveError::InvalidId);
@@ -151,6 +167,8 @@ impl<'p> RequestTable<'p> {
     }
 
     /// Gives back all blocks of a request. Returns how many; 0 if it has none.
+    ///
+    /// See the [example](RequestTable#example).
     pub fn release(&self, request: RequestId) -> usize {
         if request == EMPTY {
             return 0;
@@ -158,7 +176,10 @@ impl<'p> RequestTable<'p> {
         self.probe(request).filter_map(|entry| self.shut(entry, request)).map(Blocks::give_back).sum()
     }
 
-    /// Hands all blocks of a request over as handles, to be filled and registered; the table forgets them. Returns how many.
+    /// Hands all blocks of a request over as handles, to be filled and registered; the table
+    /// forgets them. Returns how many.
+    ///
+    /// See the [example](RequestTable#example).
     pub fn detach(&self, request: RequestId, out: &mut Vec<MutableBlock<'p>>) -> usize {
         let start = out.len();
         if request != EMPTY {
@@ -170,23 +191,30 @@ impl<'p> RequestTable<'p> {
     }
 
     /// Blocks that could be reserved now: free, or evictable.
+    ///
+    /// See the [example](RequestTable#example).
     pub fn available(&self) -> usize {
         self.pool.available()
     }
 
-    /// Blocks that somebody holds.
+    /// The number of blocks that are held.
+    ///
+    /// See the [example](RequestTable#example).
     pub fn in_flight(&self) -> usize {
         self.pool.active()
     }
 
-    /// In flight, as a share of all.
+    /// Blocks in flight, as a share of all.
+    ///
+    /// See the [example](RequestTable#example).
     pub fn utilisation(&self) -> f64 {
         self.in_flight() as f64 / self.pool.capacity() as f64
     }
 
     /// The entries where this request can be.
     fn probe(&self, request: RequestId) -> impl Iterator<Item = &Entry> {
-        // Relaxed: it publishes nothing, and only grows: who was told of a reservation sees at least the reach that it needed (I4).
+        // Relaxed: it publishes nothing, and only grows. A caller that knows of a reservation sees at
+        // least the reach that it needed (I4).
         let reach = self.reach.load(Relaxed) as usize;
         self.entries_from(request).take(reach + 1)
     }
@@ -202,7 +230,8 @@ impl<'p> RequestTable<'p> {
             return true;
         }
         for (distance, entry) in self.entries_from(request).enumerate() {
-            // Acquire: pairs with the Release in `shut`: the head that `open` reads is the one that was shut last (I2).
+            // Acquire: pairs with the Release in `shut`: the head that `open` reads is the one that was
+            // shut last (I2).
             let claim = site!("request_claim_relaxed", Acquire);
             if entry.id.compare_exchange(EMPTY, request, claim, Relaxed).is_ok() {
                 if !skipped!("request_no_reach") {
@@ -218,11 +247,13 @@ impl<'p> RequestTable<'p> {
 
     /// Takes a request's list out of its entry, which is free from then on.
     fn shut(&self, entry: &Entry, request: RequestId) -> Option<Blocks<'p>> {
-        // Acquire, here and where the exchange fails: pairs with the Release in `open` and `push_to`, whose list this takes over (I1).
+        // Acquire, here and where the exchange fails: pairs with the Release in `open` and `push_to`,
+        // whose list this takes over (I1).
         let take = site!("request_shut_relaxed", Acquire);
         let mut head = Head(entry.head.load(take));
         while entry.owned_by(request, head) {
-            // Relaxed where it succeeds: this head was acquired already, and the id publishes that it is shut.
+            // Relaxed where it succeeds: this head was acquired already, and the id
+            // publishes that it is shut.
             match entry.head.compare_exchange(head.0, head.next(NIL, true).0, Relaxed, take) {
                 Ok(_) => {
                     // Release: pairs with the Acquire in `place` (I2).
@@ -239,7 +270,8 @@ impl<'p> RequestTable<'p> {
 impl Drop for RequestTable<'_> {
     fn drop(&mut self) {
         for entry in &self.entries {
-            // Relaxed: nobody else has the table any more, and whatever made it so ordered their changes before this.
+            // Relaxed: no other thread has the table any more, and the event that made it so
+            // ordered their changes before this.
             let head = Head(entry.head.load(Relaxed));
             if !head.is_shut() {
                 Blocks { pool: self.pool, first: head.first(), last: NIL }.give_back();
@@ -266,7 +298,7 @@ impl Blocks<'_> {
 
     /// Opens a claimed entry with this list.
     fn open(&self, entry: &Entry) {
-        // Relaxed: acquired by the claim, and while it is shut nobody else changes it.
+        // Relaxed: acquired by the claim, and no other thread changes it while it is shut.
         let head = Head(entry.head.load(Relaxed));
         if cfg!(any(debug_assertions, loom)) {
             assert!(head.is_shut(), "an entry was claimed while it was open (I2)");
@@ -277,13 +309,14 @@ impl Blocks<'_> {
 
     /// Puts this list before an open entry's own. False: it is shut.
     fn push_to(&self, entry: &Entry, request: RequestId) -> bool {
-        // Acquire, here and where the exchange fails: pairs with the Release in `open`, for the id that is looked at next.
+        // Acquire, here and where the exchange fails: pairs with the Release in `open`, for
+        // the id that is read next.
         let look = site!("request_push_look_relaxed", Acquire);
         let mut head = Head(entry.head.load(look));
         while entry.owned_by(request, head) {
             self.pool.set_next_reserved(BlockId(self.last), head.first());
-            // Release: publishes this list to the Acquire in `shut`; those before it stay published, for an exchange continues their
-            // release sequence.
+            // Release: publishes this list to the Acquire in `shut`. The earlier ones stay published,
+            // since an exchange continues their release sequence.
             let push = site!("request_push_relaxed", Release);
             match entry.head.compare_exchange(head.0, head.next(self.first, false).0, push, look) {
                 Ok(_) => return true,

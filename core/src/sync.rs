@@ -4,7 +4,8 @@
 //! the very code that ships. [`site!`] names an ordering, so that `KVSTRATA_MUTATION=name` can weaken just
 //! that one and show that a model notices (`ci/test mutations`).
 
-/// For words that are looked at and never gone by: models have nothing to find there, and would try each of their orders.
+/// For figures that are read and never decide anything: models have nothing to find there, and
+/// would try each of their orders.
 pub(crate) mod figures {
     pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 }
@@ -55,7 +56,8 @@ pub(crate) fn spin_loop() {
     loom::thread::yield_now();
 }
 
-/// A value alone on its cache lines: 128 bytes, since x86 prefetches lines in pairs and some Arm lines are that long.
+/// A value alone on its cache lines: 128 bytes, since x86 prefetches lines in pairs and some Arm lines
+/// are that long.
 #[repr(align(128))]
 pub(crate) struct CachePadded<T>(pub(crate) T);
 
@@ -67,13 +69,13 @@ impl<T> core::ops::Deref for CachePadded<T> {
     }
 }
 
-/// The ordering of a named site: the strong one, or Relaxed where a model is told to mutate the site.
+/// The ordering of a named site: the strong one, or Relaxed if a model mutates the site.
 macro_rules! site {
     ($name:tt, $strong:expr) => {
         if $crate::sync::mutated($name) { $crate::sync::Relaxed } else { $strong }
     };
 }
-/// Whether a named step is left out: never, but where a model is told to mutate it.
+/// Whether a named step is left out: never, except if a model mutates it.
 macro_rules! skipped {
     ($name:tt) => {
         $crate::sync::mutated($name)
@@ -81,13 +83,14 @@ macro_rules! skipped {
 }
 pub(crate) use {site, skipped};
 
-/// Whether `KVSTRATA_MUTATION` names this site or step. Asked at run time, by models only: one build serves all mutations.
+/// Returns whether `KVSTRATA_MUTATION` names this site or step. Evaluated at run time, by models only:
+/// one build serves all mutations.
 #[cfg(loom)]
 pub(crate) fn mutated(name: &str) -> bool {
     static ASKED: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
     ASKED.get_or_init(|| std::env::var("KVSTRATA_MUTATION").ok()).as_deref() == Some(name)
 }
-/// Nothing is: what ships has no mutations.
+/// Always false: release builds have no mutations.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) const fn mutated(_name: &str) -> bool {

@@ -1,4 +1,5 @@
-//! Who waits for blocks: how those who release know, at the price of a load, that somebody must be woken.
+//! The count of waiters for blocks: by it a releaser knows, at the cost of one load,
+//! that it must wake a waiter.
 //!
 //! ```text
 //!   waiter                              releaser
@@ -9,39 +10,37 @@
 //!   leave: count - 1
 //! ```
 //!
-//! How one sleeps and is woken is the caller's; a wake-up between the try and the sleep must not be lost
-//! there.
+//! The caller implements sleep and wake-up; it must not lose a wake-up between the try and the sleep.
 //!
-//! I1. If a waiter sleeps, and a block that it could take was released after its try, or before it unseen,
-//! the releaser has seen the
-//!     waiter.
-//! I2. A releaser is whoever has let a block go that it had in hand, if only for a moment: also who has ended
-//! a lease, who was refused an
-//!     allocation after it had gathered some of the blocks, and who has evicted, for an evictor holds what it moves. They all ask `anyone`.
+//! I1. If a waiter sleeps, and a block that it could take was released after its try, or released before
+//!     the try without the try seeing it, then the releaser has seen the waiter.
+//! I2. A releaser is any caller that has let go of a block that it held, if only for a moment. This includes
+//!     a caller that ended a lease, one whose allocation was refused after it had gathered some of the
+//!     blocks, and one that evicted, since an evictor holds the blocks that it moves. They all call `anyone`.
 //!
 //! # Orderings
-//! Dekker's pattern. The count is Relaxed, for it publishes nothing: what was released is published by the
-//! pool. The two SeqCst fences are each other's partners: whichever is second in their total order, the
-//! thread behind it sees what the other one wrote before its own. The pool's own fences, between a list's
-//! bits and its cursor, do not stand in for them: a block that is given back passes none.
+//! Dekker's pattern. The count is Relaxed, since it publishes nothing: the pool publishes the release.
+//! The two SeqCst fences are each other's partners: whichever is second in their total order, the thread
+//! behind it sees the other thread's writes before its own fence. The pool's own fences, between a
+//! list's bits and its cursor, do not replace them: a block that is given back passes none.
 
 use crate::sync::{AtomicU32, CachePadded, Relaxed, SeqCst, fence, skipped};
 use core::fmt;
 
-/// How many wait. One for each thing that is waited for, such as a pool's blocks.
+/// The number of waiters. One for each kind of resource, such as a pool's blocks.
 pub struct Waiting {
-    /// On a line of its own: read by every releaser, written only when somebody waits.
+    /// On a line of its own: every releaser reads it, and it is written only when a caller waits.
     count: CachePadded<AtomicU32>,
 }
 
 impl Waiting {
-    /// Nobody.
+    /// A count of no waiters.
     #[must_use]
     pub fn new() -> Waiting {
         Waiting { count: CachePadded(AtomicU32::new(0)) }
     }
 
-    /// The caller waits from now on. It tries to take what it waits for once more before it sleeps (I1).
+    /// Counts the caller as a waiter. The caller tries once more to take the resource before it sleeps (I1).
     #[inline]
     pub fn enter(&self) {
         self.count.fetch_add(1, Relaxed);
@@ -51,13 +50,13 @@ impl Waiting {
         }
     }
 
-    /// The caller, which has entered, waits no more, whether it was served or has given up.
+    /// Removes the caller, which has entered, from the count: it was served or has given up.
     #[inline]
     pub fn leave(&self) {
         self.count.fetch_sub(1, Relaxed);
     }
 
-    /// After a release: whether somebody waits, and must be woken (I1).
+    /// Returns, after a release, whether a waiter must be woken (I1).
     #[inline]
     #[must_use]
     pub fn anyone(&self) -> bool {

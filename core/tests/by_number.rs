@@ -1,5 +1,5 @@
-//! Calls by numbers that must change nothing, or not all, told by what the pool says afterwards (`src/pool/by_number.rs`, I1, I2). What
-//! they do otherwise is compared with the oracle by `pool_model`.
+//! Calls by numbers that must change nothing, or not all, checked by the pool's later answers
+//! (`src/pool/by_number.rs`, I1, I2). `pool_model` compares their other effects with the oracle.
 
 use kvstrata_core::*;
 
@@ -19,7 +19,7 @@ fn allocate(pool: &BlockPool, n: usize) -> Vec<BlockId> {
 
 /// The third of five is not full: all stay as they are, and can be registered once it is.
 #[test]
-fn a_page_that_is_not_full_registers_nothing() {
+fn register_ids_with_a_page_not_full_registers_none() {
     let pool = pool();
     let (ids, hashes) = (allocate(&pool, 5), [1, 2, 3, 4, 5].map(hash));
     let fill = |id, count| {
@@ -47,9 +47,10 @@ fn a_page_that_is_not_full_registers_nothing() {
     assert_eq!(pool.inactive(), 5);
 }
 
-/// What is registered apart is evicted in its own order, though it is one sequence; what is registered as one is evicted from its end.
+/// Blocks registered apart are evicted in their own order, though they are one sequence; blocks
+/// registered as one are evicted from its end.
 #[test]
-fn blocks_of_a_list_keep_each_other_only_where_they_are_linked() {
+fn blocks_registered_apart_are_evicted_in_their_own_order() {
     for linked in [true, false] {
         let (pool, mut out) = (pool(), vec![]);
         let (ids, hashes) = (allocate(&pool, 3), (0..3).map(hash).collect::<Vec<_>>());
@@ -69,9 +70,9 @@ fn blocks_of_a_list_keep_each_other_only_where_they_are_linked() {
     }
 }
 
-/// Nothing to register is nothing wrong; a hash without a block is.
+/// An empty registration is no error; a hash without a block is.
 #[test]
-fn lists_of_two_lengths_are_refused() {
+fn register_ids_with_lists_of_two_lengths_is_refused() {
     let (pool, mut out) = (pool(), vec![]);
     assert_eq!(pool.register_ids(&[], &[], None, &mut out), Ok(0));
     let error = pool.register_ids(&[], &[hash(1)], None, &mut out).expect_err("no block");
@@ -82,7 +83,7 @@ fn lists_of_two_lengths_are_refused() {
 
 /// One call names a block more often than it is held, or owned, near by and far apart: it goes once.
 #[test]
-fn what_is_named_too_often_goes_once() {
+fn block_named_too_often_is_released_as_often_as_held() {
     let pool = pool();
     let ids = allocate(&pool, 150);
     let mut held = vec![];

@@ -1,4 +1,5 @@
-//! Keys that an attacker chooses do not share a chain: lookups and registrations take as long as with random keys.
+//! Keys chosen by an attacker do not share a chain: lookups and registrations take as
+//! long as with random keys.
 
 use kvstrata_core::{BlockPool, PoolConfig, SequenceHash};
 use std::time::{Duration, Instant};
@@ -25,8 +26,8 @@ fn times(keys: &[u128], missing: u128) -> [Duration; 2] {
     [registered, since.elapsed()]
 }
 
-/// Equal `lo ^ hi` was one chain of 32,768 blocks: 5,000 times as slow as random keys. The bound leaves room for a machine
-/// that is busy with other things.
+/// Equal `lo ^ hi` was one chain of 32,768 blocks: 5,000 times as slow as random keys. The bound leaves
+/// room for a machine that is busy with other things.
 #[test]
 fn flooding_keys_take_as_long_as_random_keys() {
     let scramble = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (n << 7);

@@ -1,5 +1,6 @@
-//! Leases: a block stays while it is copied, and is where it would be without that (`src/pool/lease.rs`, I1 to I3). Random strings of
-//! operations with leases are in `pool_model`; races in `loom_lease`.
+//! Leases: a block stays while it is copied, and is then where it would be without the lease
+//! (`src/pool/lease.rs`, I1 to I3). Random strings of operations with leases are in
+//! `pool_model`; races in `loom_lease`.
 
 use kvstrata_core::*;
 
@@ -26,7 +27,7 @@ fn evict(pool: &BlockPool, count: usize) -> Vec<SequenceHash> {
 }
 
 #[test]
-fn a_leased_block_keeps_its_place() {
+fn leased_block_keeps_its_place() {
     for policy in Policy::ALL {
         let (pool, blocks) = ten(policy);
         let before = pool.stats();
@@ -36,7 +37,8 @@ fn a_leased_block_keeps_its_place() {
         pool.end_lease(blocks[0]);
         assert!(!evict(&pool, 1).contains(&hash(1)), "{policy}: one lease is left");
         pool.end_lease(blocks[0]);
-        // Without hits all four have the order of insertion. But SIEVE's hand comes to what it has passed when it has been round.
+        // Without hits all four have the order of insertion. But SIEVE's hand meets a passed
+        // block only after a full round.
         let next = if policy == Policy::Sieve { 6 } else { 1 };
         assert_eq!(evict(&pool, 1), [hash(next)], "{policy}: its turn");
         assert_eq!((evict(&pool, 10).len(), pool.free()), (5, 10));
@@ -46,7 +48,7 @@ fn a_leased_block_keeps_its_place() {
 }
 
 #[test]
-fn a_leased_block_that_is_used_moves_as_any_other() {
+fn leased_block_in_use_moves_as_any_other() {
     let (pool, blocks) = ten(Policy::Lru);
     assert!(pool.lease(blocks[0]));
     assert_eq!(evict(&pool, 1), [hash(2)]);
@@ -55,9 +57,9 @@ fn a_leased_block_that_is_used_moves_as_any_other() {
     assert_eq!(evict(&pool, 9), [3, 4, 5, 6, 7, 8, 9, 10, 1].map(hash), "it is the youngest now");
 }
 
-/// LFU's age goes past a leased block's worth: it is the next victim of least worth, behind those that are worth as much.
+/// LFU's age passes a leased block's worth: it is then the last of the blocks of least worth.
 #[test]
-fn a_leased_block_is_overtaken_by_the_age() {
+fn leased_block_overtaken_by_the_age_goes_last() {
     let (pool, blocks) = ten(Policy::Lfu);
     for number in 2..=10 {
         drop(pool.lookup(hash(number)));
@@ -70,7 +72,7 @@ fn a_leased_block_is_overtaken_by_the_age() {
 }
 
 #[test]
-fn allocation_gives_up_where_all_is_leased() {
+fn allocation_with_all_blocks_leased_is_refused() {
     for policy in Policy::ALL {
         let (pool, blocks) = ten(policy);
         assert!(blocks[1..].iter().all(|block| pool.lease(*block)));
@@ -84,7 +86,7 @@ fn allocation_gives_up_where_all_is_leased() {
 }
 
 #[test]
-fn what_is_leased_is_not_taken_out() {
+fn leased_block_is_not_taken_out() {
     let (pool, blocks) = ten(Policy::Lru);
     let block = blocks[4];
     assert!(pool.lease(block));
@@ -104,7 +106,7 @@ fn what_is_leased_is_not_taken_out() {
 }
 
 #[test]
-fn a_victim_that_somebody_has_chosen_counts_as_evicted() {
+fn chosen_victim_counts_as_evicted() {
     let (pool, blocks) = ten(Policy::Lru);
     let before = pool.stats();
     let victim = pool.evict_this(blocks[4]).expect("nothing keeps it");
@@ -118,7 +120,7 @@ fn a_victim_that_somebody_has_chosen_counts_as_evicted() {
 
 /// Fifteen leases are the most; a sixteenth changes nothing.
 #[test]
-fn leases_are_counted() {
+fn leases_beyond_fifteen_are_refused() {
     let (pool, blocks) = ten(Policy::Lru);
     assert!((0..15).all(|_| pool.lease(blocks[0])) && !pool.lease(blocks[0]));
     assert_eq!(pool.unregister(blocks[0]).expect_err("leased").reason, Reason::Leased { leases: 15 });
@@ -129,9 +131,10 @@ fn leases_are_counted() {
     assert_eq!(evict(&pool, 10), [hash(1)]);
 }
 
-/// The last scope of a leased block ends, while somebody holds it or not: nobody finds it, and it is free when nothing keeps it.
+/// The last scope of a leased block ends, while the block is held or not: it cannot be found, and it
+/// is free when nothing keeps it.
 #[test]
-fn a_withdrawn_block_stays_for_its_lease() {
+fn withdrawn_block_stays_until_its_lease_ends() {
     for held in [false, true] {
         let pool = BlockPool::new(PoolConfig::new(1)).expect("a valid setup");
         let mut blocks = vec![];
@@ -155,10 +158,10 @@ fn a_withdrawn_block_stays_for_its_lease() {
     }
 }
 
-/// It is pinned, and a lease alone keeps it: it is nobody's victim, and a search that meets its old place ends. Where blocks keep their places while
-/// they are in use, it was met again and again.
+/// A pinned block that a lease alone keeps is no victim, and a search that meets its old place ends.
+/// Under policies whose blocks keep their places in use, the search once met it again and again.
 #[test]
-fn a_search_passes_what_a_lease_alone_keeps() {
+fn search_passes_a_block_kept_by_a_lease_alone() {
     for policy in Policy::ALL {
         let (done, ended) = std::sync::mpsc::channel();
         std::thread::spawn(move || {

@@ -1,4 +1,5 @@
-//! Stamps of blocks (`src/ages.rs`, I1 to I3): what two threads mark at once is both there, and who is late changes nothing.
+//! Stamps of blocks (`src/ages.rs`, I1 to I3): concurrent marks of two threads are both kept, and
+//! a late thread changes nothing.
 #![cfg(loom)]
 
 mod loom;
@@ -12,9 +13,9 @@ const fn of(generation: u32) -> BlockRef {
     BlockRef { id: BlockId(0), generation }
 }
 
-/// Two generations of a block are stamped at once, of which the first has ended: the later one's stamp stays (I2).
+/// Two generations of a block are stamped at once, and the first has ended: the later one's stamp stays (I2).
 #[test]
-fn an_older_generation_is_late() {
+fn stamp_of_an_older_generation_is_dropped() {
     model(|| {
         let ages = Arc::new(Ages::new(1));
         let other = ages.clone();
@@ -26,9 +27,10 @@ fn an_older_generation_is_late() {
     });
 }
 
-/// Of two that use a generation a second time one is told so, and the next generation has its own (I1, I3).
+/// Two threads use a generation a second time: one of them gets true, and the next
+/// generation has its own (I1, I3).
 #[test]
-fn a_second_use_is_told_once() {
+fn second_use_by_two_threads_is_reported_once() {
     model(|| {
         let ages = Arc::new(Ages::new(1));
         ages.released(of(1), 1);
@@ -40,9 +42,9 @@ fn a_second_use_is_told_once() {
     });
 }
 
-/// A block is marked clean, used again and released, each by a thread of its own: all of it is there (I3).
+/// A block is marked clean, used again and released, each by its own thread: all three marks are there (I3).
 #[test]
-fn no_mark_is_lost() {
+fn marks_by_three_threads_are_all_kept() {
     model(|| {
         let ages = Arc::new(Ages::new(1));
         ages.released(of(1), 1);
@@ -59,9 +61,10 @@ fn no_mark_is_lost() {
     });
 }
 
-/// A generation is forgotten while the next one is stamped: the stamp stays, and nothing is known of the first (I1).
+/// A generation is forgotten while the next one is stamped: the stamp stays, and nothing is
+/// known of the first (I1).
 #[test]
-fn a_generation_forgets_its_own() {
+fn forget_of_a_generation_keeps_the_next_stamp() {
     model(|| {
         let ages = Arc::new(Ages::new(1));
         ages.set_clean(of(1));

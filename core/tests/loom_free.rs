@@ -1,4 +1,5 @@
-//! The free map: a slot has one owner at a time, and the next sees all that the last did (`src/free`, I1, I2).
+//! The free map: a slot has one owner at a time, and the next one sees all that the last did
+//! (`src/free`, I1, I2).
 #![cfg(loom)]
 
 mod loom;
@@ -6,9 +7,10 @@ mod loom;
 use kvstrata_core::Policy;
 use loom::{Rig, model, spawn};
 
-/// A slot that one thread frees may go to another at once, by a credit that was there before: the bit must order the owners.
+/// A slot that one thread frees may go to another at once, by a credit that was there before:
+/// the bit must order the owners.
 #[test]
-fn a_freed_slot_is_handed_over_in_order() {
+fn freed_slot_is_handed_over_with_its_bytes() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -30,7 +32,7 @@ fn a_freed_slot_is_handed_over_in_order() {
 
 /// Two threads, two slots: each gets one, not the same.
 #[test]
-fn a_slot_is_handed_out_once() {
+fn slot_wanted_by_two_threads_is_handed_out_once() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -49,9 +51,10 @@ fn a_slot_is_handed_out_once() {
     });
 }
 
-/// All or nothing: of two that want both slots, one at most gets them, and a refusal leaves nothing behind.
+/// All or nothing: of two threads that want both slots, at most one gets them, and a refusal leaves
+/// nothing behind.
 #[test]
-fn all_or_nothing() {
+fn allocation_of_all_by_two_serves_at_most_one() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();

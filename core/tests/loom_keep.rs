@@ -11,7 +11,7 @@ fn keeping(capacity: u32) -> Arc<Rig> {
     Rig::with(capacity, |config| config.duplicates(Duplicates::Keep))
 }
 
-/// Two copies, inactive, the newer of which is evicted first, or last.
+/// Two inactive copies; the newer one is evicted first, or last.
 fn two_copies(newer_first: bool) -> Arc<Rig> {
     let rig = keeping(2);
     let (older, newer) = (rig.store(1).expect("room"), rig.store(1).expect("room"));
@@ -26,9 +26,10 @@ fn two_copies(newer_first: bool) -> Arc<Rig> {
     rig
 }
 
-/// Of two registrations of one hash none gives way: each is found while the other is not there, and both are stored and removed.
+/// Of two registrations of one hash none gives way: each is found while the other is absent,
+/// and both are stored and removed.
 #[test]
-fn both_copies_stay() {
+fn copies_registered_at_once_both_stay() {
     model(|| {
         let rig = keeping(2);
         let other = rig.clone();
@@ -49,7 +50,7 @@ fn both_copies_stay() {
 
 /// A copy is evicted during a lookup: the other one is found, wherever in the chain it is.
 #[test]
-fn lookup_against_eviction_of_a_copy() {
+fn lookup_during_eviction_of_a_copy_finds_the_other() {
     for newer_first in [true, false] {
         model(move || {
             let rig = two_copies(newer_first);
@@ -65,7 +66,7 @@ fn lookup_against_eviction_of_a_copy() {
 
 /// A copy is evicted and comes back under the same hash, at the head of the chain that a lookup is on.
 #[test]
-fn lookup_against_a_copy_that_comes_back() {
+fn lookup_while_a_copy_comes_back_finds_one() {
     for newer_first in [true, false] {
         model(move || {
             let rig = two_copies(newer_first);
@@ -79,9 +80,10 @@ fn lookup_against_a_copy_that_comes_back() {
     }
 }
 
-/// Two evictors take a copy each, neighbours in one chain: nothing of the hash is left, and each was removed once.
+/// Two evictors take a copy each, neighbours in one chain: none of the hash is left,
+/// and each was removed once.
 #[test]
-fn both_copies_are_evicted_at_once() {
+fn copies_evicted_at_once_are_both_gone() {
     model_within(2, || {
         let rig = two_copies(true);
         let other = rig.clone();
@@ -102,9 +104,9 @@ fn both_copies_are_evicted_at_once() {
     });
 }
 
-/// A copy is withdrawn while the other one is evicted or looked up: what is left is found.
+/// A copy is withdrawn while the other one is evicted or looked up: the remaining copy is found.
 #[test]
-fn unregister_a_copy_against_lookup() {
+fn lookup_during_unregister_of_a_copy_finds_the_other() {
     model(|| {
         let rig = keeping(2);
         let (older, newer) = (rig.store(1).expect("room"), rig.store(1).expect("room"));

@@ -1,5 +1,5 @@
-//! Leases against what would end a block's registration, or move it: bytes stay while they are read, and the block is not lost
-//! afterwards (`src/pool/lease.rs`, I1 to I3).
+//! Leases against events that end a block's registration, or move it: bytes stay while they are read,
+//! and the block is not lost afterwards (`src/pool/lease.rs`, I1 to I3).
 #![cfg(loom)]
 
 mod loom;
@@ -35,7 +35,7 @@ fn copy(rig: &Rig, block: BlockRef) -> bool {
 
 /// A block is leased while it is evicted: one of the two comes first (I1).
 #[test]
-fn lease_against_eviction() {
+fn lease_against_eviction_has_one_winner() {
     for policy in [Policy::Lru, Policy::Sieve] {
         model(move || {
             let rig = Rig::new(1, policy);
@@ -49,9 +49,10 @@ fn lease_against_eviction() {
     }
 }
 
-/// One lease ends and another begins while an evictor looks: it sees one of them (I2). The shortest way to it has four switches.
+/// One lease ends and another begins while an evictor looks: it sees one of them (I2). The
+/// shortest way to it has four switches.
 #[test]
-fn a_lease_after_another() {
+fn lease_following_another_keeps_the_block() {
     model_within(4, || {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
@@ -65,9 +66,9 @@ fn a_lease_after_another() {
     });
 }
 
-/// The last lease ends while an evictor defers the block for it: it comes back.
+/// The last lease ends while an evictor defers the block for it: the block is requeued.
 #[test]
-fn the_end_of_a_lease_against_eviction() {
+fn lease_end_against_eviction_requeues_the_block() {
     for policy in [Policy::Lru, Policy::Lfu, Policy::Sieve] {
         model(move || {
             let rig = Rig::new(1, policy);
@@ -84,7 +85,7 @@ fn the_end_of_a_lease_against_eviction() {
 
 /// A leased block is used while an evictor defers it: wherever it is put, it is found again.
 #[test]
-fn lease_against_hit_and_release() {
+fn leased_block_after_hit_and_release_is_found_again() {
     for policy in [Policy::Lru, Policy::Lfu, Policy::Sieve, Policy::S3Fifo] {
         model_within(2, move || {
             let rig = Rig::new(1, policy);
@@ -120,7 +121,7 @@ fn overwrite(rig: &Rig) {
 
 /// A block is withdrawn while it is leased: it is free once, after both (I3).
 #[test]
-fn lease_against_withdrawal() {
+fn lease_against_withdrawal_frees_the_block_once() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
@@ -135,9 +136,10 @@ fn lease_against_withdrawal() {
     });
 }
 
-/// The last reference to a withdrawn block goes while its last lease ends: whoever is last frees it, once (I3).
+/// The last reference to a withdrawn block goes while its last lease ends: the last of the
+/// two frees it, once (I3).
 #[test]
-fn the_end_of_a_lease_against_the_last_release() {
+fn lease_end_against_last_release_frees_once() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
@@ -158,7 +160,7 @@ fn the_end_of_a_lease_against_the_last_release() {
 
 /// A block is taken out while it is leased: refused, or it is the taker's alone (I1).
 #[test]
-fn lease_against_taking_out() {
+fn lease_against_take_out_has_one_winner() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();

@@ -1,4 +1,5 @@
-//! The life of one block: references against eviction, weak references, withdrawal (`src/slot/state.rs`, I1 to I3).
+//! The life of one block: references against eviction, weak references, withdrawal
+//! (`src/slot/state.rs`, I1 to I3).
 #![cfg(loom)]
 
 mod loom;
@@ -8,7 +9,7 @@ use loom::{Rig, model, model_within, spawn};
 
 /// A held block is not evicted; an evicted one is not found. One of the two wins.
 #[test]
-fn lookup_against_eviction() {
+fn lookup_against_eviction_has_one_winner() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
@@ -29,9 +30,9 @@ fn lookup_against_eviction() {
     });
 }
 
-/// Two holders let go at once: the last one puts the block on the timeline, once.
+/// Two holders release at once: the last one puts the block on the timeline, once.
 #[test]
-fn two_releases() {
+fn release_by_two_holders_lists_the_block_once() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
@@ -46,7 +47,7 @@ fn two_releases() {
 
 /// A weak reference either holds the very block it was made of, or fails.
 #[test]
-fn weak_reference_against_recycling() {
+fn weak_reference_during_recycling_is_exact_or_fails() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
@@ -62,9 +63,9 @@ fn weak_reference_against_recycling() {
     });
 }
 
-/// A withdrawn registration ends with the last reference, whoever has it.
+/// A withdrawn registration ends with the last reference, whichever thread has it.
 #[test]
-fn withdrawal_against_release() {
+fn withdrawal_against_release_ends_the_registration() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
@@ -94,9 +95,9 @@ fn scoped(rig: &Rig) -> (ImmutableBlock<'_>, RegistrationHandle<'_>) {
     (registered.into_block(), handle)
 }
 
-/// A registration of a block that nobody holds is withdrawn while it is looked up: the lookup misses, or holds it to its end.
+/// A registration of an unheld block is withdrawn during a lookup: the lookup misses, or holds it to its end.
 #[test]
-fn withdrawal_against_lookup() {
+fn withdrawal_against_lookup_misses_or_holds() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
@@ -104,7 +105,7 @@ fn withdrawal_against_lookup() {
         drop(block);
         let thread = spawn(move || {
             let found = other.lookup(1);
-            // Held, it is not anybody else's yet.
+            // While it is held it has no other owner yet.
             found.iter().for_each(|block| other.check(block, 1));
             found.is_some()
         });
@@ -118,9 +119,9 @@ fn withdrawal_against_lookup() {
     });
 }
 
-/// A withdrawn block that is still held is not found, not even while its holder lets go.
+/// A withdrawn block that is still held is not found, not even during its holder's release.
 #[test]
-fn a_withdrawn_block_is_not_found() {
+fn withdrawn_block_during_release_is_not_found() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
@@ -136,9 +137,10 @@ fn a_withdrawn_block_is_not_found() {
     });
 }
 
-/// A registration is withdrawn while its block is evicted: one of the two ends it, and the block has one owner.
+/// A registration is withdrawn while its block is evicted: one of the two ends it, and
+/// the block has one owner.
 #[test]
-fn withdrawal_against_eviction() {
+fn withdrawal_against_eviction_ends_once() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
@@ -164,9 +166,9 @@ fn withdrawal_against_eviction() {
     });
 }
 
-/// A registration is withdrawn while one holder lets go and a lookup comes: whoever is last frees the block.
+/// A registration is withdrawn during a release and a lookup: the last of the three frees the block.
 #[test]
-fn withdrawal_against_release_and_lookup() {
+fn withdrawal_beside_release_and_lookup_ends_once() {
     model_within(1, || {
         let rig = Rig::new(1, Policy::Lru);
         let (one, two) = (rig.clone(), rig.clone());
@@ -183,9 +185,10 @@ fn withdrawal_against_release_and_lookup() {
     });
 }
 
-/// A withdrawal finds its block held, and looks again when it has been let go, evicted and registered anew: that is not touched.
+/// A withdrawal finds its block held, and looks again after it was released, evicted and registered
+/// anew: the new registration is not touched.
 #[test]
-fn withdrawal_against_recycling() {
+fn withdrawal_against_recycling_spares_the_new_block() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
@@ -206,7 +209,7 @@ fn withdrawal_against_recycling() {
 
 /// `unregister` of a block that is being looked up: refused, or done; the lookup holds it, or misses.
 #[test]
-fn unregister_against_lookup() {
+fn unregister_against_lookup_is_refused_or_done() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
@@ -229,7 +232,7 @@ fn unregister_against_lookup() {
 
 /// A block that is pinned while an evictor looks at it stays.
 #[test]
-fn pinning_against_eviction() {
+fn pin_against_eviction_keeps_the_block() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();

@@ -1,5 +1,5 @@
-//! Owners and what else is noted of blocks beside their pool (`src/owners.rs`, I1 to I5; `src/classes.rs`, `src/parents.rs`): it is ordered
-//! by the pool's transitions alone, and no credit is lost or given back twice.
+//! Owners and the other data of blocks beside their pool (`src/owners.rs`, I1 to I5; `src/classes.rs`,
+//! `src/parents.rs`): the pool's transitions alone order it, and no credit is lost or given back twice.
 #![cfg(loom)]
 
 mod loom;
@@ -13,7 +13,7 @@ const ONE: TenantId = TenantId(1);
 const TWO: TenantId = TenantId(2);
 const BLOCK: BlockId = BlockId(0);
 
-/// A pool that tells its owners of ends, and what is noted of its blocks.
+/// A pool that reports ends to its owners, and the data of its blocks.
 struct Desk {
     rig: Arc<Rig>,
     owners: std::sync::Arc<Owners>,
@@ -22,7 +22,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// Without a quota.
+    /// A desk without a quota.
     fn new(blocks: u32) -> Arc<Desk> {
         let owners = Owners::new(blocks as usize, 4, [].into_iter(), 1.0);
         let ends = Box::new(Ends(owners.clone()));
@@ -30,7 +30,7 @@ impl Desk {
         Arc::new(Desk { rig: Rig::with(blocks, |config| config.events(ends)), owners, classes, parents })
     }
 
-    /// Registers a block as a tenant's, with its credit, and with notes by which its hash is known.
+    /// Registers a block as a tenant's, with its credit, and with data that match its hash.
     fn register(&self, number: u64, tenant: TenantId) -> Option<ImmutableBlock<'_>> {
         let mut blocks = Vec::with_capacity(1);
         self.rig.pool.allocate(1, &mut blocks).ok()?;
@@ -43,7 +43,7 @@ impl Desk {
         Some(self.rig.pool.register(complete, None).into_block())
     }
 
-    /// Each tenant's credits are its registered blocks, of which there is one at most.
+    /// Each tenant's credits are its registered blocks; there is at most one.
     fn at_rest(&self) {
         let there = self.rig.pool.registered(BLOCK).is_some();
         for tenant in [ONE, TWO] {
@@ -53,9 +53,9 @@ impl Desk {
     }
 }
 
-/// I3: of two takes that are more than the quota together one is refused, and the credits are those that were taken.
+/// I3: of two takes that together exceed the quota one is refused, and the credits are those of the other.
 #[test]
-fn takes_beside_each_other_stay_within_the_quota() {
+fn takes_at_once_stay_within_the_quota() {
     model(|| {
         let owners = Owners::new(3, 4, [].into_iter(), 0.67);
         assert_eq!(owners.limit(ONE), Some(2));
@@ -72,10 +72,10 @@ fn takes_beside_each_other_stay_within_the_quota() {
     });
 }
 
-/// I2: a block is evicted and registered anew, by another tenant, while it is looked up: who holds it under a hash finds what was
-/// noted of that registration.
+/// I2: a block is evicted and registered anew, by another tenant, during a lookup: a holder under a hash
+/// finds the data of that registration.
 #[test]
-fn what_is_noted_is_of_the_registration() {
+fn owner_read_during_reuse_is_of_the_registration() {
     model(|| {
         let desk = Desk::new(1);
         let other = desk.clone();
@@ -95,9 +95,9 @@ fn what_is_noted_is_of_the_registration() {
     });
 }
 
-/// I2: a class that a holder gave is what an evictor finds, who comes after its release.
+/// I2: an evictor that comes after a holder's release finds the class that the holder gave.
 #[test]
-fn a_class_is_found_by_who_evicts_the_block() {
+fn class_set_before_release_is_seen_by_the_evictor() {
     model(|| {
         let desk = Desk::new(1);
         let other = desk.clone();
@@ -119,9 +119,10 @@ fn a_class_is_found_by_who_evicts_the_block() {
     });
 }
 
-/// I1: nobody's block is claimed by who holds it, and evicted then, or before: its end gives back the one credit that it had.
+/// I1: an unowned block is claimed by its holder, and evicted then, or before: its end
+/// gives back its one credit.
 #[test]
-fn a_claim_against_the_end_of_the_registration() {
+fn claim_against_registration_end_returns_the_credit_once() {
     model(|| {
         let desk = Desk::new(1);
         let other = desk.clone();
@@ -137,9 +138,9 @@ fn a_claim_against_the_end_of_the_registration() {
     });
 }
 
-/// I1: two hold nobody's block, and claim it: it is one's.
+/// I1: two hold an unowned block, and claim it: one of them gets it.
 #[test]
-fn two_claims() {
+fn claims_of_two_tenants_have_one_winner() {
     model(|| {
         let desk = Desk::new(1);
         let other = desk.clone();
@@ -156,10 +157,10 @@ fn two_claims() {
     });
 }
 
-/// I1, I2: who holds a block withdraws it and takes it with its credit, if the other holder has let go; if not, the last of the two ends
-/// it, and finds the tag as it was.
+/// I1, I2: a holder of a block withdraws it and takes it with its credit, if the other holder has
+/// released it. If not, the last of the two ends it, and finds the tag unchanged.
 #[test]
-fn a_block_is_taken_back_while_another_lets_go() {
+fn block_taken_back_during_a_release_keeps_its_tag() {
     model(|| {
         let desk = Desk::new(1);
         let pool = &desk.rig.pool;
@@ -184,9 +185,10 @@ fn a_block_is_taken_back_while_another_lets_go() {
     });
 }
 
-/// I4: a slot of the first tenant's is handed over to the second, whose credit is taken, while all lost slots are given up.
+/// I4: a slot of the first tenant is handed over to the second, with the second's credit, while all lost
+/// slots are given up.
 #[test]
-fn a_slot_handed_over_while_it_is_given_up() {
+fn slot_handed_over_during_give_up_keeps_credits_exact() {
     model(|| {
         let owners = Owners::new(2, 4, [].into_iter(), 1.0);
         let other = owners.clone();
@@ -201,9 +203,9 @@ fn a_slot_handed_over_while_it_is_given_up() {
     });
 }
 
-/// I4: nobody's slot is claimed by one tenant while it is handed over to another.
+/// I4: an unowned slot is claimed by one tenant while it is handed over to another.
 #[test]
-fn a_slot_handed_over_while_it_is_claimed() {
+fn slot_handed_over_during_a_claim_goes_to_the_receiver() {
     model(|| {
         let owners = Owners::new(2, 4, [].into_iter(), 1.0);
         let other = owners.clone();
@@ -216,10 +218,11 @@ fn a_slot_handed_over_while_it_is_claimed() {
     });
 }
 
-/// I5: who has looked for a tenant's victims and found none finds another state when one was released, unless the look saw it. An evictor
-/// of others may have led the list's cursor past the place that the block is about to have.
+/// I5: a caller that has looked for a tenant's victims and found none finds another state after
+/// a release, unless the look saw it. An evictor of others may have moved the list's cursor
+/// past the block's coming place.
 #[test]
-fn a_release_unseen_is_another_state() {
+fn release_unseen_by_a_search_changes_the_state() {
     model(|| {
         let desk = Desk::new(3);
         let pool = &desk.rig.pool;
@@ -246,10 +249,10 @@ fn a_release_unseen_is_another_state() {
     });
 }
 
-/// I5: the same for a parent that an evictor has deferred for its child, and that is a victim again since the child is gone. The cursor is
-/// past its old place, to which it comes back.
+/// I5: the same for a parent that an evictor has deferred, and that is a victim again since its child is
+/// gone. The cursor is past its old place, into which it is requeued.
 #[test]
-fn a_parent_unseen_is_another_state() {
+fn parent_unseen_by_a_search_changes_the_state() {
     model(|| {
         let desk = Desk::new(3);
         let pool = &desk.rig.pool;

@@ -1,6 +1,6 @@
-//! Policies that move blocks or pass them by, S3-FIFO and SIEVE, while hits, other evictors, withdrawals and the compactor are at the
-//! same blocks: a block is in one list or owned by one, it can be evicted afterwards, and the policy's books are right
-//! (`src/pool/evict.rs`; `src/timeline`, I3).
+//! Policies that move or spare blocks, S3-FIFO and SIEVE, during hits, other evictors, withdrawals and
+//! the compactor on the same blocks. A block is in one list or owned by one thread, it can be evicted
+//! afterwards, and the policy's counts are right (`src/pool/evict.rs`; `src/timeline`, I3).
 #![cfg(loom)]
 
 mod loom;
@@ -21,7 +21,7 @@ fn store_scoped(rig: &Rig, number: u64) -> (ImmutableBlock<'_>, RegistrationHand
     let complete = block.complete(hash(number)).expect("a new block is Reset");
     let (registered, handle) = rig.pool.register_scoped(complete, None);
     let block = registered.into_block();
-    // The class that evictors look at first: less to interleave.
+    // The class that evictors scan first: less to interleave.
     block.set_priority(Priority::Low);
     (block, handle)
 }
@@ -49,7 +49,8 @@ fn evict(rig: &Rig) -> Option<SequenceHash> {
     Some(victim.hash())
 }
 
-/// S3-FIFO's count of small blocks is right: with a hot block, in whichever list, and a new one, the new one goes first.
+/// S3-FIFO's count of small blocks is right: with a hot block, in either list, and a new one, the new
+/// one goes first.
 fn small_is_counted(rig: &Rig) {
     hit(rig, 1, 2);
     drop(store(rig, 9));
@@ -67,9 +68,10 @@ fn promoted(times: usize) -> ::loom::sync::Arc<Rig> {
     rig
 }
 
-/// A hit holds a block while an evictor moves it from small to main: one of them leaves it where it is found.
+/// A hit holds a block while an evictor moves it from small to main: one of the two leaves it in a list
+/// where it is found.
 #[test]
-fn promotion_against_a_hit() {
+fn promotion_against_a_hit_keeps_one_list() {
     model(|| {
         let rig = Rig::new(2, Policy::S3Fifo);
         let other = rig.clone();
@@ -86,7 +88,7 @@ fn promotion_against_a_hit() {
 
 /// Two evictors find the same block worth promotion: it moves once, and is counted once.
 #[test]
-fn promotion_against_another() {
+fn promotion_by_two_evictors_moves_once() {
     model_within(1, || {
         let rig = Rig::new(3, Policy::S3Fifo);
         let other = rig.clone();
@@ -107,7 +109,7 @@ fn promotion_against_another() {
 
 /// A hit holds a block of main while an evictor gives it another turn.
 #[test]
-fn another_turn_against_a_hit() {
+fn second_turn_against_a_hit_keeps_the_block() {
     model_within(2, || {
         let rig = promoted(1);
         let other = rig.clone();
@@ -120,7 +122,7 @@ fn another_turn_against_a_hit() {
 
 /// Two evictors find the same block worth another turn.
 #[test]
-fn another_turn_against_another() {
+fn second_turn_by_two_evictors_evicts_once() {
     model_within(1, || {
         let rig = promoted(1);
         let other = rig.clone();
@@ -132,9 +134,10 @@ fn another_turn_against_another() {
     });
 }
 
-/// A block is withdrawn while an evictor moves it: it is free once, whoever let go of it last, and counted out of the small list once.
+/// A block is withdrawn while an evictor moves it: it is freed once, by whichever releases it last, and
+/// counted out of the small list once.
 #[test]
-fn promotion_against_a_withdrawal() {
+fn promotion_against_a_withdrawal_frees_once() {
     model(|| {
         let rig = Rig::new(2, Policy::S3Fifo);
         let other = rig.clone();
@@ -164,7 +167,7 @@ fn promotion_against_a_withdrawal() {
 
 /// A block is unregistered while an evictor moves it: refused, as of any block in use, or done.
 #[test]
-fn promotion_against_unregister() {
+fn promotion_against_unregister_is_refused_or_done() {
     model(|| {
         let rig = Rig::new(2, Policy::S3Fifo);
         let other = rig.clone();
@@ -192,10 +195,10 @@ fn fill(rig: &Rig, count: u64) {
     }
 }
 
-/// The compactor reaches the block at the head, which the hand has just spared: the hand goes with it, whatever comes in meanwhile
-/// (`carry_hand`).
+/// The compactor reaches the block at the head, which the hand has just spared: the hand moves along,
+/// whichever blocks come meanwhile (`carry_hand`).
 #[test]
-fn hand_goes_with_what_it_has_passed() {
+fn hand_follows_the_spared_block_when_compacted() {
     model_within(2, || {
         let rig = Rig::new(3, Policy::Sieve);
         let other = rig.clone();
@@ -213,10 +216,10 @@ fn hand_goes_with_what_it_has_passed() {
     });
 }
 
-/// A hot block behind the hand: the hand comes to it on its first round and takes it on the second, unless it is hit again; and then it is
-/// still there to be found.
+/// A hot block behind the hand: the hand spares it on its first round and takes it on the second, unless
+/// it is hit again; then it is still there to be found.
 #[test]
-fn second_round_against_a_hit() {
+fn second_round_against_a_hit_takes_or_keeps_the_block() {
     model_within(2, || {
         let rig = Rig::new(2, Policy::Sieve);
         let other = rig.clone();
@@ -232,9 +235,10 @@ fn second_round_against_a_hit() {
     });
 }
 
-/// The block at the head is moved while an evictor sweeps: it is taken once, or still there. Smallest ring, one slide, two forced switches.
+/// The block at the head is moved during a sweep: it is taken once, or still there. Smallest ring,
+/// one slide, two forced switches.
 #[test]
-fn sweep_against_compaction() {
+fn sweep_against_compaction_takes_a_block_once() {
     model_within(2, || {
         let rig = Rig::new(2, Policy::Sieve);
         let other = rig.clone();
@@ -249,9 +253,10 @@ fn sweep_against_compaction() {
     });
 }
 
-/// The block at the head is moved while it is in use, and its new place is looked at and dropped; its release finds that place (I3).
+/// The block at the head is moved while it is in use, and its new place is looked at and dropped; its
+/// release finds that place (I3).
 #[test]
-fn compaction_and_sweep_against_release() {
+fn release_during_compaction_and_sweep_finds_its_place() {
     model_within(3, || {
         let rig = Rig::new(2, Policy::Sieve);
         let other = rig.clone();
@@ -269,9 +274,10 @@ fn compaction_and_sweep_against_release() {
     });
 }
 
-/// LFU gives a parent that the age has gone past a new place, while a hit holds it or another evictor looks for it: it can be evicted afterwards.
+/// LFU gives a parent whose worth the age has passed a new place, while a hit holds it or another
+/// evictor looks for it: it can be evicted afterwards.
 #[test]
-fn a_parent_comes_back() {
+fn requeued_parent_against_hit_or_evictor_stays_evictable() {
     for hits in [true, false] {
         model_within(2, move || {
             let rig = Rig::new(3, Policy::Lfu);

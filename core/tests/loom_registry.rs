@@ -1,4 +1,5 @@
-//! The registry: a lookup finds what was registered, whole, or misses (`src/registry`, I1 to I5; `src/slot`, I1).
+//! The registry: a lookup finds a registered block, whole, or misses (`src/registry`, I1 to I5;
+//! `src/slot`, I1).
 //! Under loom there are two chains: see `loom::hash`.
 #![cfg(loom)]
 
@@ -9,7 +10,7 @@ use loom::{Rig, model, model_within, spawn};
 
 /// Of two registrations of one hash, one is found by the other (I2).
 #[test]
-fn one_hash_is_registered_once() {
+fn hash_registered_by_two_is_registered_once() {
     model(|| {
         let rig = Rig::new(3, Policy::Lru);
         let other = rig.clone();
@@ -27,9 +28,9 @@ fn one_hash_is_registered_once() {
     });
 }
 
-/// Who finds a block sees its bytes and its hash.
+/// A thread that finds a block sees its bytes and its hash.
 #[test]
-fn a_found_block_is_whole() {
+fn found_block_has_its_bytes_and_hash() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -41,9 +42,10 @@ fn a_found_block_is_whole() {
     });
 }
 
-/// A block is evicted and used anew while it is looked up: the lookup holds it, or misses; never other bytes.
+/// A block is evicted and used anew during a lookup: the lookup holds it, or misses;
+/// it never sees other bytes.
 #[test]
-fn a_recycled_block_is_not_found_under_its_old_hash() {
+fn recycled_block_is_not_found_under_its_old_hash() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
@@ -56,9 +58,10 @@ fn a_recycled_block_is_not_found_under_its_old_hash() {
     });
 }
 
-/// A lookup walks over a block that is evicted and comes back in another chain: it still finds what is behind (I4).
+/// A lookup walks over a block that is evicted and comes back in another chain: it still finds the
+/// blocks behind (I4).
 #[test]
-fn a_lookup_is_not_led_astray() {
+fn lookup_over_a_block_that_changes_chain_finds_its_own() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -72,9 +75,9 @@ fn a_lookup_is_not_led_astray() {
     });
 }
 
-/// Two neighbours in a chain are removed at once: both are gone, and what is left is found (I3).
+/// Two neighbours in a chain are removed at once: both are gone, and the rest is found (I3).
 #[test]
-fn neighbours_are_removed_at_once() {
+fn neighbours_removed_at_once_are_both_gone() {
     model(|| {
         let rig = Rig::new(3, Policy::Lru);
         let other = rig.clone();
@@ -101,10 +104,10 @@ fn neighbours_are_removed_at_once() {
     });
 }
 
-/// A copy that gave way to an equal block is held for a moment by a reader who was on its slot's last chain: when it goes, nothing
-/// that was never stored is removed.
+/// A copy that gave way to an equal block is held for a moment by a reader on its slot's last chain.
+/// When the copy goes, no registration is removed that was never stored.
 #[test]
-fn a_discarded_copy_with_a_stale_reader() {
+fn discarded_copy_with_a_stale_reader_removes_no_entry() {
     model_within(2, || {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -132,7 +135,7 @@ fn a_discarded_copy_with_a_stale_reader() {
 
 /// The same with a parent: it has one child, not none.
 #[test]
-fn a_discarded_child_with_a_stale_reader() {
+fn discarded_child_with_a_stale_reader_keeps_the_count() {
     model_within(2, || {
         let rig = Rig::new(3, Policy::Lru);
         let other = rig.clone();
@@ -163,7 +166,7 @@ fn a_discarded_child_with_a_stale_reader() {
 
 /// A block is evicted, filled for another hash and dropped: that hash was never there (`src/slot`, I1).
 #[test]
-fn what_was_never_registered_is_not_there() {
+fn hash_never_registered_is_not_found() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();

@@ -21,7 +21,7 @@ fn reserve(table: &RequestTable<'static>, request: u64, n: usize) {
 
 /// A request is released, and its entry taken by another, while a thread adds to it (I2).
 #[test]
-fn reserve_against_release() {
+fn reserve_against_release_and_reclaim_adds_to_its_own() {
     model(|| {
         let table = table(3);
         let other = table.clone();
@@ -39,9 +39,10 @@ fn reserve_against_release() {
     });
 }
 
-/// A request is released by one thread while another opens it: all of its list goes back, or it is not there yet (I1).
+/// A request is released by one thread while another opens it: all of its list goes back, or it is not
+/// there yet (I1).
 #[test]
-fn opening_against_release() {
+fn request_opened_during_release_returns_all_or_stays() {
     model(|| {
         let table = table(2);
         let other = table.clone();
@@ -54,9 +55,10 @@ fn opening_against_release() {
     });
 }
 
-/// A request is released while another thread adds to it: what was added goes with it, whole, or stays, whole (I1).
+/// A request is released while another thread adds to it: the added blocks go with it, all of
+/// them, or stay, all of them (I1).
 #[test]
-fn adding_against_release() {
+fn blocks_added_during_release_go_together() {
     model(|| {
         let table = table(3);
         reserve(&table, 1, 1);
@@ -72,7 +74,7 @@ fn adding_against_release() {
 
 /// Two release one request: one of them gives its blocks back.
 #[test]
-fn two_release() {
+fn release_by_two_returns_the_blocks_once() {
     model(|| {
         let table = table(2);
         reserve(&table, 1, 2);
@@ -86,7 +88,7 @@ fn two_release() {
 
 /// An entry is claimed as soon as it is free: its new owner finds its head shut (I2).
 #[test]
-fn claiming_against_release() {
+fn entry_claimed_during_release_has_its_head_shut() {
     model(|| {
         let table = table(2);
         reserve(&table, 1, 1);
@@ -99,9 +101,9 @@ fn claiming_against_release() {
     });
 }
 
-/// A request is put beyond its home, which another has: it is found there, though the other goes (I4).
+/// A request is put beyond its home, which another has: it is found there, even if the other goes (I4).
 #[test]
-fn a_request_away_from_home() {
+fn request_away_from_its_home_entry_is_found() {
     model(|| {
         let table = table(2);
         reserve(&table, 1, 1);

@@ -1,4 +1,5 @@
-//! Scopes of a registration: a block is found as long as one handle lives, and not after the last (`src/slot/children.rs`, I2).
+//! Scopes of a registration: a block is found while one handle lives, and not after the last
+//! (`src/slot/children.rs`, I2).
 #![cfg(loom)]
 
 mod loom;
@@ -6,7 +7,7 @@ mod loom;
 use kvstrata_core::{Policy, Registered, RegistrationHandle};
 use loom::{Rig, hash, model, spawn};
 
-/// Registers block 1 within a scope; whether it is new, and its scope.
+/// Registers block 1 within a scope. Returns whether it is new, and its scope.
 fn scoped(rig: &Rig) -> (bool, RegistrationHandle<'_>) {
     let mut blocks = Vec::with_capacity(1);
     rig.pool.allocate(1, &mut blocks).expect("a block for each thread");
@@ -19,9 +20,9 @@ fn scoped(rig: &Rig) -> (bool, RegistrationHandle<'_>) {
     (matches!(registered, Registered::New(_)), handle)
 }
 
-/// The last scope ends while another thread registers the same content: who has a handle finds the block.
+/// The last scope ends while another thread registers the same content: a holder of a handle finds the block.
 #[test]
-fn the_last_scope_against_a_new_one() {
+fn last_scope_against_a_new_one_keeps_the_content() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -41,7 +42,7 @@ fn the_last_scope_against_a_new_one() {
 
 /// Two scopes of one block end at once: one of them is the last.
 #[test]
-fn two_scopes_end() {
+fn scopes_ended_at_once_have_one_last() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -63,7 +64,7 @@ fn two_scopes_end() {
 
 /// A registration without a scope while the last scope ends: the block stays.
 #[test]
-fn the_last_scope_against_a_registration_without() {
+fn last_scope_against_an_unscoped_registration_keeps_it() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -78,7 +79,7 @@ fn the_last_scope_against_a_registration_without() {
 
 /// A scope ends while its block is evicted and its slot registered anew: the new registration is not touched.
 #[test]
-fn a_scope_against_eviction() {
+fn scope_end_against_eviction_spares_the_new_block() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();

@@ -1,6 +1,7 @@
-//! Tags beside a pool, and who sweeps the pool by them: a tenant's blocks, and its purge. A tag is a plain atomic that is written before its
-//! block is registered, Relaxed, and read by who has seen the registration, or has ended it: the pool's transitions order it. Who sweeps
-//! has entered a `Waiting` before, and who registers asks after it: the sweep finds the block, or is told of it.
+//! Tags beside a pool, and sweeps of the pool by them: a tenant's blocks, and its purge. A tag is a plain
+//! atomic. It is written before its block is registered, Relaxed, and read by a thread that has seen the
+//! registration or has ended it: the pool's transitions order it. A sweeper enters a `Waiting` before its
+//! sweep, and a registering thread asks it afterwards: so the sweep finds the block, or is told of it.
 #![cfg(loom)]
 
 mod loom;
@@ -12,7 +13,7 @@ use loom::{Rig, hash, model_within, spawn};
 
 const BLOCK: BlockId = BlockId(0);
 
-/// One block, whose it is, and the sweeps.
+/// One block, its tenant, and the sweeps.
 struct Tagged {
     rig: Arc<Rig>,
     tag: AtomicU32,
@@ -25,7 +26,7 @@ impl Tagged {
         Arc::new(Tagged { rig, tag, sweeps: Waiting::new() })
     }
 
-    /// The block, if it is to be had, registered and held.
+    /// The block, if it is free: registered and held.
     fn register(&self, tenant: u32) -> Option<BlockRef> {
         let (mut ids, mut refs) = (Vec::with_capacity(1), Vec::with_capacity(1));
         self.rig.pool.allocate_free_ids(1, &mut ids).ok()?;
@@ -35,7 +36,8 @@ impl Tagged {
         refs.pop()
     }
 
-    /// Takes the block out, or withdraws it with a reference of its own. None: it is not registered. Its tag is of what was seen.
+    /// Takes the block out, or withdraws it with a reference of its own. None: it is not registered. Its
+    /// tag is that of the registration seen.
     fn sweep(&self, tenant: u32) -> Option<Option<BlockRef>> {
         let (block, _) = self.rig.pool.registered(BLOCK)?;
         assert_eq!(self.tag.load(Relaxed), tenant, "the tag is the registration's");
@@ -44,13 +46,13 @@ impl Tagged {
             drop(taken.into_mutable());
             return Some(None);
         }
-        // Nobody else ends it.
+        // No other thread ends it.
         let held = self.rig.pool.upgrade(block).expect("registered").into_ref();
         assert!(self.rig.pool.withdraw_held(held));
         Some(Some(held))
     }
 
-    /// What was withdrawn is alone with who has withdrawn it.
+    /// The withdrawing thread is the only holder of the withdrawn block.
     fn take(&self, held: BlockRef) {
         let taken = self.rig.pool.take_withdrawn(held).expect("released by all others");
         self.rig.write(BLOCK, 0);
@@ -60,7 +62,7 @@ impl Tagged {
 
 /// A block is registered while a sweep begins.
 #[test]
-fn a_sweep_finds_a_block_or_is_told_of_it() {
+fn sweep_finds_a_new_block_or_is_told() {
     model_within(2, || {
         let tagged = Tagged::new();
         let other = tagged.clone();
@@ -83,9 +85,9 @@ fn a_sweep_finds_a_block_or_is_told_of_it() {
     });
 }
 
-/// A block is evicted, and registered for another.
+/// A block is evicted, and registered for another tenant.
 #[test]
-fn who_ends_a_registration_reads_its_tag() {
+fn registration_end_reads_its_own_tag() {
     model_within(2, || {
         let tagged = Tagged::new();
         let other = tagged.clone();

@@ -1,4 +1,4 @@
-//! Three threads, and two evictors: what two-thread models cannot show, within fewer forced switches.
+//! Three threads, or two evictors: cases beyond two-thread models, within fewer forced switches.
 #![cfg(loom)]
 
 mod loom;
@@ -6,7 +6,7 @@ mod loom;
 use kvstrata_core::{BlockPool, ImmutableBlock, Policy, PoolConfig, Priority, RequestTable};
 use loom::{Rig, model_within, spawn};
 
-/// A block of the class that evictors look at first: less to interleave.
+/// A block of the class that evictors scan first: less to interleave.
 fn low(rig: &Rig, number: u64) -> ImmutableBlock<'_> {
     let block = rig.store(number).expect("there is room");
     block.set_priority(Priority::Low);
@@ -23,9 +23,9 @@ fn evict(rig: &Rig) -> usize {
     found
 }
 
-/// A lookup, an eviction and a registration of the same hash: whoever finds it finds it whole.
+/// A lookup, an eviction and a registration of the same hash: a thread that finds the block finds it whole.
 #[test]
-fn lookup_eviction_and_registration() {
+fn lookup_eviction_and_registration_find_whole_blocks() {
     model_within(1, || {
         let rig = Rig::new(2, Policy::Lru);
         drop(rig.store(1));
@@ -41,7 +41,7 @@ fn lookup_eviction_and_registration() {
 
 /// Two evictors and two blocks: no block has two new owners, and none is missed.
 #[test]
-fn two_evictors() {
+fn evictors_of_two_blocks_take_each_once() {
     for policy in [Policy::Lru, Policy::Sieve] {
         model_within(1, move || {
             let rig = Rig::new(2, policy);
@@ -59,7 +59,7 @@ fn two_evictors() {
 
 /// A release, a lookup and an eviction of one block: it is held by one, inactive, or the evictor's.
 #[test]
-fn release_lookup_and_eviction() {
+fn release_lookup_and_eviction_have_one_outcome() {
     for policy in [Policy::Lru, Policy::Sieve] {
         model_within(2, move || {
             let rig = Rig::new(1, policy);
@@ -75,10 +75,10 @@ fn release_lookup_and_eviction() {
     }
 }
 
-/// A block is registered behind a parent that another holder lets go of, while an evictor is after it: the parent stays while the child
-/// does.
+/// A block is registered behind a parent that another holder releases, while an evictor looks for it:
+/// the parent stays while the child does.
 #[test]
-fn child_parent_and_eviction() {
+fn parent_released_during_eviction_stays_while_its_child_does() {
     model_within(2, || {
         let rig = Rig::new(2, Policy::Lru);
         let (second, third) = (rig.clone(), rig.clone());
@@ -89,7 +89,7 @@ fn child_parent_and_eviction() {
         let child = blocks.pop().expect("one");
         let evicting = spawn(move || evict(&second));
         let releasing = spawn(move || drop(third.pool.adopt_immutable(also).expect("it is ours")));
-        // The child is of a higher class: but for the children's count, the parent would go first.
+        // The child is of a higher class: without the children's count, the parent would go first.
         drop(rig.register(child, 2, Some(&parent)));
         drop(parent);
         evicting.join().expect("no panic");
@@ -100,9 +100,10 @@ fn child_parent_and_eviction() {
     });
 }
 
-/// Two evictors move the cursor over the word into which a block is being released: whoever pulls it back, it is not moved on for good.
+/// Two evictors move the cursor over the word into which a block is being released: whichever thread
+/// pulls it back, it is not moved on for good.
 #[test]
-fn two_evictors_and_a_release() {
+fn release_between_two_evictors_is_found() {
     model_within(1, || {
         let rig = Rig::new(2, Policy::Lru);
         let (second, third) = (rig.clone(), rig.clone());
@@ -119,10 +120,11 @@ fn two_evictors_and_a_release() {
     });
 }
 
-/// A block of SIEVE's is moved by the compactor while it is released, and an evictor drops it from the place in which it finds it
-/// in use: who releases it may know the old place only, but then the evictor knows of the release (`src/timeline`, I3).
+/// A block of SIEVE's is moved by the compactor during its release, and an evictor that finds it in
+/// use drops it from its place. The releaser may know the old place only, but then the evictor knows
+/// of the release (`src/timeline`, I3).
 #[test]
-fn compaction_sweep_and_release() {
+fn release_during_compaction_and_sweep_is_found() {
     model_within(1, || {
         let rig = Rig::new(2, Policy::Sieve);
         let (second, third) = (rig.clone(), rig.clone());
@@ -144,9 +146,10 @@ fn compaction_sweep_and_release() {
     });
 }
 
-/// Two threads open the same request at once: one release gives back what both reserved (I3 of `src/request.rs`).
+/// Two threads open the same request at once: one release gives back both reservations (I3 of
+/// `src/request.rs`).
 #[test]
-fn one_request_opened_twice() {
+fn request_opened_twice_returns_both_reservations() {
     model_within(2, || {
         let config = PoolConfig::new(2).lanes(1).lane_of(|| 0);
         // The models' threads are 'static, and the table borrows its pool.

@@ -1,5 +1,6 @@
-//! The timeline: what is released is found by eviction, whatever evictors, hits and the compactor do meanwhile (`src/timeline`, I3,
-//! I4; `compact.rs`, I1 to I4). Under loom a word has two places, so that cursors move and compaction runs.
+//! The timeline: eviction finds every released block, during other evictors, hits and the compactor
+//! (`src/timeline`, I3, I4; `compact.rs`, I1 to I4). Under loom a word has two places, so that
+//! cursors move and compaction runs.
 #![cfg(loom)]
 
 mod loom;
@@ -9,7 +10,7 @@ use loom::{Rig, model, model_within, spawn};
 
 /// An evictor moves the cursor over the place where a block is being released: the block is not lost (I4).
 #[test]
-fn release_against_a_moving_cursor() {
+fn release_against_a_moving_cursor_is_found() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -27,9 +28,10 @@ fn release_against_a_moving_cursor() {
     });
 }
 
-/// The same where the cursor passes several words at once, which are empty: the place is in one of them, and not in the first.
+/// The same if the cursor passes several empty words at once: the place is in one of
+/// them, and not in the first.
 #[test]
-fn release_among_words_that_are_passed() {
+fn release_among_passed_words_is_found() {
     model(|| {
         let rig = Rig::new(3, Policy::Lru);
         let other = rig.clone();
@@ -53,7 +55,7 @@ fn release_among_words_that_are_passed() {
 
 /// A hit makes an entry stale while an evictor looks at it, and the release gives the block a new one.
 #[test]
-fn hit_and_release_against_eviction() {
+fn hit_and_release_against_eviction_keep_the_block() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -68,9 +70,10 @@ fn hit_and_release_against_eviction() {
     });
 }
 
-/// Hits until the compactor slides live entries, while the other thread acquires and releases what is being moved.
+/// Hits until the compactor slides live entries, while the other thread acquires and
+/// releases the block being moved.
 #[test]
-fn compaction_against_a_hit() {
+fn compaction_against_a_hit_loses_no_block() {
     model_within(2, || {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -91,7 +94,7 @@ fn compaction_against_a_hit() {
 
 /// A block that is hit while the compactor moves it is the youngest afterwards, not the oldest.
 #[test]
-fn compaction_keeps_the_order() {
+fn compaction_against_a_hit_keeps_the_order() {
     model_within(2, || {
         let rig = Rig::new(3, Policy::Lru);
         let other = rig.clone();
@@ -116,7 +119,7 @@ fn compaction_keeps_the_order() {
 
 /// The same while the other thread evicts.
 #[test]
-fn compaction_against_eviction() {
+fn compaction_against_eviction_loses_no_block() {
     model_within(2, || {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -136,9 +139,9 @@ fn compaction_against_eviction() {
     });
 }
 
-/// The last child goes while an evictor defers its parent: the parent comes back.
+/// The last child goes while an evictor defers its parent: the parent is requeued.
 #[test]
-fn parent_is_deferred_while_its_child_goes() {
+fn parent_deferred_while_its_child_goes_is_requeued() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -161,7 +164,7 @@ fn parent_is_deferred_while_its_child_goes() {
 
 /// SIEVE keeps a block's place while it is used; evictor and release must agree on its bit.
 #[test]
-fn a_kept_place_is_not_lost() {
+fn kept_place_against_eviction_is_not_lost() {
     model(|| {
         let rig = Rig::new(1, Policy::Sieve);
         let other = rig.clone();

@@ -1,5 +1,5 @@
-//! Waiters for blocks (`src/waiting.rs`, I1): with a pool of one block, who sleeps is woken when the block is released. A wake-up that
-//! is missed leaves the model asleep, which loom reports as a deadlock.
+//! Waiters for blocks (`src/waiting.rs`, I1): with a pool of one block, a sleeper is woken when the
+//! block is released. A missed wake-up leaves the model asleep, which loom reports as a deadlock.
 #![cfg(loom)]
 
 mod loom;
@@ -21,14 +21,14 @@ impl Room {
         Arc::new(Room { rig: Rig::new(1, policy), waiting: Waiting::new(), beds })
     }
 
-    /// What a releaser does after its release.
+    /// A releaser's step after its release.
     fn wake(&self) {
         if self.waiting.anyone() {
             self.beds.iter().for_each(Notify::notify);
         }
     }
 
-    /// Takes the block, asleep until it is there, and gives it back.
+    /// Takes the block, sleeping until it is there, and gives it back.
     fn take(&self, waiter: usize) {
         let mut blocks = Vec::with_capacity(1);
         self.waiting.enter();
@@ -49,7 +49,7 @@ impl Room {
 
 /// An owned block is given back.
 #[test]
-fn a_block_given_back_is_not_missed() {
+fn waiter_sees_a_block_given_back() {
     model_within(2, || {
         let room = Room::new(Policy::Lru, 1);
         let mut ids = Vec::with_capacity(1);
@@ -67,7 +67,7 @@ fn a_block_given_back_is_not_missed() {
 
 /// A reference is released: the waiter evicts the block.
 #[test]
-fn a_released_reference_is_not_missed() {
+fn waiter_sees_a_released_reference() {
     for policy in [Policy::Lru, Policy::Sieve] {
         model_within(2, move || {
             let room = Room::new(policy, 1);
@@ -86,7 +86,7 @@ fn a_released_reference_is_not_missed() {
 
 /// A lease ends: the same.
 #[test]
-fn the_end_of_a_lease_is_not_missed() {
+fn waiter_sees_the_end_of_a_lease() {
     model_within(2, || {
         let room = Room::new(Policy::Lru, 1);
         let held = room.held();
@@ -103,9 +103,9 @@ fn the_end_of_a_lease_is_not_missed() {
     });
 }
 
-/// Two wait for one block: the first passes it on to the second.
+/// Two threads wait for one block: the first passes it on to the second.
 #[test]
-fn two_waiters_are_not_missed() {
+fn waiters_for_one_block_are_both_served() {
     model_within(1, || {
         let room = Room::new(Policy::Lru, 2);
         let held = room.held();

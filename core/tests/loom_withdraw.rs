@@ -1,4 +1,5 @@
-//! A withdrawn block is taken by who has its only reference, and by nobody while another reads it (`src/pool/withdraw.rs`, I1 and I2).
+//! A withdrawn block is taken by the holder of its only reference, and not while another thread reads it
+//! (`src/pool/withdraw.rs`, I1 and I2).
 #![cfg(loom)]
 
 mod loom;
@@ -6,9 +7,9 @@ mod loom;
 use kvstrata_core::{ImmutableBlock, Policy};
 use loom::{Rig, model, spawn};
 
-/// Somebody reads a held block, and clones it, while another withdraws, takes and overwrites it.
+/// One thread reads a held block, and clones it, while another withdraws, takes and overwrites it.
 #[test]
-fn a_block_is_taken_when_nobody_reads_it() {
+fn withdrawn_block_is_taken_after_its_last_reader() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
@@ -34,9 +35,10 @@ fn a_block_is_taken_when_nobody_reads_it() {
     });
 }
 
-/// Somebody asks for a withdrawn block by its number while its last holder releases it: it is kept for who asks, or was free before.
+/// A thread asks for a withdrawn block by its number during its last holder's release: it gets the
+/// block, or the block was free before.
 #[test]
-fn a_withdrawn_block_is_held_before_its_last_release_or_not_at_all() {
+fn withdrawn_block_is_held_before_its_last_release_or_never() {
     model(|| {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();

@@ -1,4 +1,4 @@
-//! What eviction would take next, asked without taking it.
+//! The blocks that eviction would take next, without taking them.
 
 use kvstrata_core::{
     BlockPool, BlockRef, EvictedBlock, Policy, PoolConfig, Priority, SequenceHash, VictimsSeen,
@@ -14,7 +14,7 @@ fn fill(pool: &BlockPool, hashes: std::ops::Range<u128>) {
 }
 
 #[test]
-fn for_lru_they_are_what_is_evicted_and_asking_changes_nothing() {
+fn next_victims_under_lru_match_eviction_and_change_nothing() {
     let pool = BlockPool::new(PoolConfig::new(200)).expect("a pool");
     fill(&pool, 1..200);
     // Some are used again, some are more important, one is pinned, one is in use.
@@ -45,11 +45,12 @@ fn for_lru_they_are_what_is_evicted_and_asking_changes_nothing() {
     drop(held);
 }
 
-/// Where nothing is spared they are what is evicted, whichever of its lists a policy begins with, and asked in parts or at once.
+/// Under policies that spare none, they are the evicted blocks, whichever list the policy
+/// begins with, in parts or at once.
 #[test]
-fn for_policies_of_several_lists_they_are_what_is_evicted() {
+fn next_victims_under_several_lists_match_eviction() {
     for policy in [Policy::Lfu, Policy::Arc, Policy::TwoQ] {
-        // How often, in the order, what is used often follows what is not, and the other way round.
+        // How often, in the order, a block used often follows one that is not, and the other way round.
         let mut mixed = [0, 0];
         for rounds in 1..40 {
             let pool = BlockPool::new(PoolConfig::new(64).policy(policy)).expect("a pool");
@@ -84,7 +85,7 @@ fn for_policies_of_several_lists_they_are_what_is_evicted() {
 }
 
 #[test]
-fn of_every_policy_they_are_inactive_blocks_and_each_once() {
+fn next_victims_under_every_policy_are_inactive_and_unique() {
     for policy in Policy::ALL {
         let pool = BlockPool::new(PoolConfig::new(100).policy(policy)).expect("a pool");
         fill(&pool, 1..90);

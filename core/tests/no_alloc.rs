@@ -1,4 +1,4 @@
-//! After construction the core allocates nothing, whatever is done with it: a counting allocator watches.
+//! After construction the core allocates nothing, in any operation: a counting allocator watches.
 
 use kvstrata_core::*;
 use kvstrata_testing::counting::{Counting, allocations};
@@ -11,7 +11,7 @@ fn hash(number: u64) -> SequenceHash {
 }
 
 #[test]
-fn nothing_is_allocated_after_construction() {
+fn pool_calls_after_construction_allocate_nothing() {
     for policy in Policy::ALL {
         let pool = BlockPool::new(PoolConfig::new(300).policy(policy)).expect("a valid setup");
         let requests = RequestTable::new(&pool, 8);
@@ -47,7 +47,8 @@ fn nothing_is_allocated_after_construction() {
     }
 }
 
-/// A round by numbers: what is there is held twice and released, the rest stored, and a block given back.
+/// A round by numbers: existing blocks are held twice and released, the others
+/// stored, and a block given back.
 fn by_number(pool: &BlockPool, hashes: &[SequenceHash], ids: &mut Vec<BlockId>, refs: &mut Vec<BlockRef>) {
     let found = pool.match_refs(hashes, refs);
     let held = refs.last().copied().and_then(|block| pool.hold_again(block));

@@ -30,7 +30,7 @@ fn blocks(count: u32, seed: u32) -> Vec<BlockId> {
 }
 
 #[test]
-fn nothing_is_allocated_after_the_first() {
+fn plan_made_anew_allocates_nothing() {
     for even in [true, false] {
         let (src, dst) = layouts(even);
         let lists: Vec<_> = (0..40).map(|i| (blocks(1024, 3 * i), blocks(1024, 500 + 7 * i))).collect();

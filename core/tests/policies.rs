@@ -1,17 +1,20 @@
-//! Policies against a plain reading of their papers, on a long skewed trace: the same victims in the same order. ARC and 2Q, of which a request's
-//! victims are more than a block's many times, are in `policy_requests.rs`, S3-FIFO is in both.
+//! Policies against a plain reading of their papers, on a long skewed trace: the same victims in the
+//! same order. For ARC and 2Q a request's victims differ from a block's many times: they are in
+//! `policy_requests.rs`, S3-FIFO is in both.
 
 use kvstrata_core::*;
 use std::collections::{HashMap, VecDeque};
 
-/// A pool's smallest, what no tenth, no quarter and no word of a bitmap divides, what all do, and several words.
+/// The smallest pool; sizes that no tenth, quarter or bitmap word divides; one that
+/// all divide; several words.
 const CAPACITIES: [usize; 5] = [1, 7, 19, 100, 333];
 
 fn hash(number: u64) -> SequenceHash {
     SequenceHash::from_u128(u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
 }
 
-/// A skewed trace with one-hit wonders and phases, then also loops that are too long: number of the block asked for.
+/// A skewed trace with one-hit wonders and phases, then also loops that are too long: numbers of the
+/// requested blocks.
 fn trace(capacity: usize) -> impl Iterator<Item = u64> {
     let of_capacity = move |percent: u64| percent * capacity as u64 / 100;
     let mut state = 0x1234_5678_9abc_def1u64;
@@ -33,7 +36,7 @@ fn trace(capacity: usize) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Runs the trace, one block at a time; the victims in their order.
+/// Runs the trace, one block at a time. Returns the victims in their order.
 fn victims_of_pool(policy: Policy, capacity: usize) -> Vec<u64> {
     let pool = BlockPool::new(PoolConfig::new(capacity as u32).policy(policy)).expect("a valid setup");
     let (mut blocks, mut victims, mut gone) = (vec![], vec![], vec![]);
@@ -67,7 +70,7 @@ fn assert_same<O: FnMut(u64) -> Option<u64>>(policy: Policy, oracle: impl Fn(usi
 }
 
 #[test]
-fn lru_is_exact() {
+fn lru_victims_match_the_oracle() {
     assert_same(Policy::Lru, |capacity| {
         let mut order: VecDeque<u64> = VecDeque::new();
         move |number| {
@@ -82,7 +85,7 @@ fn lru_is_exact() {
 }
 
 #[test]
-fn lfu_is_exact() {
+fn lfu_victims_match_the_oracle() {
     assert_same(Policy::Lfu, |capacity| {
         // Worth: age at the last use plus uses, the first included, at most 15; ties by recency.
         let (mut known, mut age, mut clock) = (HashMap::<u64, (u64, u64, u64)>::new(), 0, 0u64);
@@ -106,15 +109,16 @@ fn lfu_is_exact() {
     });
 }
 
-/// What was popular and is not touched any more leaves, though all that comes is used once.
+/// A block that was popular and is used no more leaves, though all new ones are used once.
 #[test]
-fn lfu_ages_by_what_is_used_once() {
+fn lfu_ages_by_blocks_used_once() {
     let family = Family::new();
     for popular in 0..4 {
         drop(family.store(popular, None));
         family.hit(popular, 5);
     }
-    // The first four fill the pool; those behind them come four at a time, worth one more than those that they follow.
+    // The first four fill the pool; the later ones come four at a time, worth one
+    // more than those before them.
     let mut left = vec![];
     for number in 4..40 {
         if family.pool.free() == 0 {
@@ -128,7 +132,7 @@ fn lfu_ages_by_what_is_used_once() {
 }
 
 #[test]
-fn sieve_is_exact() {
+fn sieve_victims_match_the_oracle() {
     assert_same(Policy::Sieve, |capacity| {
         // Oldest first; `hand` is the index to look at next.
         let (mut queue, mut hand) = (Vec::<(u64, bool)>::new(), 0);
@@ -157,7 +161,7 @@ fn sieve_is_exact() {
 }
 
 #[test]
-fn s3fifo_is_exact() {
+fn s3fifo_victims_match_the_oracle() {
     assert_same(Policy::S3Fifo, |capacity| {
         let [mut small, mut main, mut ghosts] = std::array::from_fn(|_| VecDeque::<u64>::new());
         let mut heat = HashMap::<u64, u8>::new();
@@ -203,10 +207,10 @@ fn s3fifo_is_exact() {
     });
 }
 
-/// Who looks at a block by its number, to copy it, say, does not use it: it may be the youngest then, but it is no dearer. To LRU and 2Q no block
-/// is ever dearer, and reuse has a test of its own.
+/// To hold a block by its number, for example to copy it, is no use of it: it may become the youngest,
+/// but gains no worth. Under LRU and 2Q no block ever gains worth, and reuse has a test of its own.
 #[test]
-fn to_hold_a_block_by_its_number_is_no_use() {
+fn hold_by_number_is_not_counted_as_use() {
     for policy in [Policy::Lfu, Policy::Sieve, Policy::S3Fifo, Policy::Arc] {
         let pool = BlockPool::new(PoolConfig::new(4).policy(policy)).expect("a valid setup");
         let mut blocks = vec![];
@@ -217,7 +221,7 @@ fn to_hold_a_block_by_its_number_is_no_use() {
             weak.push(pool.register(complete, None).into_block().downgrade());
         }
         (0..2).for_each(|_| drop(pool.lookup(hash(1))));
-        // After the one that is used: if this were a use too, it would be the dearest, and the last.
+        // After the used one: if this were a use too, it would have the highest worth, and be the last.
         (0..3).for_each(|_| drop(pool.upgrade(weak[0]).expect("registered")));
         let mut victims = vec![];
         pool.evict(4, &mut victims);
@@ -233,7 +237,7 @@ fn to_hold_a_block_by_its_number_is_no_use() {
 
 /// Lower classes go first, pinned blocks never, children before parents; under every policy.
 #[test]
-fn priorities_pins_and_leaves() {
+fn victims_of_any_policy_respect_class_pin_and_children() {
     for policy in Policy::ALL {
         let pool = BlockPool::new(PoolConfig::new(8).policy(policy)).expect("a valid setup");
         let store = |number: u64, priority: Priority, parent: Option<&ImmutableBlock<'_>>| {
@@ -268,9 +272,10 @@ fn priorities_pins_and_leaves() {
     }
 }
 
-/// A parent that has waited for its child is worth the age, at most: it is not taken for dear because the wheel has turned.
+/// A parent that has waited for its child is worth the age, at most: it gains no worth
+/// when the wheel has turned.
 #[test]
-fn lfu_remembers_who_waited() {
+fn lfu_parent_after_waiting_is_worth_the_age() {
     let pool = BlockPool::new(PoolConfig::new(8).policy(Policy::Lfu)).expect("a valid setup");
     fn store<'p>(
         pool: &'p BlockPool,
@@ -303,7 +308,7 @@ fn lfu_remembers_who_waited() {
     assert_eq!(evict(), hash(dearer), "worth 6");
 }
 
-/// A pool of LFU and what its blocks are worth, for parents and children.
+/// A pool of LFU and the worth of its blocks, for parents and children.
 struct Family {
     pool: BlockPool,
 }
@@ -335,9 +340,9 @@ impl Family {
     }
 }
 
-/// A parent worth less than its child goes right after it, also where the child is worth more than the age.
+/// A parent worth less than its child goes right after it, also if the child is worth more than the age.
 #[test]
-fn lfu_parents_follow_their_children() {
+fn lfu_parent_follows_its_child() {
     for [of_parent, of_child] in [[1, 3], [3, 3]] {
         let family = Family::new();
         let parent = family.store(1, None);
@@ -361,9 +366,9 @@ fn lfu_parents_follow_their_children() {
     }
 }
 
-/// A parent that was used since it was deferred is worth what its uses say.
+/// A parent that was used since it was deferred is worth its uses.
 #[test]
-fn lfu_forgets_an_old_wait() {
+fn lfu_parent_used_since_its_wait_is_worth_its_uses() {
     let family = Family::new();
     let parent = family.store(1, None);
     let child = family.store(2, Some(&parent));
@@ -378,9 +383,9 @@ fn lfu_forgets_an_old_wait() {
     assert_eq!(family.evict(3, false), [2, 4, 1]);
 }
 
-/// What looks after a block does not use it: it goes when it would have gone, and what uses it keeps it.
+/// A hold that is no use does not delay a block's eviction, and a use keeps the block.
 #[test]
-fn reuse_tells_uses_from_holds() {
+fn reuse_hold_does_not_delay_eviction_and_use_does() {
     let pool = BlockPool::new(PoolConfig::new(8).policy(Policy::Reuse)).expect("a valid setup");
     for number in 0..4 {
         let mut blocks = vec![];
@@ -399,7 +404,7 @@ fn reuse_tells_uses_from_holds() {
     };
     assert_eq!(order(&pool), [0, 1, 2, 3].map(hash), "nobody used any");
     drop(pool.lookup(hash(0)));
-    // Used while it is held by who does not.
+    // Used while a caller holds it without using it.
     let held = pool.find(hash(1));
     drop(pool.lookup(hash(1)));
     drop(held);
@@ -409,15 +414,17 @@ fn reuse_tells_uses_from_holds() {
     assert_eq!(victims.iter().map(EvictedBlock::hash).collect::<Vec<_>>(), [2, 3, 0, 1].map(hash));
 }
 
-/// Conversations that come back once in four, among others that never do: more of them are found than LRU finds.
+/// Conversations that come back once in four, among others that never do: reuse has
+/// more hits on them than LRU.
 #[test]
-fn reuse_learns_who_comes_back() {
+fn reuse_with_returning_conversations_beats_lru() {
     let hits = |policy| {
         let pool = BlockPool::new(PoolConfig::new(200).policy(policy).lanes(1).lane_of(|| 0))
             .expect("a valid setup");
         let (mut hits, mut fresh, mut complete, mut held) = (0, vec![], vec![], vec![]);
         for round in 0..20_000u64 {
-            // Eight conversations in turn, each of ten blocks, and between two of them three of ten that nobody asks for again.
+            // Eight conversations in turn, each of ten blocks, and between two of them three of ten
+            // blocks that are never requested again.
             let of = if round.is_multiple_of(4) { round / 4 % 8 } else { 100 + round };
             let hashes: Vec<SequenceHash> = (0..10).map(|block| hash(of * 10 + block)).collect();
             let found = pool.match_prefix(&hashes, &mut held);

@@ -1,19 +1,20 @@
-//! ARC, 2Q and S3-FIFO by requests, whose victims a pool takes at once, against their papers, block by block: the same victims in the same order.
+//! ARC, 2Q and S3-FIFO by requests, against their papers, block by block: the same victims in the same order.
 //!
-//! A request has blocks that are there, and blocks that were never there; or it is one block, which may have a ghost. The papers' blocks come
-//! in the order of release. What the request itself has, no pool can evict, and so the papers' lists pass it by here.
+//! A pool takes a request's victims at once. A request has blocks that are there and blocks that never
+//! were; or it is one block, which may have a ghost. The papers' blocks come in the order of release. No
+//! pool can evict the request's own blocks, so the papers' lists pass them by here.
 
 use kvstrata_core::*;
 use std::collections::{HashMap, VecDeque};
 
-/// Of the pools that are filled by hand.
+/// Capacity of the pools that are filled by hand.
 const CAPACITY: usize = 400;
 
 fn hash(number: u64) -> SequenceHash {
     SequenceHash::from_u128(u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
 }
 
-/// Requests for a pool of so many blocks; new numbers ascend. Of 400 the longest is longer than a batch of the pool's.
+/// Requests for a pool of `capacity` blocks; new numbers ascend. For 400 the longest exceeds a pool's batch.
 fn requests(capacity: usize) -> Vec<Vec<u64>> {
     let of_400 = |blocks: u64| (blocks * capacity as u64).div_ceil(400);
     let mut state = 0x1234_5678_9abc_def1u64;
@@ -30,7 +31,7 @@ fn requests(capacity: usize) -> Vec<Vec<u64>> {
     };
     let mut requests: Vec<Vec<u64>> = (0..capacity as u64).map(|_| new(1).collect()).collect();
     for round in 0..32_000u64 {
-        // Phases: much that is new, much that comes back soon, much that comes back late; and what is popular, little more than T2 has room for.
+        // Phases: many new; many back soon; many back late; popular ones, a few more than T2 has room for.
         let phase = (round / 2000 % 4) as usize;
         let (news, back) = [(150, 300), (8, 500), (3, 1100), (3, 350)][phase];
         let (news, back) = (of_400(news), of_400(back));
@@ -46,7 +47,7 @@ fn requests(capacity: usize) -> Vec<Vec<u64>> {
         }
         let n = 1 + random(news);
         let mut request: Vec<u64> = new(n).collect();
-        // Asked for, but not brought if it is not there: see `Paper::serves`.
+        // Requested, but not brought if it is absent: see `Paper::serves`.
         (0..random(4)).for_each(|_| request.push(old(&mut random)));
         requests.push(request);
     }
@@ -59,10 +60,10 @@ trait Paper {
 
     fn has(&self, number: u64) -> bool;
     fn hit(&mut self, number: u64);
-    /// Brings a block in. The victim; none of those held.
+    /// Brings a block in. Returns the victim, which is none of `held`.
     fn miss(&mut self, number: u64, held: &[u64]) -> Option<u64>;
 
-    /// Of a longer request what is old and not there is left out: that it has a ghost a pool learns later than the paper.
+    /// Leaves absent old blocks out of longer requests: a pool learns of their ghosts later than the paper.
     fn serves(&self, request: &[u64]) -> Vec<u64> {
         let newest = request[0];
         let mut serves = request.to_vec();
@@ -87,7 +88,7 @@ struct Arc<const C: usize> {
     b1: VecDeque<u64>,
     b2: VecDeque<u64>,
     p: f64,
-    /// How often it was moved by more than 1: up, down.
+    /// How often it moved by more than 1: up, down.
     leaps: [u64; 2],
 }
 
@@ -125,7 +126,7 @@ impl<const C: usize> Paper for Arc<C> {
     fn miss(&mut self, number: u64, held: &[u64]) -> Option<u64> {
         let of_b1 = self.b1.contains(&number);
         if of_b1 || self.b2.contains(&number) {
-            // The pool takes the victim before it knows for what: `p` moves after it.
+            // The pool takes the victim before it knows the new block: `p` moves after the victim.
             let victim = self.replace(held);
             let [b1, b2] = [&self.b1, &self.b2].map(|ghosts| ghosts.len() as f64);
             let (more, by) = if of_b1 { (0, (b2 / b1).max(1.0)) } else { (1, (b1 / b2).max(1.0)) };
@@ -162,7 +163,6 @@ struct TwoQ<const C: usize> {
     a1in: VecDeque<u64>,
     am: VecDeque<u64>,
     a1out: VecDeque<u64>,
-    /// Blocks that came back.
     back: u64,
 }
 
@@ -274,7 +274,7 @@ impl<const C: usize> Paper for S3Fifo<C> {
     }
 }
 
-/// Runs requests over a pool and over the paper: that, and how many were evicted.
+/// Runs requests over a pool and over the paper. Returns the paper, and the number of evictions.
 fn compare<P: Paper + Default>(policy: Policy, requests: &[Vec<u64>]) -> (P, usize) {
     let config = PoolConfig::new(P::CAPACITY as u32).policy(policy).lanes(1).lane_of(|| 0);
     let pool = BlockPool::new(config).expect("a valid setup");
@@ -309,7 +309,7 @@ fn compare<P: Paper + Default>(policy: Policy, requests: &[Vec<u64>]) -> (P, usi
     (paper, all)
 }
 
-/// As `compare`, of this capacity's requests; they evict.
+/// As `compare`, for the requests of this capacity; they evict.
 fn compare_all<P: Paper + Default>(policy: Policy) -> P {
     let (paper, evicted) = compare::<P>(policy, &requests(P::CAPACITY));
     assert!(evicted > 10_000, "{evicted} were evicted");
@@ -317,41 +317,41 @@ fn compare_all<P: Paper + Default>(policy: Policy) -> P {
 }
 
 #[test]
-fn arc_s_victims_are_the_paper_s() {
+fn arc_victims_match_the_paper() {
     let paper = compare_all::<Arc<400>>(Policy::Arc);
     assert!(paper.leaps.iter().all(|leaps| *leaps > 100), "p moves by parts of blocks: {:?}", paper.leaps);
-    // Neither a tenth, nor a quarter, nor words of a bitmap.
+    // No tenth, no quarter and no word of a bitmap divides these.
     let _ = (compare_all::<Arc<37>>(Policy::Arc), compare_all::<Arc<643>>(Policy::Arc));
 }
 
 #[test]
-fn two_q_s_victims_are_the_paper_s() {
+fn two_q_victims_match_the_paper() {
     let paper = compare_all::<TwoQ<400>>(Policy::TwoQ);
     assert!(paper.back > 1000, "{} came back", paper.back);
     let _ = (compare_all::<TwoQ<37>>(Policy::TwoQ), compare_all::<TwoQ<643>>(Policy::TwoQ));
 }
 
 #[test]
-fn s3fifo_s_victims_are_the_paper_s() {
+fn s3fifo_victims_match_the_paper() {
     let paper = compare_all::<S3Fifo<400>>(Policy::S3Fifo);
     assert!(paper.promoted > 500, "{} went to main", paper.promoted);
     assert!(paper.back > 1000, "{} came back", paper.back);
     let _ = (compare_all::<S3Fifo<37>>(Policy::S3Fifo), compare_all::<S3Fifo<643>>(Policy::S3Fifo));
 }
 
-/// B1 grows by more than a batch while T1 does not, and all four lists are full: the room is B2's, and B1's oldest ghosts are met after that.
+/// B1 grows by more than a batch, T1 does not, all lists are full: B2 gives room; B1's oldest are met later.
 #[test]
-fn ghosts_of_a_long_request_take_the_room_that_the_paper_gives_them() {
+fn arc_ghosts_of_a_long_request_take_the_room_of_the_paper() {
     let one = |numbers: std::ops::Range<u64>| numbers.map(|number| vec![number]);
     let new = |numbers: std::ops::Range<u64>| [numbers.collect()];
-    // All are proven; 299 ghosts in B1, of which 250 come back: p is 250. Then T1 is filled up to that.
+    // All are proven; 299 ghosts in B1; 250 of them come back: p is 250. Then T1 is filled up to that.
     let before = one(0..400).chain(one(0..400)).chain(one(400..700)).chain(one(449..699));
     let before = before.chain(new(700..850)).chain(new(850..950));
     let requests = before.chain(new(950..1045)).chain(one(400..449)).chain(one(1045..1445));
     let (paper, _) = compare::<Arc<CAPACITY>>(Policy::Arc, &requests.collect::<Vec<_>>());
     assert!(paper.p > 290.0, "those ghosts were there: {}", paper.p);
 
-    // T1 is empty, B1 has 150 ghosts, B2 has 250, and p is no less: the request's victims are T2's, and just leave B1 its room.
+    // T1 is empty, B1 has 150 ghosts, B2 250, p is at least 250: T2's victims leave B1 just its room.
     let before =
         one(0..400).chain(one(0..400)).chain(one(400..800)).chain(one(549..799)).chain(new(800..1050));
     let requests = before.chain(one(400..402)).chain(one(1050..1450));
@@ -359,9 +359,9 @@ fn ghosts_of_a_long_request_take_the_room_that_the_paper_gives_them() {
     assert!(paper.t2.len() < CAPACITY && paper.p >= 250.0, "p is {}", paper.p);
 }
 
-/// As many ghosts as blocks are still to come are kept beyond Kout: the last of a request meet what they would meet if each came by itself.
+/// Kout grows by the blocks still to come: a request's last ones meet the same ghosts as if each came alone.
 #[test]
-fn the_last_of_a_request_meet_their_ghosts() {
+fn two_q_last_blocks_of_a_request_meet_their_ghosts() {
     let pool = BlockPool::new(PoolConfig::new(8).policy(Policy::TwoQ)).expect("a valid setup");
     let bring = |numbers: &[u64]| {
         let mut blocks = vec![];
@@ -381,7 +381,7 @@ fn the_last_of_a_request_meet_their_ghosts() {
     assert_eq!(next, [10, 11, 12, 13, 14, 2, 3, 4].map(hash), "three are proven, and the last to go");
 }
 
-/// A full pool: of each class so many blocks on trial, and so many proven.
+/// A full pool: for each class, a number of blocks on trial, and a number of proven ones.
 fn filled(policy: Policy, classes: &[(Priority, u64, u64)]) -> BlockPool {
     let all: u64 = classes.iter().map(|(_, trial, proven)| trial + proven).sum();
     let pool = BlockPool::new(PoolConfig::new(all as u32).policy(policy)).expect("a valid setup");
@@ -400,10 +400,10 @@ fn filled(policy: Policy, classes: &[(Priority, u64, u64)]) -> BlockPool {
             let block = pool.lookup(hash(number)).expect("it is pinned");
             block.set_priority(*class);
             if policy != Policy::S3Fifo {
-                // Whatever was pinned is proven.
+                // Any pinned block is proven.
                 return block;
             }
-            // Or what comes back: all others are held. To hold it again is no use.
+            // Or a block that comes back: all others are held. To hold it again is no use.
             drop(block);
             assert_eq!(pool.evict(1, &mut vec![]), 1);
             let back = store(number, *class).downgrade();
@@ -415,9 +415,9 @@ fn filled(policy: Policy, classes: &[(Priority, u64, u64)]) -> BlockPool {
     pool
 }
 
-/// A pinned block that comes back has its ghost no more: when it has left without one, it is as new as any.
+/// A pinned block that comes back loses its ghost: if it leaves without one, it is new the next time.
 #[test]
-fn who_comes_back_and_is_pinned_leaves_its_ghost() {
+fn two_q_block_pinned_on_return_loses_its_ghost() {
     let pool = BlockPool::new(PoolConfig::new(8).policy(Policy::TwoQ)).expect("a valid setup");
     let bring = |number: u64, class: Priority| {
         let mut blocks = vec![];
@@ -425,7 +425,7 @@ fn who_comes_back_and_is_pinned_leaves_its_ghost() {
         let complete = blocks.remove(0).complete(hash(number)).expect("a new block is Reset");
         pool.register(complete, None).into_block().set_priority(class);
     };
-    // 1 to 4 have ghosts then, and those of what is proven leave none.
+    // 1 to 4 then have ghosts, and proven blocks leave none.
     (1..13).for_each(|number| bring(number, Priority::Normal));
     bring(4, Priority::Pinned);
     pool.lookup(hash(4)).expect("it is pinned").set_priority(Priority::Normal);
@@ -438,10 +438,10 @@ fn who_comes_back_and_is_pinned_leaves_its_ghost() {
     assert_eq!(next, [13, 4].map(hash), "a proven one would be the first to go");
 }
 
-/// What an allocation finds free it has been given: that comes to the trial too. So of it and its victims, or of calls by number one after
-/// the other, as many leave from the proven as are in excess.
+/// The free blocks of an allocation count as given, and come to the trial too. So with its victims, or
+/// in consecutive calls by number, as many proven blocks leave as are in excess.
 #[test]
-fn free_blocks_count_as_given() {
+fn two_q_free_blocks_count_as_given() {
     let left = |take: &dyn Fn(&BlockPool)| {
         // 10 of 25 are on trial, so that the first 16 to go are proven.
         let pool = filled(Policy::TwoQ, &[(Priority::Normal, 10, 90)]);
@@ -465,9 +465,9 @@ fn free_blocks_count_as_given() {
     assert_eq!(left(&numbers), expected);
 }
 
-/// Of each class what its turn gives, and no more than the classes before have left of the excess.
+/// Each class gives its turn's blocks, and no more than the earlier classes have left of the excess.
 #[test]
-fn a_look_by_classes_is_the_order_of_eviction() {
+fn look_by_classes_matches_the_order_of_eviction() {
     for policy in [Policy::TwoQ, Policy::Arc, Policy::S3Fifo] {
         for classes in [
             [(Priority::Low, 5, 20), (Priority::Normal, 5, 70)],
@@ -487,13 +487,13 @@ fn a_look_by_classes_is_the_order_of_eviction() {
     }
 }
 
-/// What is pinned takes no part in the trial: Kin is of the others.
+/// Pinned blocks take no part in the trial: Kin counts the others.
 #[test]
-fn pinned_blocks_are_not_on_trial() {
+fn two_q_pinned_blocks_are_not_on_trial() {
     let pool = filled(Policy::TwoQ, &[(Priority::Pinned, 0, 40), (Priority::Normal, 20, 40)]);
     let mut next = vec![];
     pool.next_victims(60, &mut next);
-    // 20 are on trial, of 25 that may be: so six proven ones go first. They were stored from the 40th on, those on trial from the 80th.
+    // 20 are on trial, of 25 allowed: six proven go first, stored from the 40th on; on trial from the 80th.
     let order: Vec<u64> = (40..46).chain(80..100).chain(46..80).collect();
     let next: Vec<SequenceHash> = next.into_iter().map(|(_, hash)| hash).collect();
     assert_eq!(next, order.into_iter().map(hash).collect::<Vec<_>>());

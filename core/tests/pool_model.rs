@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 fn setup() -> impl Strategy<Value = Setup> {
     let policy = prop::sample::select(Policy::ALL.to_vec());
-    // Two of three are as engines have it.
+    // Two of three are as in engines.
     let duplicates = prop_oneof![2 => Just(Duplicates::Reject), 1 => Just(Duplicates::Keep)];
     (policy, duplicates, 1u8..100, 1u8..20, 0u8..8).prop_map(
         |(policy, duplicates, capacity, page_size, requests)| Setup {
@@ -30,7 +30,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_pool_does_what_the_oracle_does(setup in setup(), operations in operations()) {
+    fn pool_under_random_operations_matches_the_oracle(setup in setup(), operations in operations()) {
         model::run(setup, &operations);
     }
 }

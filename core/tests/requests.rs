@@ -4,7 +4,7 @@ use kvstrata_core::*;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 #[test]
-fn a_request_gets_its_blocks_and_gives_them_back() {
+fn request_returns_its_blocks_on_release() {
     let pool = BlockPool::new(PoolConfig::new(64)).expect("a valid setup");
     let table = RequestTable::new(&pool, 2);
     let mut out = vec![];
@@ -23,7 +23,7 @@ fn a_request_gets_its_blocks_and_gives_them_back() {
 }
 
 #[test]
-fn a_reserved_block_becomes_a_handle_by_detaching() {
+fn reserved_block_becomes_a_handle_by_detach() {
     let pool = BlockPool::new(PoolConfig::new(8)).expect("a valid setup");
     let table = RequestTable::new(&pool, 2);
     let mut out = vec![];
@@ -43,7 +43,7 @@ fn a_reserved_block_becomes_a_handle_by_detaching() {
 }
 
 #[test]
-fn more_requests_than_the_table_has_room_for() {
+fn request_beyond_the_table_limit_is_refused() {
     let pool = BlockPool::new(PoolConfig::new(64)).expect("a valid setup");
     let table = RequestTable::new(&pool, 4);
     let mut out = vec![];
@@ -58,7 +58,7 @@ fn more_requests_than_the_table_has_room_for() {
 }
 
 #[test]
-fn threads_share_requests() {
+fn requests_shared_by_threads_keep_blocks_apart() {
     let pool = BlockPool::new(PoolConfig::new(256).lanes(4)).expect("a valid setup");
     let table = RequestTable::new(&pool, 8);
     let owners: Vec<AtomicU32> = (0..256).map(|_| AtomicU32::new(0)).collect();

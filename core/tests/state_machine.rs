@@ -1,5 +1,5 @@
-//! The table of states, row by row, the refused rows too. What the typestate handles make unrepresentable is tried through the
-//! numbers that an FFI caller has.
+//! The table of states, row by row, the refused rows too. Transitions that the typestate handles make
+//! unrepresentable are tried through an FFI caller's numbers.
 
 use kvstrata_core::*;
 
@@ -25,7 +25,7 @@ fn complete(pool: &BlockPool, number: u128) -> CompleteBlock<'_> {
 
 /// The table itself: every pair of states.
 #[test]
-fn the_table() {
+fn transitions_match_the_table_for_every_pair() {
     use State::*;
     let allowed = [
         (Reset, Partial),
@@ -45,7 +45,7 @@ fn the_table() {
 
 /// Reset → Partial by `init_sequence`; refused: the block is in use.
 #[test]
-fn reset_to_partial() {
+fn reset_block_becomes_partial_by_init_sequence() {
     let pool = pool(Policy::Lru);
     let mut block = one(&pool);
     assert_eq!(block.state(), State::Reset);
@@ -59,9 +59,10 @@ fn reset_to_partial() {
     assert_eq!(refused.to_string(), format!("{} is Partial: this needs a block that is Reset", block.id()));
 }
 
-/// Partial → Partial by `add_token` and `add_tokens`; refused: more than the page has room for, or not Partial.
+/// Partial → Partial by `add_token` and `add_tokens`; refused: more than the page has
+/// room for, or not Partial.
 #[test]
-fn partial_to_partial() {
+fn partial_block_stays_partial_by_add_tokens() {
     let pool = pool(Policy::Lru);
     let mut block = one(&pool);
     assert_eq!(block.add_token().expect_err("it is Reset").reason, Reason::Needs(State::Partial));
@@ -76,9 +77,10 @@ fn partial_to_partial() {
     assert_eq!(block.filled(), PAGE);
 }
 
-/// Partial → Complete by `commit`; refused: the page is not full, or the block not Partial; the block comes back.
+/// Partial → Complete by `commit`; refused: the page is not full, or the block is not
+/// Partial; the block comes back.
 #[test]
-fn partial_to_complete() {
+fn partial_block_becomes_complete_by_commit() {
     let pool = pool(Policy::Lru);
     let refused = one(&pool).commit(hash(1)).expect_err("it is Reset");
     assert_eq!(refused.error.reason, Reason::Needs(State::Partial));
@@ -99,7 +101,7 @@ fn partial_to_complete() {
 
 /// Complete → Registered by `register`; an equal hash: the caller's copy gives way, and is free again.
 #[test]
-fn complete_to_registered() {
+fn complete_block_becomes_registered_by_register() {
     let pool = pool(Policy::Lru);
     let Registered::New(first) = pool.register(complete(&pool, 1), None) else { panic!("the hash is new") };
     let Registered::Deduplicated(second) = pool.register(complete(&pool, 1), None) else {
@@ -118,7 +120,7 @@ fn complete_to_registered() {
 
 /// Partial, Complete → Reset by `reset` or by dropping the handle: never refused, and weak references die.
 #[test]
-fn partial_and_complete_to_reset() {
+fn partial_and_complete_blocks_become_reset_by_reset_or_drop() {
     let pool = pool(Policy::Lru);
     let mut block = one(&pool);
     block.init_sequence(Salt::default()).expect("it is Reset");
@@ -135,7 +137,7 @@ fn partial_and_complete_to_reset() {
 
 /// Registered → Reset by eviction, withdrawal and the last `RegistrationHandle`; refused: it is referenced.
 #[test]
-fn registered_to_reset() {
+fn registered_block_becomes_reset_by_eviction_or_withdrawal() {
     for policy in Policy::ALL {
         let pool = pool(policy);
         let block = pool.register(complete(&pool, 1), None).into_block();
@@ -169,9 +171,10 @@ fn registered_to_reset() {
     }
 }
 
-/// The last of several `RegistrationHandle`s ends the registration; one made without a scope is ended by none.
+/// The last of several `RegistrationHandle`s ends the registration; if one was made
+/// without a scope, none ends it.
 #[test]
-fn the_last_scope_ends_it() {
+fn registration_ends_with_its_last_scope() {
     for policy in Policy::ALL {
         let pool = pool(policy);
         let scoped = |n| {
@@ -202,9 +205,9 @@ fn the_last_scope_ends_it() {
     }
 }
 
-/// What an FFI caller may get wrong is refused by name.
+/// An FFI caller's mistakes are refused by name.
 #[test]
-fn numbers_are_checked() {
+fn block_numbers_out_of_place_are_refused_by_name() {
     let pool = pool(Policy::Lru);
     let out_of_range = pool.adopt_mutable(BlockId(4)).expect_err("there are four");
     assert_eq!(out_of_range.reason, Reason::OutOfRange { capacity: 4 });
@@ -224,7 +227,7 @@ fn numbers_are_checked() {
 
 /// A setting out of range is named.
 #[test]
-fn settings_are_checked() {
+fn settings_out_of_range_are_refused_by_name() {
     let refuse = |config: PoolConfig| BlockPool::new(config).map(drop).expect_err("out of range").to_string();
     assert_eq!(refuse(PoolConfig::new(0)), "capacity = 0: must be from 1 to 268,435,456 blocks");
     assert_eq!(

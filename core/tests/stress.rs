@@ -1,13 +1,17 @@
-//! Many threads on one pool, its request table and its sink. At rest nothing may be lost, and nothing be in two places.
+//! Many threads on one pool, its request table and its sink. At rest no block may be
+//! lost, or be in two places.
 //!
-//! - **Content.** Each block has a word of "memory": its owner writes the hash there before registering, and whoever holds a reference
-//!   or a lease must read that hash, at first and at last; so must who evicts it. So a reference to a recycled block is noticed.
-//! - **Events.** The sink knows of each block under what it is registered: a Store of a block that is, or a Remove of one that is
-//!   not, or of another generation or hash, is wrong at any time. At rest it knows what the pool has, block by block, and of a
-//!   unique hash once at most.
-//! - **Order.** A block that is not free, not owned and not pinned can be evicted at the end: none is lost from the timeline.
+//! - **Content.** Each block has a word of "memory". Its owner writes the hash there before registering,
+//!   and each holder of a reference or a lease must read that hash, at first and at last; so must an
+//!   evictor. So a reference to a recycled block is noticed.
+//! - **Events.** The sink knows the registration of each block. A Store of a registered block is wrong
+//!   at any time, and so is a Remove of one that is not registered, or of another generation or hash. At
+//!   rest the sink has the pool's registrations, block by block, and a unique hash at most once.
+//! - **Order.** A block that is not free, not owned and not pinned can be evicted at the end:
+//!   none is lost from the timeline.
 //!
-//! `KVSTRATA_STRESS_ROUNDS` scales it (default 1); ThreadSanitizer and AddressSanitizer run it too (`ci/test`).
+//! `KVSTRATA_STRESS_ROUNDS` scales it (default 1); ThreadSanitizer and AddressSanitizer run it too
+//! (`ci/test`).
 
 use kvstrata_core::*;
 use std::cell::UnsafeCell;
@@ -45,8 +49,8 @@ fn hash(number: u64) -> SequenceHash {
 /// Plain words, not atomics: if the pool did not order these accesses, ThreadSanitizer would complain.
 struct Memory(Vec<UnsafeCell<u64>>);
 
-// SAFETY: a word is written only by the owner of its block, and read only by holders of a reference or a lease; that
-// the pool keeps the two apart is what this test is about.
+// SAFETY: a word is written only by the owner of its block, and read only by holders of a reference or a
+// lease. This test checks that the pool keeps the two apart.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -64,7 +68,7 @@ impl Memory {
     }
 }
 
-/// What the sink has heard. Relaxed, all of it: the sink must not order what the pool fails to.
+/// The sink's records. Relaxed, all of it: the sink must not add an order that the pool lacks.
 struct Heard {
     numbers: HashMap<SequenceHash, u64>,
     /// Stored less removed, a hash.
@@ -93,7 +97,7 @@ impl Heard {
         assert_eq!(found, old, "{block:?}, hash {number}, stored: {stored}");
     }
 
-    /// At rest: each registration that was told of is there, and no other.
+    /// At rest: each reported registration exists, and no other.
     fn check(&self, pool: &BlockPool, memory: &Memory, unique: bool) {
         let mut registered = 0;
         for (id, heard) in self.blocks.iter().enumerate() {
@@ -131,7 +135,7 @@ struct Worker<'p> {
     memory: &'p Memory,
     dice: Dice,
     universe: u64,
-    /// Its own request, and the blocks that it has.
+    /// The worker's own request, and its blocks.
     own_request: RequestId,
     reserved: Vec<BlockId>,
     held: Vec<(u64, ImmutableBlock<'p>)>,
@@ -300,7 +304,8 @@ impl<'p> Worker<'p> {
         }
     }
 
-    /// Their blocks may be held, inactive, evicted or recycled by now, and other scopes may have them.
+    /// Ends scopes. Their blocks may be held, inactive, evicted or recycled by now, and
+    /// other scopes may have them.
     fn end_scopes(&mut self) {
         for _ in 0..self.dice.roll(8).min(self.scopes.len() as u64) {
             let which = self.dice.roll(self.scopes.len() as u64) as usize;
@@ -308,7 +313,7 @@ impl<'p> Worker<'p> {
         }
     }
 
-    /// Nobody else may touch the blocks of a request of its own.
+    /// Uses the worker's own request. No other thread may touch its blocks.
     fn own_request(&mut self) {
         let secret = UNREGISTERED - self.own_request;
         if self.dice.roll(2) == 0 {
@@ -328,7 +333,7 @@ impl<'p> Worker<'p> {
         self.reserved.clear();
     }
 
-    /// Any thread may release or detach what this one reserves.
+    /// Uses a shared request: any thread may release or detach the blocks that this one reserves.
     fn shared_request(&mut self) {
         let request = self.dice.roll(SHARED_REQUESTS);
         match self.dice.roll(4) {
@@ -425,11 +430,11 @@ fn run_all(capacity: u32, steps: u64) {
 }
 
 #[test]
-fn four_threads_and_a_small_pool() {
+fn small_pool_under_four_threads_stays_consistent() {
     run_all(48, 40_000);
 }
 
 #[test]
-fn four_threads_and_a_larger_pool() {
+fn larger_pool_under_four_threads_stays_consistent() {
     run_all(1000, 40_000);
 }

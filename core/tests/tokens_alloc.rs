@@ -1,4 +1,4 @@
-//! `TokenBlockSequence` allocates nothing a block: within its capacity not once, beyond it only to double.
+//! `TokenBlockSequence` allocates nothing per block: within its capacity not once, beyond it only to double.
 
 use kvstrata_core::hash::{BlockHasher, Hasher, Keyed, Salt, SequenceHash, Xxh3};
 use kvstrata_core::tokens::TokenBlockSequence;
@@ -18,7 +18,7 @@ fn hasher() -> Hasher {
 const TOKENS: usize = if cfg!(miri) { 1 << 9 } else { 1 << 17 };
 
 #[test]
-fn nothing_within_capacity() {
+fn sequence_within_capacity_allocates_nothing() {
     let tokens: Vec<u32> = (0..TOKENS as u32).collect();
     let mut sequence = TokenBlockSequence::new(16, Salt::default(), hasher()).unwrap();
     sequence.reserve(TOKENS);
@@ -36,14 +36,14 @@ fn nothing_within_capacity() {
 }
 
 #[test]
-fn two_for_one_extend_from_nothing() {
+fn first_extend_allocates_once_per_array() {
     let tokens: Vec<u32> = (0..TOKENS as u32).collect();
     let mut sequence = TokenBlockSequence::new(16, Salt::default(), hasher()).unwrap();
     assert_eq!(calls(|| assert_eq!(sequence.extend(&tokens).len(), TOKENS / 16)), 2, "one a growing array");
 }
 
 #[test]
-fn growth_doubles() {
+fn sequence_growth_allocates_by_doubling() {
     let mut sequence = TokenBlockSequence::new(1, Salt::default(), hasher()).unwrap();
     let pushes = || {
         (0..TOKENS as u32).for_each(|token| {
@@ -54,7 +54,7 @@ fn growth_doubles() {
 }
 
 #[test]
-fn hashes_alone_need_no_memory_of_their_own() {
+fn extend_chain_allocates_nothing() {
     let tokens: Vec<u32> = (0..TOKENS as u32).collect();
     let mut hashes = Vec::with_capacity(TOKENS / 16);
     for hasher in [hasher(), Xxh3.into()] {

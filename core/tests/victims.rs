@@ -1,4 +1,4 @@
-//! A look at the eviction order in parts sees what a look at all of it sees, each block once.
+//! A look at the eviction order in parts shows the blocks of a look at all of it, each once.
 
 use kvstrata_core::{BlockPool, BlockRef, Policy, PoolConfig, SequenceHash, VictimsSeen};
 
@@ -19,7 +19,7 @@ fn in_parts(pool: &BlockPool, part: usize) -> Vec<(BlockRef, SequenceHash)> {
 }
 
 #[test]
-fn in_parts_or_at_once_it_is_the_same_order() {
+fn victims_in_parts_come_in_the_order_of_one_call() {
     for policy in Policy::ALL {
         let pool = BlockPool::new(PoolConfig::new(300).policy(policy)).expect("a pool");
         let mut ids = Vec::new();
@@ -31,7 +31,7 @@ fn in_parts_or_at_once_it_is_the_same_order() {
         }
         let held = pool.lookup(hash(7)).expect("there");
         let mut whole = Vec::new();
-        // Uses make other lists, and entries that are stale; and they go round the timeline.
+        // Uses make other lists and stale entries, and go round the timeline.
         for round in 0..80 {
             for number in (round % 3..300).step_by(3) {
                 drop(pool.lookup(hash(number)));
@@ -55,9 +55,9 @@ fn in_parts_or_at_once_it_is_the_same_order() {
     }
 }
 
-/// LFU's age goes on while a look in parts is under way: of what is left, each is seen all the same.
+/// LFU's age rises during a look in parts: each remaining block is seen all the same.
 #[test]
-fn a_look_goes_on_though_the_age_does() {
+fn look_in_parts_while_the_lfu_age_rises_sees_each_block() {
     let pool = BlockPool::new(PoolConfig::new(10).policy(Policy::Lfu)).expect("a pool");
     let mut ids = Vec::new();
     pool.allocate_free_ids(10, &mut ids).expect("free");

@@ -1,4 +1,5 @@
-//! Withdrawal by number: nobody finds the block, and who withdrew it gets it, with its bytes, when nobody else has it (`src/pool/withdraw.rs`).
+//! Withdrawal by number: the block cannot be found, and the withdrawing caller gets it, with its bytes,
+//! as its only holder (`src/pool/withdraw.rs`).
 
 use kvstrata_core::*;
 
@@ -16,7 +17,7 @@ fn one(policy: Policy) -> (BlockPool, BlockRef) {
 }
 
 #[test]
-fn it_is_taken_by_who_has_the_only_reference() {
+fn withdrawn_block_is_taken_with_the_only_reference() {
     for policy in Policy::ALL {
         let (pool, block) = one(policy);
         assert_eq!(pool.registered(block.id), Some((block, hash(1))));
@@ -38,7 +39,7 @@ fn it_is_taken_by_who_has_the_only_reference() {
 }
 
 #[test]
-fn a_lease_keeps_it_too() {
+fn withdrawn_block_is_kept_by_a_lease() {
     let (pool, block) = one(Policy::Lru);
     assert!(pool.lease(block) && pool.withdraw_held(block));
     assert!(pool.take_withdrawn(block).is_none(), "it is being copied");
@@ -48,7 +49,7 @@ fn a_lease_keeps_it_too() {
 }
 
 #[test]
-fn who_has_not_withdrawn_it_may_have_it_in_the_end() {
+fn withdrawn_block_is_held_again_by_another_caller() {
     for policy in Policy::ALL {
         let (pool, block) = one(policy);
         assert_eq!(pool.hold_withdrawn(block.id), None, "{policy}: it is not withdrawn");
@@ -67,7 +68,7 @@ fn who_has_not_withdrawn_it_may_have_it_in_the_end() {
 }
 
 #[test]
-fn what_is_not_held_is_not_withdrawn() {
+fn block_not_held_is_not_withdrawn() {
     let (pool, block) = one(Policy::Lru);
     pool.release_refs([block]);
     assert!(!pool.withdraw_held(block), "nobody holds it");

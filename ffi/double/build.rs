@@ -1,5 +1,6 @@
-//! Gives the shared library the name by which CUDA's driver is looked for: once a test has loaded it by its path, the dynamic
-//! linker answers a later search for `libcuda.so` with it, whatever is installed.
+//! Gives the shared library the name under which CUDA's driver is looked for. Once a test has loaded it
+//! by its path, the dynamic linker answers a later search for `libcuda.so` with it, regardless of the
+//! installed driver.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,13 +1,15 @@
-//! How long a queue takes to say that a transfer has ended, and what that costs, for each way of completion: the figures by which
-//! the default of `QueueOptions` is to be chosen. Needs a device.
+//! Measures the delay and the cost of completion: the time from a transfer's end until the queue
+//! reports it, for each way of completion. The default of `QueueOptions` is to be chosen by
+//! these figures. Needs a device.
 //!
 //! ```sh
 //! cargo run --release -p kvstrata-ffi --example cuda_completion [ROUNDS [DEVICE]]
 //! ```
 //!
-//! For 4 KiB and 2 MiB to the device: `alone` is one transfer at a time, from submission to the waiter's return; `stream` is the time a
-//! transfer when 64 are queued at a time, which shows what a way puts between them; `cpu` is the processor time of the whole process
-//! for each of those. One line of JSON a row.
+//! For 4 KiB and 2 MiB to the device: `alone` is one transfer at a time, from submission to the waiter's
+//! return; `stream` is the time a transfer when 64 are queued at a time, which shows the cost of the
+//! work that a way puts between them; `cpu` is the processor time of the whole process for each of
+//! those. One line of JSON a row.
 
 use core::time::Duration;
 use kvstrata_ffi::arena::HostArena;
@@ -57,7 +59,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Microseconds from submission to the waiter's return, sorted.
+    /// Returns the microseconds from submission to the waiter's return, sorted.
     fn alone(&mut self, rounds: usize) -> Result<Vec<f64>, Box<dyn std::error::Error>> {
         let mut times = Vec::with_capacity(rounds);
         for round in 0..rounds {
@@ -70,7 +72,7 @@ impl Bench {
         Ok(times)
     }
 
-    /// Microseconds a transfer, of the clock and of processors, when many are queued at a time.
+    /// Returns the microseconds a transfer, of the clock and of processors, when many are queued at a time.
     fn stream(&mut self, rounds: usize) -> Result<(f64, f64), Box<dyn std::error::Error>> {
         let rounds = rounds.div_ceil(DEPTH);
         let mut transfers = Vec::with_capacity(DEPTH);
@@ -92,7 +94,7 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// Of all threads of this process.
+/// Returns the processor time of all threads of this process.
 fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is ours.

@@ -1,6 +1,12 @@
-//! What encryption costs a volume, beside the same volume without, in turns:
-//! `cargo run --release -p kvstrata-ffi --features encryption --example encryption_cost -- [FOLDER] [MIB] [DEPTH] [ROUNDS]`.
-//! One thread keeps `DEPTH` requests on their way over files of `MIB` that are written through before. Prints medians.
+//! Measures the cost of encryption to a volume, beside the same volume without it, in turns:
+//!
+//! ```sh
+//! cargo run --release -p kvstrata-ffi --features encryption --example encryption_cost -- \
+//!     [FOLDER] [MIB] [DEPTH] [ROUNDS]
+//! ```
+//!
+//! One thread keeps `DEPTH` requests in flight over files of `MIB`, which are written through before.
+//! Prints medians.
 
 use kvstrata_core::SequenceHash;
 use kvstrata_ffi::arena::HostArena;
@@ -21,7 +27,7 @@ fn name(slot: u32) -> Name {
     Name { hash, parent: None, owner: OwnerId::NOBODY }
 }
 
-/// Seconds of user and system time, of all threads.
+/// Returns the seconds of user and system time of all threads.
 fn cpu_seconds() -> f64 {
     // SAFETY: all-zero bytes are a valid `rusage`: it is made of integers.
     let mut usage: libc::rusage = unsafe { core::mem::zeroed() };

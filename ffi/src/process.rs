@@ -1,27 +1,28 @@
-//! What a forked child inherits and is not to use: memory that threads of its parent change, and locks of
-//! files.
+//! State that a forked child inherits but must not use: memory that the parent's threads change, and
+//! file locks.
 //!
 //! ```text
-//!   parent:  open a file ─ enter it in the list ─ lock it (flock); a ring, which has the file, is entered too
-//!   fork ──► child: one more fork is counted ─ all of the list is closed      (the lock is of the open file, so the child would hold it, too)
+//!   parent:  open a file ─ enter it in the list ─ lock it (flock); a ring that has the file is entered, too
+//!   fork ──► child: count one more fork ─ close every file of the list
+//!                   (the lock belongs to the open file, so the child would hold it, too)
 //! ```
 //!
-//! A child that goes on without `exec` has no threads but one. Whatever waits for another thread waits for
-//! ever there, and a mutex that one of them held stays locked. So what has threads remembers its [`Origin`],
-//! and does nothing in another process.
+//! A child that continues without `exec` has a single thread. A wait for another thread never ends there,
+//! and a mutex that another thread held stays locked. Therefore an object that has threads remembers its
+//! [`Origin`] and does nothing in another process.
 //!
 //! Invariants
-//! - I1: a descriptor of the list is open: its entry is emptied before it is closed. The handler alone closes
-//!   the child's copies: an [`Uninherited`] does nothing there, its drop included.
-//! - I2: no fork comes between the opening of such a descriptor and its entry, nor between the end of its
-//!   entry and its closing: the handlers hold the gate, and so does the thread that opens or closes.
-//! - I3: entries are never freed, so that the handler may walk the list whatever the parent's threads were
-//!   doing. They are used again.
+//! - I1: each descriptor in the list is open: its entry is emptied before the descriptor is closed. In a
+//!   child, only the handler closes the copies; an [`Uninherited`] does nothing there, not even in its drop.
+//! - I2: no fork happens between opening such a descriptor and entering it, nor between emptying its
+//!   entry and closing it. The fork handlers hold the gate, and so does a thread that opens or closes.
+//! - I3: entries are never freed, so the handler may walk the list whatever the parent's threads were
+//!   doing. Empty entries are used again.
 //!
 //! # Orderings
-//! The gate's are a lock's: Acquire where it is taken, Release where it is opened. The list's head is Release
-//! where an entry is put before it, and Acquire where it is read: an entry is whole. All else is Relaxed: the
-//! handler runs in a child's only thread, behind the parent's fork.
+//! The gate is a lock: taking it is Acquire, opening it is Release. Putting an entry before the list's head
+//! is a Release store of the head, and reading the head is an Acquire load, so a reader sees whole entries.
+//! Everything else is Relaxed: the handler runs in a child's only thread, after the parent's fork.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -32,14 +33,14 @@ use std::sync::Once;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64};
 
-/// How many forks lie between the process that counted first and this one.
+/// The number of forks between the first process that counted and this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 static GATE: AtomicBool = AtomicBool::new(false);
 static LIST: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
 
 /// No descriptor.
 const NONE: RawFd = -1;
-/// An entry that somebody has, whose descriptor is not open yet.
+/// A reserved entry: its descriptor is not open yet.
 const TAKEN: RawFd = -2;
 
 #[derive(Debug)]
@@ -63,30 +64,31 @@ impl Origin {
         Origin { forks: FORKS.load(Relaxed), process: std::process::id() }
     }
 
-    /// Whether this is that process, and not one that was forked from it.
+    /// Returns whether the current process is this one, rather than a process forked from it.
     #[must_use]
     pub fn is_here(self) -> bool {
         self.forks == FORKS.load(Relaxed)
     }
 
-    /// Its number.
+    /// Returns the process number.
     #[must_use]
     pub fn process(self) -> u32 {
         self.process
     }
 }
 
-/// Has forks told of, from now on.
+/// Registers the fork handlers, once.
 fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the handlers are functions without arguments that live for ever, and do what a handler may: they touch atomics, and close files.
-        // Where there is no memory for them no fork is told of, as before.
+        // SAFETY: the handlers are functions without arguments that live for ever, and do only what a
+        // handler may do: they touch atomics and close files. If there is no memory for the handlers,
+        // forks stay uncounted, as before.
         let _ = unsafe { libc::pthread_atfork(Some(before_fork), Some(open_gate), Some(in_child)) };
     });
 }
 
-/// No fork begins, and nothing else of the list is opened or closed, until it is dropped.
+/// While it lives, no fork begins and no other thread opens or closes a descriptor of the list.
 struct Gate;
 
 impl Gate {
@@ -117,7 +119,8 @@ extern "C" fn in_child() {
     entries().for_each(|entry| {
         let file = entry.file.swap(NONE, Relaxed);
         if file >= 0 {
-            // SAFETY: I1: the entry's descriptor is open in the parent, hence here, and nobody else closes it here.
+            // SAFETY: I1: the entry's descriptor is open in the parent, hence here, and only this handler
+            // closes it here.
             let _ = unsafe { libc::close(file) };
         }
     });
@@ -125,12 +128,12 @@ extern "C" fn in_child() {
 }
 
 fn entries() -> impl Iterator<Item = &'static Entry> {
-    // SAFETY: I3: what the list names was leaked, and whole before it was put there.
+    // SAFETY: I3: each entry of the list was leaked, and was whole before it was put there.
     let first: Option<&'static Entry> = unsafe { LIST.load(Acquire).as_ref() };
     std::iter::successors(first, |before| before.next)
 }
 
-/// An entry of the list, for who holds the gate.
+/// Takes a free entry of the list, or adds one. The caller holds the gate.
 fn entry() -> &'static Entry {
     let free = |entry: &&Entry| entry.file.compare_exchange(NONE, TAKEN, Relaxed, Relaxed).is_ok();
     if let Some(entry) = entries().find(free) {
@@ -140,11 +143,12 @@ fn entry() -> &'static Entry {
         Box::leak(Box::new(Entry { file: AtomicI32::new(TAKEN), next: entries().next() }));
     let made = ptr::from_mut(made);
     LIST.store(made, Release);
-    // SAFETY: it was just made, is never freed (I3), and nobody writes it but by its atomic.
+    // SAFETY: it was just made, is never freed (I3), and is written only through its atomic.
     unsafe { &*made }
 }
 
-/// An open descriptor that a forked child does not keep. What has it shares it by `Arc`, so that entry and descriptor end together.
+/// An open descriptor that a forked child does not keep. Owners share it by `Arc`, so that entry and
+/// descriptor end together.
 #[derive(Debug)]
 pub struct Uninherited<T: AsRawFd> {
     opened: ManuallyDrop<T>,
@@ -153,10 +157,10 @@ pub struct Uninherited<T: AsRawFd> {
 }
 
 impl<T: AsRawFd> Uninherited<T> {
-    /// What `open` opens.
+    /// Calls `open` under the gate and enters the opened descriptor in the list.
     ///
     /// # Errors
-    /// Those of `open`.
+    /// The errors of `open`.
     pub fn open(open: impl FnOnce() -> io::Result<T>) -> io::Result<Uninherited<T>> {
         let origin = Origin::here();
         let gate = Gate::shut();
@@ -190,24 +194,26 @@ impl<T: AsRawFd> DerefMut for Uninherited<T> {
 
 impl<T: AsRawFd> Drop for Uninherited<T> {
     fn drop(&mut self) {
-        // In a child the handler has closed it (I1), and its number may be another file's by now.
+        // In a child the handler has closed the descriptor (I1), and its number may belong to another
+        // file by now.
         if !self.origin.is_here() {
             return;
         }
-        // Both under the gate (I2): a child that is forked between the two would keep the descriptor, and a file's lock with it.
+        // Both steps happen under the gate (I2): a child forked between them would keep the descriptor,
+        // and with it the file's lock.
         let _gate = Gate::shut();
         self.entry.file.store(NONE, Relaxed);
-        // SAFETY: this is the only place that drops it, and nothing uses `self` behind it.
+        // SAFETY: this is the only place that drops it, and nothing uses `self` afterwards.
         unsafe { ManuallyDrop::drop(&mut self.opened) };
     }
 }
 
-/// Who has locked a file, as far as the system tells.
+/// The holder of a file's lock, as far as the system tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Holder {
     /// This process.
     This,
-    /// Another one: its number, and the name of its program, if that is known.
+    /// Another process: its number, and the name of its program if that is known.
     Process {
         /// Its number.
         number: u32,
@@ -219,7 +225,7 @@ pub enum Holder {
 }
 
 impl Holder {
-    /// Who holds an exclusive lock of this file.
+    /// Returns the holder of an exclusive lock on this file.
     pub(crate) fn of(device: u64, inode: u64) -> Holder {
         let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
         let numbers: Vec<u32> = holders(&locks, device, inode).collect();
@@ -234,8 +240,8 @@ impl Holder {
     }
 }
 
-/// Lines as `1: FLOCK  ADVISORY  WRITE 708 00:2a:131 0 EOF`. Some file systems have another device there than the file says: then the inode
-/// alone must do.
+/// Returns the process numbers of the holders. Lines look like `1: FLOCK  ADVISORY  WRITE 708 00:2a:131 0
+/// EOF`. Some file systems show another device there than the file's own; then the inode alone decides.
 fn holders(locks: &str, device: u64, inode: u64) -> impl Iterator<Item = u32> {
     let device = format!("{:02x}:{:02x}", libc::major(device), libc::minor(device));
     let of_line = |line: &str| {

@@ -1,9 +1,10 @@
-//! Text from outside, as it may be shown: on a terminal, in a log, in a message.
+//! Text from outside, made safe to show on a terminal, in a log or in a message.
 //!
-//! A path, a setting's value, a tenant's name or a line of a trace may hold any characters, and a terminal
-//! obeys some of them: they set its title, move its cursor, hide or reorder what follows, or begin a line
-//! that looks like one of ours. [`shown`] writes such a character as Rust does in a string (`\u{1b}`, `\n`)
-//! and leaves all others as they are, so that a file's name in any language stays readable.
+//! A path, a setting's value, a tenant's name or a line of a trace may hold any characters, and a
+//! terminal obeys some of them. Such characters set its title, move its cursor, hide or reorder the text
+//! after them, or begin a line that looks like one of ours. [`shown`] writes such a character as Rust
+//! does in a string (`\u{1b}`, `\n`) and leaves all others as they are, so a file's name in any language
+//! stays readable.
 //!
 //! Invariants
 //! - I1: no character that [`is_shown`] refuses reaches the formatter. A second pass changes nothing.
@@ -11,7 +12,8 @@
 use core::fmt::{self, Display, Formatter, Write};
 use std::path::Path;
 
-/// Whether a character is shown as it is: none that a terminal obeys, that has no width, or that changes the direction of others.
+/// Whether a character is shown as it is. Refused are characters that a terminal obeys, that have no
+/// width, or that change the direction of others.
 #[must_use]
 pub fn is_shown(c: char) -> bool {
     let invisible = matches!(
@@ -30,19 +32,20 @@ pub struct Shown<T> {
     lines: bool,
 }
 
-/// Text from outside on one line: whatever a terminal obeys is written as an escape.
+/// Text from outside on one line: each character that a terminal obeys is written as an escape.
 #[must_use]
 pub fn shown<T: Display>(text: T) -> Shown<T> {
     Shown { text, lines: false }
 }
 
-/// A path; what of it is not UTF-8 is replaced, as [`Path::display`] does.
+/// A path. Parts that are not UTF-8 are replaced, as [`Path::display`] does.
 #[must_use]
 pub fn shown_path(path: &Path) -> Shown<std::path::Display<'_>> {
     shown(path.display())
 }
 
-/// A whole message that was put together here: its own ends of lines stay. What is put into it has been [`shown`] before.
+/// A whole message that was put together here: its own ends of lines stay. Inserted text has been
+/// [`shown`] before.
 #[must_use]
 pub fn shown_lines<T: Display>(text: T) -> Shown<T> {
     Shown { text, lines: true }

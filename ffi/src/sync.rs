@@ -1,9 +1,9 @@
-//! What the models swap: the only place of this crate that names loom.
+//! The types that loom models replace: the only place in this crate that names loom.
 //!
 //! In the crate's own tests under `--cfg loom`, the atomics, the lock and the queue of `arena/borrow.rs`,
-//! `disk/doorbell.rs` and `disk/inbox.rs` are loom's, so that the models beside them run the very code that
-//! ships. [`site!`] and [`skipped!`] are as in the core's `sync.rs`: what `KVSTRATA_MUTATION=name` weakens or
-//! leaves out, so that a model must notice (`ci/test mutations`).
+//! `disk/doorbell.rs` and `disk/inbox.rs` are loom's, so the models beside them run the very code that
+//! ships. [`site!`] and [`skipped!`] are as in the core's `sync.rs`: `KVSTRATA_MUTATION=name` weakens or
+//! skips the named site, and a model must notice (`ci/test mutations`).
 
 #[cfg(not(all(test, loom)))]
 pub(crate) use {
@@ -30,13 +30,13 @@ pub(crate) use {
 #[path = "../../core/tests/loom/search.rs"]
 mod search;
 
-/// The ordering of a named site: the strong one, or Relaxed where a model is told to mutate the site.
+/// The ordering of a named site: the strong one, or Relaxed if a model is told to mutate the site.
 macro_rules! site {
     ($name:tt, $strong:expr) => {
         if $crate::sync::mutated($name) { $crate::sync::Ordering::Relaxed } else { $strong }
     };
 }
-/// Whether a named step is left out: never, but where a model is told to mutate it.
+/// Whether a named step is left out: only if a model is told to mutate it.
 macro_rules! skipped {
     ($name:tt) => {
         $crate::sync::mutated($name)
@@ -44,13 +44,14 @@ macro_rules! skipped {
 }
 pub(crate) use {site, skipped};
 
-/// Whether `KVSTRATA_MUTATION` names this site or step. Asked at run time, by models only: one build serves all mutations.
+/// Whether `KVSTRATA_MUTATION` names this site or step. Read at run time, by models only: one build
+/// serves all mutations.
 #[cfg(loom)]
 pub(crate) fn mutated(name: &str) -> bool {
     static ASKED: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
     ASKED.get_or_init(|| std::env::var("KVSTRATA_MUTATION").ok()).as_deref() == Some(name)
 }
-/// Nothing is: what ships has no mutations.
+/// Always false: the shipped code has no mutations.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) const fn mutated(_name: &str) -> bool {
@@ -62,12 +63,12 @@ mod queue {
     use super::{AtomicUsize, Ordering};
     use std::collections::VecDeque;
 
-    /// Stands in for crossbeam's queue, whose atomics loom cannot see. It promises less: a pop sees what its push published, and
-    /// nothing else is ordered; "full" and "empty" may be old news, where the real one has fences. What is shown with it holds for
-    /// the real one.
+    /// Stands in for crossbeam's queue, whose atomics loom cannot see. It promises less: a pop sees the
+    /// writes that its push published, and nothing else is ordered. "Full" and "empty" may be stale, while
+    /// the real queue has fences. So whatever the models show with this one also holds for the real one.
     pub(crate) struct ArrayQueue<T> {
         len: AtomicUsize,
-        /// Follows `len` without a step of loom's between, so that nobody finds it locked or at odds.
+        /// Follows `len` without a loom step in between, so no thread finds it locked or at odds with `len`.
         items: std::sync::Mutex<VecDeque<T>>,
         capacity: usize,
     }

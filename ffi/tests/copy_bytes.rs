@@ -1,4 +1,4 @@
-//! Bytes without a plan: what arrives, that nothing else changes, the sum on the way, and what is refused.
+//! Copies without a plan: the bytes that arrive, no other change, the sum on the way, and the refusals.
 
 use kvstrata_ffi::copy::{CopyError, HostCopy, Path};
 use twox_hash::XxHash3_64;
@@ -10,7 +10,7 @@ fn copies() -> impl Iterator<Item = (HostCopy, bool)> {
     paths.flat_map(|copy| [(copy, false), (copy, true)])
 }
 
-/// Around the sizes at which the code takes another way: ends, lines, groups of lines, chunks.
+/// Lengths around the sizes at which the code changes: ends, lines, groups of lines, chunks.
 fn lengths() -> impl Iterator<Item = usize> {
     let around = [0, 64, 128, 240, 256, 1024, 2048, 4096, 3 * 2048, 40_000];
     around.into_iter().flat_map(|at: usize| at.saturating_sub(2)..at + 3)
@@ -25,7 +25,7 @@ fn copied_bytes_match_their_sum_and_no_others_change() {
         for bytes in lengths().filter(|bytes| !cfg!(miri) || *bytes < 300) {
             for (from, to) in &shifts {
                 let src = &source[*from..][..bytes];
-                // Lines of the target start where they do, not where its vector does.
+                // Lines of the target start on multiples of a line, not at the start of its vector.
                 let at = target.as_ptr().align_offset(64) + to;
                 for sum in [false, true] {
                     target[..at + bytes + 128].fill(PAD);

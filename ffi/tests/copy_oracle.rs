@@ -1,4 +1,5 @@
-//! The CPU executor is the oracle, byte by byte, on every path and any number of threads; and no other byte changes.
+//! The CPU executor matches the oracle, byte by byte, on every path and any number of threads; no other
+//! byte changes.
 #![cfg(all(unix, not(miri)))] // Miri has no guard pages; `copy_safe.rs` is for it.
 
 mod copy_cases;
@@ -36,7 +37,7 @@ proptest! {
             for threads in 0..4 {
                 case.dst.fill(2);
                 let done = if threads == 0 {
-                    // SAFETY: the plan's regions are the case's, which nobody else uses.
+                    // SAFETY: the plan's regions are the case's, which has no other user.
                     unsafe { copy.execute(&plan) }
                 } else {
                     // SAFETY: as above.
@@ -55,7 +56,7 @@ proptest! {
     }
 }
 
-/// The checksum is that of the destination, where a block is one piece; every path is tried.
+/// The checksum is that of the destination if a block is one piece; every path is tried.
 #[test]
 fn checksum_equals_the_destinations() {
     let picks = Picks {
@@ -80,7 +81,7 @@ fn checksum_equals_the_destinations() {
     assert_eq!(region.size_bytes, plan.bytes(), "all of it");
     for copy in executors() {
         case.dst.fill(2);
-        // SAFETY: the plan's regions are the case's, which nobody else uses.
+        // SAFETY: the plan's regions are the case's, which has no other user.
         let hash = unsafe { copy.execute_with_checksum(&plan) };
         let memory = &case.dst.memory[0];
         let start = memory.place(region.address).expect("its own");

@@ -1,4 +1,4 @@
-//! The executor over slices: what it copies, and what it refuses before it copies anything.
+//! The executor over slices: the bytes that it copies, and its refusals before it copies anything.
 
 use kvstrata_core::layout::{Arrangement, DType, HeadOrder, Layout, LayoutConfig, Region};
 use kvstrata_core::plan::CopyPlan;
@@ -18,7 +18,7 @@ fn region(bytes: &[u8], kind: StorageKind) -> Region {
     Region { kind, ..Region::system(bytes.as_ptr().addr() as u64, bytes.len() as u64) }
 }
 
-/// Two layers of an engine, a tier whose pages have heads first, and a plan from these to that.
+/// Two layers of an engine, a tier whose pages have heads first, and a plan from the engine to the tier.
 fn plan(engine: [&[u8]; 2], tier: &[u8], kind: StorageKind) -> CopyPlan {
     let engine = engine.map(|layer| region(layer, StorageKind::Pinned));
     let engine = Layout::layer_separated(CONFIG, Arrangement::OuterFirst, &engine).expect("it fits");
@@ -61,7 +61,8 @@ fn copied_rows_change_places() {
             _ => copy.copy_with_checksum(&plan, &src, dst).map(|_| ()),
         }
         .expect("slices of the regions");
-        // [block][layer][outer][head][token][element] of the tier is [outer][block][token][head][element] of a layer.
+        // [block][layer][outer][head][token][element] of the tier is [outer][block][token][head][element]
+        // of a layer.
         for (to, from) in [(0, 2), (2, 0)] {
             for (layer, of_layer) in [&*first, second].into_iter().enumerate() {
                 for i in 0..2 * 2 * 4 * 24 {
@@ -141,7 +142,8 @@ fn each_part_is_run_once() {
     }
 }
 
-/// Threads that leave parts out, or run them twice at once, are somebody's bug and not undefined behaviour: all is copied, once.
+/// An implementation of threads that leaves parts out, or runs them twice at once, is a bug but not
+/// undefined behaviour: all is copied, once.
 #[test]
 fn wrong_threads_do_not_break_a_copy() {
     use kvstrata_ffi::copy::Threads;

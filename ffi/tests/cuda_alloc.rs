@@ -1,4 +1,4 @@
-//! In steady state neither a transfer nor a sum allocates: batches come back, events and slots are used again.
+//! In steady state neither a transfer nor a sum allocates: batches come back, events and slots are reused.
 
 #![cfg(target_os = "linux")]
 
@@ -26,7 +26,7 @@ const PIECES: u64 = 4096;
 
 unsafe extern "C" fn nothing(_grid: u32, _block: u32, _address: *const c_void) {}
 
-/// Fills a batch, submits it, waits, and gives it back empty.
+/// Fills a batch, submits it, waits, and returns it empty.
 fn round(
     queue: &TransferQueue,
     function: &CudaFunction,
@@ -50,11 +50,11 @@ fn round(
     batch
 }
 
-/// The CPU's kernels as a device's.
+/// The CPU's kernels in the place of a device's.
 fn kernels(double: &Double, device: &Arc<CudaDevice>) -> CudaKernels {
     for kernel in cpu::kernels() {
         let name = kernel.name.to_str().expect("ASCII");
-        // SAFETY: launched by plans and sums alone, with parameters of theirs.
+        // SAFETY: launched only by plans and sums, with their own parameters.
         unsafe { double.kernel(name, kernel.parameters_bytes, kernel.run) };
     }
     let images = ["copy", "permute", "sum"].map(|name| Image { name, bytes: b"image" });
@@ -93,7 +93,7 @@ fn a_prepared_copy_allocates_nothing_by_any_route(double: &Double) {
     let queue = TransferQueue::new(&device, Purpose::Offload, QueueOptions::new()).expect("a queue");
     let (from, to): (Vec<_>, Vec<_>) = (0..64).map(|block| (BlockId(63 - block), BlockId(block))).unzip();
     let mut batch = Batch::new();
-    // By a route, and by what costs choose; and where there are no kernels.
+    // By each route, and by the cheapest; and without kernels.
     let none = CudaCopy::with(
         &device,
         Err(CudaError::NoKernels { why: "as a test".to_owned() }),
@@ -119,7 +119,7 @@ fn a_prepared_copy_allocates_nothing_by_any_route(double: &Double) {
                 batch.release().for_each(drop);
                 pieces
             });
-            // The first makes room.
+            // The first round makes room.
             assert!(round == 0 || count == 0, "{count} allocations by {route:?}");
             match route {
                 Some(Route::Single | Route::Batch) => assert_eq!(pieces, 4096, "{route:?}"),
@@ -132,7 +132,7 @@ fn a_prepared_copy_allocates_nothing_by_any_route(double: &Double) {
     drop((batch, queue, prepared, without, none, copy, tensors, host, device));
 }
 
-/// One test, since what counts is all of the program's.
+/// One test, since the count covers the whole program.
 #[test]
 fn steady_state_allocates_nothing() {
     let double = Double::new();
@@ -176,7 +176,7 @@ fn a_sum_allocates_nothing_by_kernel_or_cpu(double: &Double) {
     let ranges = [(0, 3 << 20), (1, 2 << 20)].map(|(at, bytes)| storage.range(at, bytes).expect("in range"));
     for round in 0..5 {
         let ((), count) = counted(|| ranges.iter().for_each(|range| assert!(sums.of_range(range).is_ok())));
-        // The first makes room.
+        // The first round makes room.
         assert!(round == 0 || count == 0, "{count} allocations");
     }
     assert_eq!((double.calls("cuLaunchKernel"), double.calls("cuMemcpyDtoHAsync_v2")), (5, 10));

@@ -1,4 +1,5 @@
-//! CUDA as it is installed here, or its absence: by the public API, on a real device. The test double is never loaded here.
+//! CUDA as installed here, or its absence, tested by the public API on a real device. The test double is
+//! never loaded here.
 
 #![cfg(target_os = "linux")]
 
@@ -21,7 +22,7 @@ use kvstrata_ffi::cuda::{
 use kvstrata_ffi::device::CudaDeviceTier;
 use std::sync::Arc;
 
-/// Prints why a test is left out, and fails where `KVSTRATA_REQUIRE` names what is missing.
+/// Prints the reason for leaving a test out; fails if `KVSTRATA_REQUIRE` names the missing part.
 fn skip<T>(what: &str, error: &CudaError) -> Option<T> {
     let required = std::env::var("KVSTRATA_REQUIRE").unwrap_or_default();
     assert!(
@@ -89,7 +90,7 @@ fn every_way_of_completion_brings_the_bytes_back() {
             let mut batch = Batch::new();
             let from = batch.read(source.into_read(), &host).expect("registered");
             let to = batch.device(memory.range(0, BYTES as u64).expect("in range"));
-            // In pieces of many sizes, by one call where the driver has it, and the last part as rows.
+            // In pieces of many sizes, by one call if the driver has it; the last part as rows.
             let mut at = 0;
             for bytes in (1..).map(|piece| piece * 37).take_while(|bytes| *bytes < 8192) {
                 batch.copy((from, at), (to, at), bytes).expect("in range");
@@ -127,13 +128,13 @@ fn memory_is_counted_and_too_much_is_refused() {
         other => panic!("{other}"),
     }
     let handle = IpcHandle::export(&held).expect("exported");
-    // SAFETY: refused: it is our own.
+    // SAFETY: refused: the handle is this process's own.
     let refused = unsafe { handle.import(&device) }.expect_err("our own");
     assert_eq!(refused, CudaError::SameProcess { process: std::process::id() });
     assert_eq!(held.size_bytes(), 64 << 20);
 }
 
-/// The first device, with the kernels of this program.
+/// Returns the first device, with the kernels of this program.
 fn ground() -> Option<Ground> {
     let device = device()?;
     match CudaKernels::load(&device) {
@@ -164,7 +165,7 @@ fn conversions_are_the_nearest() {
 #[test]
 fn large_copies_count_and_reach_as_far_as_they_go() {
     let Some(ground) = ground() else { return };
-    // 4.4 GB to 2.2 GB: two launches, the first of all but 2³¹ units.
+    // 4.4 GB to 2.2 GB: two launches, the first with all except 2³¹ units.
     let (blocks, tokens) = (4200, 2048);
     let (needed, free) =
         (u64::from(blocks) * 256 * tokens * 3, ground.device.memory().expect("asked").free_bytes);

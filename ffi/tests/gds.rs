@@ -1,4 +1,4 @@
-//! cuFile as it is installed here, or its absence: by the public API alone.
+//! cuFile as installed here, or its absence, tested by the public API alone.
 
 #[path = "../examples/gds_rate/device.rs"]
 mod device;
@@ -14,14 +14,14 @@ use twox_hash::XxHash3_64;
 /// Not a multiple of a chunk.
 const BYTES: usize = (1 << 20) + 4096;
 
-/// Prints why a test is left out, or fails where `KVSTRATA_REQUIRE` names what is missing.
+/// Prints the reason for leaving a test out; fails if `KVSTRATA_REQUIRE` names the missing part.
 fn skip(why: &dyn core::fmt::Display) {
     let required = std::env::var("KVSTRATA_REQUIRE").unwrap_or_default();
     assert!(!required.split(',').any(|name| name.trim() == "gds"), "gds is required: {why}");
     println!("SKIP gds: {why}");
 }
 
-/// A volume that is kept: cuFile opens a file again by name.
+/// A volume that keeps its file: cuFile opens a file again by name.
 fn options(folder: &tempfile::TempDir) -> VolumeOptions {
     VolumeOptions::new(folder.path().join("volume"), 4, BYTES).keep(true)
 }
@@ -40,7 +40,7 @@ fn missing_gds_part_is_in_the_volumes_notes() {
             assert!(note.expect("a note").contains("; "), "says what to do: {words}");
         }
     }
-    // A device that no machine has, or what is missing before it is asked for: an answer, and at once.
+    // A device that no machine has, or a missing part that is needed before it: an answer, at once.
     match GdsDriver::open(GdsOptions::new(u32::MAX)) {
         Err(GdsError::LibraryMissing { library, .. }) => assert!(library.starts_with("libcu"), "{library}"),
         Err(
@@ -52,7 +52,7 @@ fn missing_gds_part_is_in_the_volumes_notes() {
     }
 }
 
-/// The sum as its documentation has it, over a copy in host memory.
+/// The documented sum, over a copy in host memory.
 struct CopiedSums(Arc<Allocation>);
 
 fn sum(payload: &[u8]) -> u64 {
@@ -96,7 +96,7 @@ fn bytes_survive_the_way_from_a_device_to_a_volume_and_back() {
         volume.read_device(slot, name.hash, Urgency::Urgent, range(BYTES)).wait().expect("read");
         memory.copy_out(BYTES, &mut back).expect("in range");
         assert!(back == content, "other bytes came back: {buffer:?}");
-        // The seal that the device's sum made is the one that the host's own verification wants.
+        // The seal made by the device's sum passes the host's own verification.
         let host = arena.write(0).expect("free");
         let host = volume.read(slot, name.hash, Urgency::Urgent, host).wait().expect("verified by the host");
         assert!(*host == *content);

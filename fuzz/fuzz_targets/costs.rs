@@ -1,4 +1,5 @@
-//! Any bytes as the stored costs of a device (`kvstrata tune`): refused, or a table that can be asked, and that is stored as it was.
+//! Any bytes as the stored costs of a device (`kvstrata tune`): they are refused, or make a table that
+//! answers queries and is stored unchanged.
 #![no_main]
 
 #[expect(dead_code, reason = "each target uses one of the checks")]

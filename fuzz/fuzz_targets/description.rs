@@ -1,5 +1,5 @@
-//! Any bytes are refused as the description of a layout or of a set of layer groups, or make one whose rows lie in its regions, and which
-//! has these bytes for its description.
+//! Any bytes as the description of a layout or of a set of layer groups: they are refused, or make a
+//! layout or set with its rows in its regions and with the same bytes as its description.
 #![no_main]
 
 use kvstrata_core::layout::{
@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let (layout, bytes) = match Layout::from_bytes(bytes) {
         Ok(layout) => (layout, bytes.to_vec()),
-        // No fuzzer guesses 128 bits: take the fields with the fingerprint that they make.
+        // No fuzzer guesses 128 bits: take the fields with the fingerprint computed from them.
         Err(DescriptionError::Fingerprint { made, .. }) => {
             let mut bytes = bytes.to_vec();
             let at = bytes.len() - 16;
@@ -61,7 +61,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(again.block_fingerprint(), layout.block_fingerprint());
 });
 
-// Half of the time, what is mutated is a description, so that there is more to find than the magic.
+// Half of the mutations start from a description, so that the fuzzer gets beyond the magic.
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let config = LayoutConfig::new().num_blocks(3).num_layers(2).outer_dim(2).page_size(4).heads(2, 32);
     let (arrangement, dtype) = (seed as usize / 2 % 7, seed as usize / 14 % DType::ALL.len());

@@ -1,4 +1,5 @@
-//! Any text that claims to be a manager's metrics is refused by line, or shown by `top` without anything that a terminal obeys.
+//! Any text as a manager's metrics is refused with its line, or shown by `top` without any
+//! control sequence of a terminal.
 #![no_main]
 
 #[expect(dead_code, reason = "each target uses one of the checks")]

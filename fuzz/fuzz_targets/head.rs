@@ -1,4 +1,5 @@
-//! Any bytes as the head of a request to the metrics' endpoint: the same method and path however they are cut into pieces.
+//! Any bytes as the head of a request to the metrics' endpoint: however they are cut into pieces,
+//! the method and path are the same.
 #![no_main]
 
 #[expect(dead_code, reason = "each target uses one of the checks")]

@@ -1,5 +1,5 @@
-//! Any geometry in any arrangement is refused, or makes a layout whose every row lies where 128-bit arithmetic says: in its region,
-//! blocks aligned. Nothing panics, and nothing overflows.
+//! Any geometry in any arrangement is refused, or makes a layout with every row where 128-bit arithmetic
+//! puts it: in its region, blocks aligned. Nothing panics, and nothing overflows.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -9,21 +9,21 @@ use libfuzzer_sys::fuzz_target;
 #[derive(Arbitrary, Debug)]
 struct Case {
     sizes: [u32; 6],
-    /// Most values are refused at once, so a bit tells whether to take the nearest that is not.
+    /// Most values are refused at once, so a bit decides whether to take the nearest valid ones.
     tame: bool,
     dtype: u8,
     alignment: u64,
     hnd: bool,
     page_scales: bool,
     arrangement: u8,
-    /// Where the first region is, and how far apart they are beyond their size.
+    /// The address of the first region, and the gap between regions beyond their size.
     address: u64,
     gap: u64,
     /// Rows to look up.
     indices: [[u32; 5]; 4],
 }
 
-/// More regions show nothing new, only slower.
+/// More regions find nothing new, and are slower.
 const MOST_REGIONS: u32 = 4096;
 
 impl Case {

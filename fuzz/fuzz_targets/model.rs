@@ -1,4 +1,5 @@
-//! A `config.json` of any bytes is a geometry whose layers are each in one group, or is refused with a message of one line; never a panic.
+//! A `config.json` of any bytes is a geometry with each layer in one group, or is refused with a
+//! message of one line; never a panic.
 #![no_main]
 
 use kvstrata::model::{Keeps, ModelGeometry};

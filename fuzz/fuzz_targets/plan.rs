@@ -1,5 +1,6 @@
-//! Any two layouts, blocks and slices: a plan is refused and says why, or the CPU executor's bytes are the oracle's, what the plan says
-//! of itself is true, and its parts are the whole. Between page sizes, by addresses alone: each byte comes from where the oracle has it.
+//! Any two layouts, blocks and slices: a plan is refused with a reason, or the CPU executor's bytes are
+//! the oracle's, the plan's facts about itself are true, and its parts are the whole. Between page
+//! sizes, by addresses alone: each byte comes from the oracle's address.
 #![no_main]
 
 #[path = "../../ffi/tests/copy_cases/mod.rs"]
@@ -56,7 +57,7 @@ impl<'a> Arbitrary<'a> for Input {
 }
 
 fuzz_target!(|input: Input| {
-    // Byte by byte the oracle is slow, and slower under the sanitizer.
+    // The oracle copies byte by byte: it is slow, and slower under the sanitizer.
     let mut picks = input.picks.clone();
     picks.sizes[3] %= 12;
     picks.sizes[5] %= 70;
@@ -75,7 +76,7 @@ fuzz_target!(|input: Input| {
     let (source, wanted) = (case.src.bytes(), case.oracle());
     let copy = HostCopy::with_path(input.path).unwrap_or_default();
     let copy = copy.share_from_bytes(1).stream_from_bytes(if input.streams { 0 } else { u64::MAX });
-    // SAFETY (all): the plan's regions are the case's, which nobody else uses.
+    // SAFETY (all): the plan's regions are the case's, and no other code uses them.
     unsafe { copy.execute_on(&plan, &ScopedThreads(usize::from(input.threads % 3))) }.expect("host memory");
     assert!(case.dst.bytes() == wanted, "{copy:?}");
     case.dst.fill(2);
@@ -102,7 +103,8 @@ fuzz_target!(|input: Input| {
     assert!(case.src.bytes() == source);
 });
 
-/// The same geometries with another page size at the destination, and a slice of the tokens of some blocks.
+/// Checks the same geometries with another page size at the destination, and a slice of the tokens of
+/// some blocks.
 fn pages(src: &Layout, dst: &Layout, input: &Input) {
     let Some(arrangement) = dst.arrangement() else { return };
     let config = dst.config().page_size(1 + u32::from(input.bytes % 37));
@@ -150,7 +152,7 @@ fn pages(src: &Layout, dst: &Layout, input: &Input) {
     assert_eq!(plan.bytes(), wanted.len() as u64);
 }
 
-/// What a plan says of its pieces.
+/// Checks a plan's facts about its pieces.
 fn facts(plan: &CopyPlan) {
     let pieces: Vec<Piece> = plan.pieces().collect();
     let sizes = || pieces.iter().map(|piece| piece.bytes);

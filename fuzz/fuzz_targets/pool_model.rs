@@ -9,7 +9,7 @@ use kvstrata_core::{Duplicates, Policy};
 use libfuzzer_sys::fuzz_target;
 use model::{Operation, Setup};
 
-/// What one input says; `cargo fuzz fmt` prints it.
+/// The contents of one input; `cargo fuzz fmt` prints it.
 #[derive(Debug)]
 struct Case {
     setup: Setup,
@@ -19,7 +19,8 @@ struct Case {
 fuzz_target!(|case: Case| model::run(case.setup, &case.operations));
 
 impl<'a> Arbitrary<'a> for Case {
-    /// Five bytes say how the pool is built; the rest are operations, four bytes each, until nothing is left.
+    /// Five bytes set how the pool is built; the rest are operations, four bytes each, until the input
+    /// is used up.
     fn arbitrary(input: &mut Unstructured<'a>) -> Result<Self> {
         let setup = Setup {
             policy: *input.choose(&Policy::ALL)?,
@@ -30,7 +31,7 @@ impl<'a> Arbitrary<'a> for Case {
         };
         let mut operations = Vec::with_capacity(input.len() / 4 + 1);
         while !input.is_empty() {
-            // What is missing of the last four is zeros.
+            // Missing bytes of the last four are zeros.
             operations.push(Operation::from_bytes(input.arbitrary()?));
         }
         Ok(Case { setup, operations })

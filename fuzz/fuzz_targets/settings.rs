@@ -1,4 +1,5 @@
-//! Any file of settings is refused with messages that no terminal obeys, or makes a configuration that is read back as it was written.
+//! Any file of settings is refused with messages free of control sequences, or makes a configuration
+//! that is read back as it was written.
 #![no_main]
 
 #[expect(dead_code, reason = "each target uses one of the checks")]

@@ -19,15 +19,15 @@ struct Case {
 enum Operation {
     Push(Token),
     Extend(Vec<Token>),
-    /// So many equal tokens, for blocks that a short input cannot spell out.
+    /// So many equal tokens, for blocks that are too long for a short input.
     Repeat(Token, u16),
     Truncate(u16),
-    /// Go on with a copy, and spoil the original.
+    /// Goes on with a copy, and changes the original.
     Fork,
     Clear,
 }
 
-/// More tokens show nothing new, only slower: everything is compared after every operation.
+/// More tokens find nothing new, and are slower: everything is compared after every operation.
 const MOST_TOKENS: usize = 10_000;
 
 const SECRET: [u8; 32] = [7; 32];
@@ -79,7 +79,7 @@ fuzz_target!(|case: Case| {
     }
 });
 
-/// What the sequence says, and what follows from the tokens one block after the other.
+/// Compares the sequence's answers with those computed from the tokens, block by block.
 fn check(sequence: &TokenBlockSequence<Keyed>, tokens: &[Token], salt: Salt) {
     let blocks = tokens.chunks_exact(sequence.block_size());
     assert_eq!(sequence.tokens(), tokens);

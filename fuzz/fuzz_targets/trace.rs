@@ -1,5 +1,5 @@
-//! A trace of any bytes, compressed or not, is read to its end or refused with a message; never a panic, never
-//! memory without bound (libFuzzer's limit watches).
+//! A trace of any bytes, compressed or not, is read to its end or refused with a message; never a panic,
+//! never memory without bound (libFuzzer's limit checks this).
 #![no_main]
 
 use kvstrata_cli::trace::{TraceReader, TraceSource};
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-/// The reader opens files, so the bytes go into one, of this process alone.
+/// The reader opens files, so the bytes go into a file of this process alone.
 static FILE: LazyLock<PathBuf> =
     LazyLock::new(|| std::env::temp_dir().join(format!("kvstrata-fuzz-trace-{}", std::process::id())));
 

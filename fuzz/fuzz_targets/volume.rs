@@ -1,5 +1,6 @@
-//! A volume's file after arbitrary damage, forged checksums included: opened and read to the last slot, with not one byte that is not
-//! what its record says, no panic, and no memory or disk beyond the file's own size.
+//! A volume's file after arbitrary damage, forged checksums included: it is opened and read to
+//! the last slot. Every byte is the one that its record stands for; no panic, and no memory or
+//! disk beyond the file's own size.
 #![no_main]
 
 use arbitrary::{Arbitrary, Result, Unstructured};
@@ -37,7 +38,7 @@ fn edit(input: &mut Unstructured<'_>) -> Result<Edit> {
         let length = input.int_in_range(1..=24)?;
         Ok(input.bytes(length.min(input.len()))?.to_vec())
     };
-    // Where something is: the superblock's fields, the table, anywhere.
+    // The place of the damage: the superblock's fields, the table, anywhere.
     let place = |input: &mut Unstructured<'_>| -> Result<u32> {
         match input.int_in_range(0..=2)? {
             0 => Ok(u32::from(input.arbitrary::<u8>()?)),
@@ -64,13 +65,13 @@ fn edit(input: &mut Unstructured<'_>) -> Result<Edit> {
     })
 }
 
-/// A folder of this process's own, for one file that is made anew for each input.
+/// Returns a folder of this process's own, for one file that is made anew for each input.
 fn own_folder() -> &'static PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        // A forged length must not take more of the machine than this: going over it is an error, and a finding.
+        // A forged length must not take more disk than this: exceeding it is an error, and a finding.
         let limit = libc::rlimit { rlim_cur: 256 << 20, rlim_max: 256 << 20 };
-        // SAFETY: reads the limit and nothing else.
+        // SAFETY: it only reads the limit.
         unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };
         folder().join(format!("kvstrata-fuzz-{}", std::process::id()))
     })

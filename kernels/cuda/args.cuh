@@ -1,11 +1,12 @@
-// What a launch is told, as the host wrote it: src/args.rs has the same structures, and a test compares sizes and places.
+// The parameters of a launch, as the host wrote them: src/args.rs has the same structures, and a test
+// compares sizes and places.
 //
 //   Walk │ bases ─► device memory: a pair of addresses for each (layer, outer) that no stride reaches
-//        │ loops, the innermost first; a count of 1 for those that a plan has not
-//   Pair │ one a block: its number at the source, and at the destination
+//        │ loops, the innermost first; a count of 1 for loops that a plan does not have
+//   Pair │ one per block: its number at the source, and at the destination
 //
-// Both travel in the kernel's parameters: nothing is allocated, uploaded or waited for. Parameters of a launch may have 4 KiB, and
-// from CUDA 12.1 and sm_70 on 32,764 bytes: hence two sizes of the list.
+// Both travel in the kernel's parameters: nothing is allocated, uploaded or waited for. The parameters of a
+// launch may have 4 KiB, and from CUDA 12.1 and sm_70 on 32,764 bytes. Therefore the list has two sizes.
 #pragma once
 
 #include "divide.cuh"
@@ -24,46 +25,46 @@ struct Pair {
 
 // The work is cut into units: u = (((pair × bases + base) × turns + turn) × tiles + tile).
 struct Walk {
-    const void* bases;  // Pairs of addresses, source and destination; none where the next two are the only one.
+    const void* bases;  // Pairs of addresses, source and destination; null if the next two are the only pair.
     u64 src_base;
     u64 dst_base;
     u64 src_block_stride;
     u64 dst_block_stride;
     Loop loops[4];
-    Divisor tiles;      // Units that a piece is cut into.
+    Divisor tiles;      // Units per piece.
     Divisor base_count;
-    u32 depth;          // Loops that turn.
+    u32 depth;          // The number of loops in use.
     u32 units;          // Below 2^31.
-    u32 vectors;        // Of a piece.
+    u32 vectors;        // Vectors per piece.
     u32 lane_bits;      // Threads that share a unit, as a power of two.
-    u32 scale;          // A binary32: what converted elements are multiplied by.
+    u32 scale;          // A binary32, by which converted elements are multiplied.
     u32 unused;
 };
 
-// A plan whose rows change places, see permute.cu.
+// A plan whose rows change places; see permute.cu.
 struct Tile {
-    Walk walk;          // loops[0]: tiles across, loops[1]: tiles along; what is left of a plan's loops above them.
-    u64 src_along;      // Bytes from a row to the next, in both directions, at both sides.
+    Walk walk;          // loops[0]: tiles across, loops[1]: tiles along; the plan's other loops above them.
+    u64 src_along;      // Bytes from one row to the next, in both directions, on both sides.
     u64 src_across;
     u64 dst_along;
     u64 dst_across;
-    Divisor row;        // Vectors of a row.
+    Divisor row;        // Vectors per row.
     u32 along;          // Rows in all.
     u32 across;
-    u32 along_bits;     // Rows of a tile, as powers of two.
+    u32 along_bits;     // Rows per tile, as powers of two.
     u32 across_bits;
-    u32 pitch;          // Vectors from a line of the tile to the next.
+    u32 pitch;          // Vectors from one line of the tile to the next.
 };
 
-// Blocks that lie in one piece at the destination, and are summed on the way, see sum.cu.
+// Blocks that are in one piece at the destination, and are summed on the way; see sum.cu.
 struct Sum {
-    Walk walk;          // A piece is a unit; `units` are chunks of 64 KiB, of all blocks.
-    u64 sums;           // Where 8 bytes a unit go.
-    Divisor piece;      // Vectors of a piece.
-    Divisor chunks;     // Of a block.
-    u32 pieces;         // Of a block.
-    u32 vectors;        // Of a block.
-    u32 copies;         // 0: only sums.
+    Walk walk;          // A piece is a unit; `units` counts the chunks of 64 KiB of all blocks.
+    u64 sums;           // The address for 8 bytes per chunk.
+    Divisor piece;      // Vectors per piece.
+    Divisor chunks;     // Chunks per block.
+    u32 pieces;         // Pieces per block.
+    u32 vectors;        // Vectors per block.
+    u32 copies;         // 0 for sums without a copy.
     u32 unused;
 };
 

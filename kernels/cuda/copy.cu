@@ -1,4 +1,5 @@
-// Gather, scatter, and any other copy plan whose pieces are whole on both sides: vectors as wide as the plan's alignment allows.
+// Gather, scatter, and any other copy plan whose pieces are whole on both sides: vectors as wide as the
+// plan's alignment allows.
 #include "move.cuh"
 
 template <typename V>

@@ -1,4 +1,5 @@
-// Division by a number that only the host knows: a multiplication and a shift, made on the host (src/divide.rs).
+// Division by a number that only the host knows: a multiplication and a shift, prepared by the host
+// (src/divide.rs).
 //
 //   n / d = ⌊n × multiplier / 2^(32 + shift)⌋        for n < 2^31, d ≥ 2
 //

@@ -1,13 +1,13 @@
-// The two ways in which threads share the pieces of a walk. What becomes of a vector on its way is the mover's: nothing (copy.cu), or
-// another type of element (convert.cu).
+// The two ways in which threads share the pieces of a walk. A mover decides what happens to a vector on
+// its way: nothing (copy.cu), or a change of the element type (convert.cu).
 //
-//   tiled     a warp takes a tile of 4 × 32 vectors: pieces of 128 vectors and more
-//   strewn    1, 2, 4, … 32 lanes take up to as many vectors of a piece, and 4 such pieces at a time: shorter ones
+//   tiled     a warp takes a tile of 4 × 32 vectors: for pieces of 128 vectors and more
+//   strewn    1, 2, 4, … 32 lanes take up to as many vectors of a piece, 4 pieces at a time: for shorter ones
 //
 // A mover M has the types M::Source and M::Target, and M::target(source, walk).
 //
-// Four loads are on their way before the first store: 64 bytes a thread, 128 KiB a multiprocessor with 2,048 threads. The grid is as
-// large as the host allows, no larger, and walks.
+// Four loads are in flight before the first store: 64 bytes per thread, 128 KiB per multiprocessor with
+// 2,048 threads. The grid is as large as the host allows, no larger, and walks.
 //
 // Invariants
 // - I1: a byte is written by one thread of one unit: units are disjoint, and so are lanes within one.

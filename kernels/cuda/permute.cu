@@ -1,17 +1,19 @@
-// Rows that change their order on the way, NHD ↔ HND: through shared memory, so that both sides are read and written in runs.
+// Rows that change their order on the way, NHD ↔ HND: through shared memory, so that both sides are read
+// and written in runs.
 //
 //   source        token 0: head 0, head 1, …     runs of `across` rows     loads, in the source's order
 //                 token 1: head 0, head 1, …
 //                             │
-//   shared memory   [along][across rows, and room for one more]            where neighbouring lanes hit different banks, both ways
-//                             │
+//   shared memory   [along][across rows, and room for one more]         neighbouring lanes hit other banks,
+//                             │                                         both ways
 //   destination   head 0: token 0, token 1, …    runs of `along` rows      stores, in the destination's order
 //
-// A CTA takes a tile of at most 16 KiB. Without it a lane's neighbour would write elsewhere after each row: as good while a row has
-// 128 bytes, a waste of half or more of each transaction below.
+// A CTA takes a tile of at most 16 KiB. Without tiles, a lane's neighbour would write elsewhere after each
+// row. That is as good for rows of 128 bytes or more; below, it wastes half or more of each transaction.
 //
 // Invariants
-// - I1: between the barriers a tile is written by all threads, then read by all; the next is begun after the second barrier.
+// - I1: between the barriers all threads write a tile, then all read it; the next tile begins after the
+//   second barrier.
 // - I2: rows past the edge of a tile are neither loaded nor stored.
 #include "walk.cuh"
 

@@ -1,16 +1,18 @@
-// Copies blocks, and sums them on the way as the disk tier does, so that what goes to disk is never read again to be sealed: each
-// chunk of 64 KiB of a block by XXH3-64, seeded with its number (docs/disk-format.md, "Seals", kind 1). Or only sums.
+// Copies blocks and sums them on the way as the disk tier does, so that sealing a payload for the disk
+// needs no second read. The sum of each chunk of 64 KiB of a block is XXH3-64, seeded with the chunk's
+// number (docs/disk-format.md, "Seals", kind 1). The kernels can also sum without a copy.
 //
-//   chunk    ├ KiB 0 ┼ KiB 1 ┼ … ┼ KiB 63 ┤       a CTA a chunk, a warp every eighth KiB
-//   KiB      16 stripes of 8 words               what they add to the 8 accumulators does not depend on these:
-//                                                summed in any order, by shuffles, to `added[KiB][8]` in shared memory
-//   then     accumulators: + added[0], scramble, + added[1], scramble, …     one warp, 8 lanes of it, 63 steps
+//   chunk    ├ KiB 0 ┼ KiB 1 ┼ … ┼ KiB 63 ┤       one CTA per chunk, one warp for every eighth KiB
+//   KiB      16 stripes of 8 words               their addends to the 8 accumulators do not depend on these:
+//                                                summed in any order, by shuffles, to shared `added[KiB][8]`
+//   then     accumulators: + added[0], scramble, + added[1], scramble, …    one warp, 8 lanes, 63 steps
 //
-// XXH3: github.com/Cyan4973/xxHash, doc/xxhash_spec.md, "XXH3 Algorithm (for long input)"; long is more than 240 bytes.
+// XXH3: github.com/Cyan4973/xxHash, doc/xxhash_spec.md, "XXH3 Algorithm (for long input)"; long is more
+// than 240 bytes.
 //
 // Invariants
-// - I1: a chunk has more than 240 bytes, and a block is whole vectors of 16: the host has looked.
-// - I2: `added` is written by all warps before the first barrier, read by the first warp before the second.
+// - I1: a chunk has more than 240 bytes, and a block is whole vectors of 16: the host checks this.
+// - I2: all warps write `added` before the first barrier, and the first warp reads it before the second.
 #include "walk.cuh"
 
 __constant__ u64 SECRET[24] = {
@@ -31,10 +33,10 @@ constexpr u32 CHUNK_VECTORS = 65536 / 16;
 constexpr u32 KIB_VECTORS = 1024 / 16;
 constexpr u32 WARPS = THREADS / 32;
 
-// A word of the secret that a seed makes: added to every second word, taken from the others.
+// A word of the seeded secret: the seed is added to even words, and subtracted from odd ones.
 KV_DEVICE u64 secret(u64 seed, u32 word) { return word & 1 ? SECRET[word] - seed : SECRET[word] + seed; }
 
-// The same from a byte on that no word begins with.
+// The same, for the 8 bytes from a byte on that is not the start of a word.
 KV_DEVICE u64 secret_at(u64 seed, u32 byte) {
     const u32 word = byte / 8, bits = byte % 8 * 8;
     return secret(seed, word) >> bits | secret(seed, word + 1) << (64 - bits);
@@ -49,7 +51,7 @@ KV_DEVICE u64 avalanche(u64 h) {
     return h ^ h >> 32;
 }
 
-// Where the vector of a block lies, counted in the order of the destination.
+// The place of a block's vector, counted in the order of the destination.
 KV_DEVICE Place vector_place(const Sum& sum, const Pair* pairs, u32 pair, u32 vector) {
     const Divided in_piece = divide(vector, sum.piece);
     Place at = place(sum.walk, pairs, pair * sum.pieces + in_piece.quotient);
@@ -58,7 +60,8 @@ KV_DEVICE Place vector_place(const Sum& sum, const Pair* pairs, u32 pair, u32 ve
     return at;
 }
 
-// The hash of a chunk of `length` bytes from what its KiBs add; the same in all lanes' first four bits.
+// The hash of a chunk of `length` bytes, from the addends of its KiBs. Each lane has accumulator `i` =
+// lane % 8; all lanes return the same hash.
 KV_DEVICE u64 hash(const u64 (*added)[8], u64 seed, u32 length, u32 i, u64 last_word) {
     u64 acc = START[i];
     const u32 whole = (length - 1) / 1024;
@@ -67,7 +70,7 @@ KV_DEVICE u64 hash(const u64 (*added)[8], u64 seed, u32 length, u32 i, u64 last_
         acc = (acc ^ acc >> 47 ^ secret(seed, 16 + i)) * PRIME32_1;
     }
     acc += added[whole][i];
-    // The last 64 bytes, whatever of them was a stripe before.
+    // The last 64 bytes, even if some of them belonged to a stripe before.
     acc += product_of_halves(last_word ^ secret_at(seed, 121 + 8 * i)) + __shfl_xor_sync(~0u, last_word, 1);
 
     const u64 keyed = acc ^ secret_at(seed, 11 + 8 * i);
@@ -87,7 +90,7 @@ KV_DEVICE void summed(const A& args) {
         const u32 pair = which.quotient, chunk = which.remainder, first = chunk * CHUNK_VECTORS;
         const u32 vectors = min(sum.vectors - first, CHUNK_VECTORS), length = vectors * 16;
         const u64 seed = chunk;
-        // A vector is two words of a stripe; its lane meets the same words of the secret in each KiB.
+        // A vector is two words of a stripe; its lane needs the same words of the secret in each KiB.
         const u32 word = lane % 4 * 2;
         u64 keys[2][2];
 #pragma unroll
@@ -112,7 +115,7 @@ KV_DEVICE void summed(const A& args) {
 #pragma unroll
             for (u32 half = 0; half < 2; half++) {
                 if (mine[half] && sum.copies) store<ulonglong2>(at[half].dst, held[half]);
-                // A stripe that ends where the chunk does is its last 64 bytes, and nothing else.
+                // A stripe that ends at the chunk's end counts only as the last 64 bytes.
                 const u32 stripe = kib * 16 + half * 8 + lane / 4;
                 if ((stripe + 1) * 64 < length) {
                     a += held[half].y + product_of_halves(held[half].x ^ keys[half][0]);

@@ -1,4 +1,4 @@
-// Words of a fixed width, and how device functions are declared.
+// Words of a fixed width, and the declaration of device functions.
 #pragma once
 
 typedef unsigned char u8;
@@ -10,8 +10,9 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8 && sizeof(void*) == 8, "as th
 
 #define KV_DEVICE static __device__ __forceinline__
 
-// A kernel that is launched by its name with one structure, which it reads where the launch put it. `CTAS` a multiprocessor must
-// have room for its registers. `BARRIERS`: whether its threads wait for each other, which the CPU's launcher wants to know.
+// A kernel that is launched by its name with one structure, read from where the launch put it. A
+// multiprocessor must have room for the registers of `CTAS` CTAs. `BARRIERS`: whether the threads wait
+// for each other; the CPU's launcher needs to know.
 #ifdef KV_CPU
 #define KV_KERNEL(NAME, ARGS, CTAS, BARRIERS)                                                                        \
     static void NAME(const ARGS& args);                                                                              \

@@ -1,9 +1,9 @@
-// From the number of a unit of work to its two addresses.
+// Maps the number of a unit of work to its two addresses.
 #pragma once
 
 #include "args.cuh"
 
-// Loads of a thread that are on their way before its first store.
+// Loads of a thread in flight before its first store.
 constexpr u32 UNROLL = 4;
 
 struct Place {
@@ -12,8 +12,8 @@ struct Place {
     u32 tile;
 };
 
-// Mixed radix, the lowest digit first: tile, loops from the innermost, base, block. A division is a multiplication here, and the
-// strides are the only 64-bit ones.
+// Mixed radix, the lowest digit first: tile, loops from the innermost, base, block. A division is a
+// multiplication here, and only the multiplications with strides are 64-bit.
 KV_DEVICE Place place(const Walk& walk, const Pair* pairs, u32 unit) {
     Divided digit = divide(unit, walk.tiles);
     Place at = {0, 0, digit.remainder};
@@ -35,7 +35,7 @@ KV_DEVICE Place place(const Walk& walk, const Pair* pairs, u32 unit) {
     return at;
 }
 
-// The bytes themselves: the first that the caches give up (evict-first), so that a model keeps its lines.
+// The bytes themselves: the caches evict them first (evict-first), so that a model keeps its lines.
 template <typename V>
 KV_DEVICE V load(u64 address) {
     return __ldcs(reinterpret_cast<const V*>(address));

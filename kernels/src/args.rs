@@ -1,5 +1,5 @@
-//! What a launch is told, as `cuda/args.cuh` reads it; a test compares sizes, `cuda/args.cuh` asserts the
-//! same.
+//! The parameters of a launch, as `cuda/args.cuh` reads them. A test compares sizes, and `cuda/args.cuh`
+//! asserts the same.
 
 use crate::divide::Divisor;
 use kvstrata_core::plan;
@@ -32,27 +32,27 @@ impl From<&plan::Loop> for Loop {
 /// Loops within a block: layer, outer index, token, head.
 pub const LOOPS: usize = 4;
 
-/// From the number of a unit of work to its addresses: mixed radix, the units of a piece first, then the loops from the innermost,
-/// bases, blocks.
+/// Maps the number of a unit of work to its addresses: mixed radix, with the units of a piece first, then
+/// the loops from the innermost, the bases, the blocks.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 pub struct Walk {
-    /// Where device memory has the pairs of addresses; 0 where the next two are the only one.
+    /// The device address of the pairs of addresses; 0 if the next two are the only pair.
     pub bases: u64,
     pub src_base: u64,
     pub dst_base: u64,
     pub src_block_stride: u64,
     pub dst_block_stride: u64,
     pub loops: [Loop; LOOPS],
-    /// Units of a piece.
+    /// Units per piece.
     pub tiles: Divisor,
     pub base_count: Divisor,
     pub depth: u32,
     pub units: u32,
-    /// Of a piece.
+    /// Vectors per piece.
     pub vectors: u32,
     pub lane_bits: u32,
-    /// A binary32: what converted elements are multiplied by.
+    /// A binary32, by which converted elements are multiplied.
     pub scale: u32,
     pub unused: u32,
 }
@@ -66,7 +66,7 @@ pub struct Tile {
     pub src_across: u64,
     pub dst_along: u64,
     pub dst_across: u64,
-    /// Vectors of a row.
+    /// Vectors per row.
     pub row: Divisor,
     pub along: u32,
     pub across: u32,
@@ -76,23 +76,23 @@ pub struct Tile {
     pub pitch: u32,
 }
 
-/// Blocks that lie in one piece at the destination, and are summed on the way.
+/// Blocks that are in one piece at the destination, and are summed on the way.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 pub struct Sum {
-    /// A piece is a unit; `units` are chunks, of all blocks.
+    /// A piece is a unit; `units` counts the chunks of all blocks.
     pub walk: Walk,
-    /// Where 8 bytes a chunk go.
+    /// The address for 8 bytes per chunk.
     pub sums: u64,
-    /// Vectors of a piece.
+    /// Vectors per piece.
     pub piece: Divisor,
-    /// Of a block.
+    /// Chunks per block.
     pub chunks: Divisor,
-    /// Of a block.
+    /// Pieces per block.
     pub pieces: u32,
-    /// Of a block.
+    /// Vectors per block.
     pub vectors: u32,
-    /// 0: only sums.
+    /// 0 for sums without a copy.
     pub copies: u32,
     pub unused: u32,
 }

@@ -1,9 +1,8 @@
-//! Copies that change the type of elements on the way: `cuda/convert.cu`, where the bounds of their errors
-//! are.
+//! Copies that change the type of elements on the way: `cuda/convert.cu`, which has their error bounds.
 //!
 //! A copy plan moves bytes, and knows elements of one size. So the side with the narrower elements has a
-//! *stand-in*: the same layout with the wider ones, whose every distance is `k` times as long. The plan is
-//! made with that, and the kernel divides by `k` again:
+//! *stand-in*: the same layout with the wider elements, where every distance is `k` times as long. The
+//! plan is made with the stand-in, and the kernel divides by `k` again:
 //!
 //! ```text
 //!   fp8    base              │ 1 byte │ 1 byte │ …     address             = (stand-in's address) / 2
@@ -18,56 +17,56 @@ use core::ffi::CStr;
 use kvstrata_core::layout::{DType, Layout, LayoutError, Region};
 use kvstrata_core::plan::{CopyPlan, PlaneCopy};
 
-/// Of the wider side, where alignment allows it.
+/// Bytes of a vector on the wider side, if the alignment allows it.
 const VECTOR_BYTES: u64 = 16;
 
-/// From what to what.
+/// A pair of element types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Conversion {
     /// Binary32 to bfloat16, to the nearest.
     F32ToBf16,
-    /// Back, exactly.
+    /// bfloat16 to binary32, exactly.
     Bf16ToF32,
     /// bfloat16 to FP8 E4M3, divided by the scale, to the nearest, saturated.
     Bf16ToE4m3,
-    /// Back, multiplied by the scale.
+    /// FP8 E4M3 to bfloat16, multiplied by the scale.
     E4m3ToBf16,
     /// Binary16 to FP8 E4M3, divided by the scale, to the nearest, saturated.
     F16ToE4m3,
-    /// Back, multiplied by the scale.
+    /// FP8 E4M3 to binary16, multiplied by the scale.
     E4m3ToF16,
 }
 
-/// Why elements cannot be converted.
+/// The reason why elements cannot be converted.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum CannotConvert {
-    /// There is no kernel for it.
+    /// There is no kernel for this pair of types.
     #[error("elements of {} cannot become {}; there are float32 ↔ bfloat16, and bfloat16 or float16 ↔ float8_e4m3fn", src.name(), dst.name())]
     Types {
-        /// Of the source.
+        /// Type of the source.
         src: DType,
-        /// Of the destination.
+        /// Type of the destination.
         dst: DType,
     },
-    /// A tensor that lies anywhere has no stand-in.
+    /// A layout whose tensors lie anywhere has no stand-in.
     #[error("a layout that is described by its strides cannot be converted: give it one of the arrangements")]
     NoArrangement,
-    /// It would leave the address space.
+    /// The stand-in would leave the address space.
     #[error("address {0:#x} is too high to be doubled")]
     Address(u64),
     /// A scale that would make everything zero, infinite, or not a number.
     #[error("the scale is {0}; it must be above 0 and finite, and so must its inverse")]
     Scale(f32),
-    /// As a layout.
+    /// The stand-in is no valid layout.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// As for all kernels.
+    /// The plan has too many units of work, as for all kernels.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
 }
 
 impl Conversion {
-    /// All of them.
+    /// All conversions.
     pub const ALL: [Conversion; 6] = [
         Conversion::F32ToBf16,
         Conversion::Bf16ToF32,
@@ -90,7 +89,7 @@ impl Conversion {
         }
     }
 
-    /// What there is for a pair of types.
+    /// Returns the conversion for a pair of types.
     ///
     /// # Errors
     /// [`CannotConvert::Types`].
@@ -99,12 +98,13 @@ impl Conversion {
         found.ok_or(CannotConvert::Types { src, dst })
     }
 
-    /// The names of its kernels.
+    /// Returns the names of the conversion's kernels.
     pub(crate) fn kernels(self) -> impl Iterator<Item = &'static CStr> {
         self.names().into_iter().flatten()
     }
 
-    /// The layouts to make a plan with: the source and the destination, the one with the narrower elements by its stand-in.
+    /// Returns the layouts for making a plan: the source and the destination, with a stand-in for the one
+    /// with the narrower elements.
     ///
     /// # Errors
     /// A layout without an arrangement, or an address that cannot be doubled.
@@ -119,7 +119,7 @@ impl Conversion {
         }
     }
 
-    /// What elements are multiplied by.
+    /// Returns the factor of the elements.
     fn factor(self, scale: f32) -> Result<f32, CannotConvert> {
         let inverse = 1.0 / scale;
         if !(scale > 0.0 && scale.is_normal() && inverse.is_normal()) {
@@ -132,7 +132,8 @@ impl Conversion {
         })
     }
 
-    /// Its kernels: eight elements at a time (four of the widest), or one; each for few blocks, and for many.
+    /// Returns the kernels: eight elements at a time (four of the widest), or one; each for few blocks,
+    /// and for many.
     const fn names(self) -> [[&'static CStr; 2]; 2] {
         match self {
             Conversion::F32ToBf16 => [
@@ -163,7 +164,7 @@ impl Conversion {
     }
 }
 
-/// All distances and addresses as many times as long as the elements are.
+/// Makes the stand-in: all distances and addresses grow by the ratio of the element sizes.
 fn stand_in(layout: &Layout, wide: DType) -> Result<Layout, CannotConvert> {
     let config = layout.config();
     let times = u64::from(wide.bits() / config.dtype.bits());
@@ -181,8 +182,8 @@ fn stand_in(layout: &Layout, wide: DType) -> Result<Layout, CannotConvert> {
 }
 
 impl CopyKernel {
-    /// That converts on the way: for a plan between the [stand-ins](Conversion::stand_ins), and for all that
-    /// [`replan`](CopyPlan::replan) makes of it.
+    /// Creates a kernel that converts on the way, for a plan between the
+    /// [stand-ins](Conversion::stand_ins), and for every [`replan`](CopyPlan::replan) of it.
     ///
     /// # Errors
     /// [`CannotConvert`].
@@ -204,9 +205,10 @@ fn shape(
 ) -> Result<Shape, CannotConvert> {
     let [from, to] = conversion.types().map(|of| u64::from(of.bits() / 8));
     let wide = from.max(to);
-    // How often each side's bytes go into those that the plan counts.
+    // The ratio of the plan's bytes to each side's own bytes.
     let [src, dst] = [wide / from, wide / to];
-    // As many elements at a time as are 16 bytes at the wider side: all counts of bytes that the plan has are of that side.
+    // Elements that are 16 bytes on the wider side move at a time: all byte counts of the plan are
+    // that side's.
     let single = crate::walk::width(plane) < VECTOR_BYTES;
     let bytes = if single { wide } else { VECTOR_BYTES };
     let mut walk = walk(plane, bytes, bases)?;

@@ -1,16 +1,15 @@
-//! Which kernel copies a plan, and its launches.
+//! The choice of a kernel for a copy plan, and its launches.
 //!
 //! ```text
-//!   pieces of 128 vectors and more        `tiled`     a warp a tile of 4 × 32 vectors
-//!   shorter ones                          `strewn`    as many lanes as a piece has vectors, 4 pieces a lane at a time
-//!   short rows that change places         `permute`   a CTA a tile of rows, through shared memory
+//!   pieces of 128 vectors and more        `tiled`     one warp per tile of 4 × 32 vectors
+//!   shorter pieces                        `strewn`    one lane per vector, 4 pieces per lane at a time
+//!   short rows that change places         `permute`   one CTA per tile of rows, through shared memory
 //! ```
 //!
-//! What depends on the layouts alone is made once; a launch adds the blocks' numbers.
+//! The part that depends only on the layouts is made once; a launch adds the blocks' numbers.
 //!
 //! Invariants
-//! - I1: a kernel's vectors divide all addresses, strides and sizes that its plan can have, whatever the
-//!   blocks.
+//! - I1: a kernel's vector width divides all addresses, strides and sizes of its plan, for any blocks.
 
 use crate::divide::Divisor;
 use crate::launch::{Head, Launch, Parameters, Shape, THREADS, UNROLL};
@@ -20,10 +19,10 @@ use core::ffi::CStr;
 use kvstrata_core::plan::{CopyPlan, PlaneCopy, Run};
 use zerocopy::IntoBytes;
 
-/// Vectors of a tile, which one warp moves.
+/// Vectors per tile; one warp moves a tile.
 const TILE_VECTORS: u32 = 32 * UNROLL;
 
-/// How plans between two layouts are launched, whatever their blocks.
+/// The launches of plans between two layouts, for any blocks.
 #[derive(Clone, Debug)]
 pub struct CopyKernel {
     planes: Vec<Shape>,
@@ -32,17 +31,17 @@ pub struct CopyKernel {
 }
 
 impl CopyKernel {
-    /// For a plan, and for all that [`replan`](CopyPlan::replan) makes of it.
+    /// Creates a kernel for a plan, and for every [`replan`](CopyPlan::replan) of it.
     ///
     /// # Errors
     ///
-    /// A block of more units of work than a kernel counts.
+    /// [`TooLarge`]: a block has more units of work than a kernel counts.
     pub fn new(plan: &CopyPlan) -> Result<CopyKernel, TooLarge> {
         let width = plan.planes().map(width).min().unwrap_or(1);
         CopyKernel::of(plan, width, shape)
     }
 
-    /// With a shape for each plane.
+    /// Creates it with a shape for each plane.
     pub(crate) fn of<E>(
         plan: &CopyPlan,
         width: u64,
@@ -53,30 +52,32 @@ impl CopyKernel {
         Ok(CopyKernel { planes, bases, width })
     }
 
-    /// Bytes of the vectors that it moves: 16, 8, 4, 2 or 1; the least of its planes.
+    /// Returns the width of the kernel's vectors in bytes, 16, 8, 4, 2 or 1: the least of its planes.
     #[must_use]
     pub fn width(&self) -> u64 {
         self.width
     }
 
-    /// What device memory has to have for each launch, from an address on that is a multiple of 16. Empty where a launch needs none.
+    /// Returns the table that each launch needs in device memory, at an address that is a multiple of 16.
+    /// Empty if launches need none.
     #[must_use]
     pub fn bases(&self) -> &[u8] {
         self.bases.0.as_bytes()
     }
 
-    /// The names of the kernels that a plan may launch.
+    /// Returns the names of the kernels that a plan may launch.
     pub fn names(&self) -> impl Iterator<Item = &'static CStr> {
         self.planes.iter().flat_map(|plane| plane.names)
     }
 
-    /// Calls `launch` for each launch of a plan's [runs](CopyPlan::runs): one, or two where scales lie apart from elements, unless
-    /// there are more than some 4,000 blocks. `bases` is where device memory has [those](CopyKernel::bases). No launch has more than
-    /// `most_ctas`: the multiprocessors that copies may have. Allocates nothing.
+    /// Calls `launch` for each launch of a plan's [runs](CopyPlan::runs): one, or two if scales lie apart
+    /// from elements, unless there are more than some 4,000 blocks. `bases` is the device address of the
+    /// [table](CopyKernel::bases). No launch has more than `most_ctas`, the multiprocessors that copies
+    /// may use. Allocates nothing.
     ///
     /// # Errors
     ///
-    /// `launch`'s first.
+    /// The first error of `launch`.
     pub fn launches<E>(
         &self,
         runs: &[Run],
@@ -90,7 +91,7 @@ impl CopyKernel {
     }
 }
 
-/// How one plane is launched.
+/// Returns the launch of one plane.
 fn shape(plane: &PlaneCopy, bases: &mut Bases) -> Result<Shape, TooLarge> {
     let width = width(plane);
     let mut walk = walk(plane, width, bases)?;
@@ -108,12 +109,12 @@ fn shape(plane: &PlaneCopy, bases: &mut Bases) -> Result<Shape, TooLarge> {
     Ok(Shape { head, names, units_a_block, units_a_cta })
 }
 
-/// All of them.
+/// Returns the names of all copy kernels.
 pub(crate) fn all_names() -> impl Iterator<Item = &'static CStr> {
     WIDTHS.into_iter().flat_map(|width| [true, false].into_iter().flat_map(move |tiled| names(width, tiled)))
 }
 
-/// The kernels for vectors of so many bytes.
+/// Returns the kernels for vectors of `width` bytes.
 fn names(width: u64, tiled: bool) -> [&'static CStr; 2] {
     match (width, tiled) {
         (16, true) => [c"copy16_tiled_small", c"copy16_tiled_large"],

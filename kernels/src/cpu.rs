@@ -1,29 +1,31 @@
-//! The kernels on the CPU: their own source, compiled by the host's C++ compiler (`cuda/cpu/`). For tests,
-//! here and of whoever launches.
+//! The kernels on the CPU: their own source, compiled by the host's C++ compiler (`cuda/cpu/`). For tests
+//! of this crate, and of crates that launch kernels.
 
 use crate::launch::{Launch, THREADS};
 use core::ffi::{CStr, c_char, c_uint, c_void};
 use core::ptr::null;
 
-/// Runs all of a launch, to its end, in the calling thread: CTAs, threads of each, parameters.
+/// Runs a whole launch to its end, in the calling thread: CTAs, threads per CTA, parameters.
 pub type Entry = unsafe extern "C" fn(c_uint, c_uint, *const c_void);
 
 /// A kernel on the CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuKernel {
-    /// Its name.
+    /// The kernel's name.
     pub name: &'static CStr,
-    /// Bytes of the structure that it takes, which has to be aligned to 8.
+    /// Bytes of its parameter structure, which must be aligned to 8.
     pub parameters_bytes: usize,
-    /// Runs it.
+    /// Runs the kernel.
     ///
     /// # Safety
-    /// Parameters of a [`Launch`] of this kernel; all that its plan reads and writes is memory of this process that nobody writes, or
-    /// touches, meanwhile; so is what the parameters say of the bases.
+    /// The parameters are those of a [`Launch`] of this kernel. All memory that its plan reads or writes
+    /// is memory of this process. Until the call returns, nothing else writes the memory that it reads,
+    /// and nothing else touches the memory that it writes. The same holds for the bases that the
+    /// parameters name.
     pub run: Entry,
 }
 
-/// Of the table that the kernels' constructors made, which is never written afterwards.
+/// An entry of the table that the kernels' constructors made; the table is never written afterwards.
 #[repr(C)]
 struct Registered {
     opaque: [u8; 0],
@@ -36,7 +38,7 @@ unsafe extern "C" {
     fn kvstrata_cpu_entry(kernel: *const Registered) -> Entry;
 }
 
-/// All of them.
+/// Returns all kernels.
 pub fn kernels() -> impl Iterator<Item = CpuKernel> {
     let mut at = null();
     core::iter::from_fn(move || {
@@ -56,7 +58,8 @@ pub fn kernels() -> impl Iterator<Item = CpuKernel> {
     })
 }
 
-/// Runs a launch to its end, in this thread; false if there is no such kernel, or if it takes another number of bytes.
+/// Runs a launch to its end, in this thread. Returns false if there is no such kernel, or if the kernel
+/// takes another number of bytes.
 ///
 /// # Safety
 ///
@@ -66,14 +69,14 @@ pub unsafe fn launch(launch: &Launch<'_>) -> bool {
     if kernel.parameters_bytes != launch.parameters.len() {
         return false;
     }
-    // A copy, which is aligned as the structure has to be.
+    // A copy with the alignment that the structure needs.
     let mut words = vec![0_u64; launch.parameters.len().div_ceil(8)];
     for (word, bytes) in words.iter_mut().zip(launch.parameters.chunks(8)) {
         let mut whole = [0; 8];
         whole[..bytes.len()].copy_from_slice(bytes);
         *word = u64::from_ne_bytes(whole);
     }
-    // SAFETY: parameters of the size that it takes, and memory that the caller vouches for.
+    // SAFETY: parameters of the size that the kernel takes, and memory that the caller vouches for.
     unsafe { (kernel.run)(launch.grid, THREADS, words.as_ptr().cast()) };
     true
 }

@@ -1,4 +1,5 @@
-//! Division by a number that a kernel learns at run time: the host makes it a multiplication and a shift.
+//! Division by a number that a kernel learns at run time: the host turns it into a multiplication and
+//! a shift.
 //!
 //! `⌊n / d⌋ = ⌊n × m / 2^(32 + s)⌋` for `n < 2³¹` and `d ≥ 2`, with `s = ⌈log₂ d⌉ − 1` and
 //! `m = ⌈2^(32 + s) / d⌉`: Granlund and Montgomery, "Division by Invariant Integers using Multiplication",
@@ -6,7 +7,7 @@
 
 use zerocopy::{Immutable, IntoBytes};
 
-/// A divisor as `cuda/divide.cuh` reads it.
+/// A divisor in the form that `cuda/divide.cuh` reads.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoBytes, Immutable)]
 pub struct Divisor {
@@ -16,10 +17,10 @@ pub struct Divisor {
 }
 
 impl Divisor {
-    /// By one.
+    /// The divisor 1.
     pub const ONE: Divisor = Divisor { divisor: 1, multiplier: 0, shift: 0 };
 
-    /// By `divisor`, of numbers below 2³¹; by one if it is zero.
+    /// Creates a divisor of numbers below 2³¹; zero becomes one.
     #[must_use]
     pub const fn new(divisor: u32) -> Divisor {
         if divisor <= 1 {
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As the kernels do it.
+    /// Divides as the kernels do.
     fn divide(number: u32, by: Divisor) -> u32 {
         if by.divisor == 1 {
             return number;

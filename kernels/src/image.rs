@@ -1,4 +1,4 @@
-//! The images for devices, which nvcc made when this crate was built; none if there was no nvcc.
+//! The images for devices, made by nvcc when this crate was built; none if there was no nvcc.
 
 use crate::Conversion;
 use core::ffi::CStr;
@@ -13,7 +13,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// The names of its kernels.
+    /// Returns the names of the image's kernels.
     pub fn kernels(&self) -> impl Iterator<Item = &'static CStr> + use<> {
         let all: Vec<_> = match self.name {
             "convert" => Conversion::ALL.into_iter().flat_map(Conversion::kernels).collect(),
@@ -28,11 +28,11 @@ impl Image {
 
 include!(concat!(env!("OUT_DIR"), "/images.rs"));
 
-/// The images, or why there are none and what to do about it.
+/// Returns the images.
 ///
 /// # Errors
 ///
-/// What the build said.
+/// The reason why there are none, and the remedy, as recorded by the build.
 pub fn images() -> Result<&'static [Image], &'static str> {
     match IMAGES {
         [] => Err(TOOLKIT),
@@ -40,7 +40,7 @@ pub fn images() -> Result<&'static [Image], &'static str> {
     }
 }
 
-/// Which compiler made the images, and for which architectures; or why none did.
+/// Returns the compiler of the images and their architectures, or the reason why there are none.
 #[must_use]
 pub fn toolkit() -> &'static str {
     TOOLKIT

@@ -1,31 +1,32 @@
 //! A launch: its grid, and its parameters with the numbers of a plan's blocks.
 //!
 //! ```text
-//!   parameters   ├ head: loops, divisors, strides ┼ pair 0 ┼ pair 1 ┼ … ┤      4 KiB for some 480 blocks, 32 KiB for some 4,060
+//!   parameters   ├ head: loops, divisors, strides ┼ pair 0 ┼ pair 1 ┼ … ┤
+//!                4 KiB for some 480 blocks, 32 KiB for some 4,060
 //! ```
 //!
 //! Invariants
-//! - I1: whatever a kernel divides stays below 2³¹ in one launch, so that its divisions are exact and its
-//!   sums do not wrap.
+//! - I1: every number that a kernel divides stays below 2³¹ in one launch, so that its divisions are
+//!   exact and its sums do not wrap.
 
 use crate::args::{LARGE_BYTES, Pair, SMALL_BYTES, Sum, Tile, Walk};
 use core::ffi::CStr;
 use kvstrata_core::plan::Run;
 use zerocopy::IntoBytes;
 
-/// Threads of a CTA.
+/// Threads per CTA.
 pub const THREADS: u32 = 256;
-/// Loads of a thread that are on their way together: `UNROLL` in `cuda/walk.cuh`.
+/// Loads of a thread in flight together: `UNROLL` in `cuda/walk.cuh`.
 pub(crate) const UNROLL: u32 = 4;
-/// Units of a launch: below 2³¹, and so far below that a thread's steps past the end do not wrap.
+/// Maximum units of a launch: below 2³¹, by enough that a thread's steps past the end do not wrap.
 pub(crate) const MOST_UNITS: u64 = (1 << 31) - (1 << 28);
-/// CTAs of a launch, more than any device runs at once: with them a step of all threads is below 2²⁸.
+/// Maximum CTAs of a launch, more than any device runs at once: with them a step of all threads is below 2²⁸.
 const MOST_CTAS: u32 = (1 << 28) / (THREADS * UNROLL);
 
-/// One launch: a kernel by its name in the image, and what it is told. It has [`THREADS`] a CTA.
+/// One launch: a kernel by its name in the image, and its parameters. Each CTA has [`THREADS`] threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
-    /// Its name.
+    /// The kernel's name.
     pub kernel: &'static CStr,
     /// CTAs, in one dimension.
     pub grid: u32,
@@ -33,7 +34,8 @@ pub struct Launch<'a> {
     pub parameters: &'a [u8],
 }
 
-/// Room for the parameters of a launch. Drivers copy them when they launch, so that one of these a stream is enough.
+/// Room for the parameters of a launch. Drivers copy them at the launch, so one of these per stream
+/// is enough.
 #[derive(Debug)]
 pub struct Parameters(Box<[u64; LARGE_BYTES / 8]>);
 
@@ -69,15 +71,15 @@ impl Head {
     }
 }
 
-/// What the launches of one plane have in common.
+/// The common part of the launches of one plane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub head: Head,
-    /// Its kernels: for few blocks, and for many.
+    /// The kernels: for few blocks, and for many.
     pub names: [&'static CStr; 2],
     /// At most [`MOST_UNITS`].
     pub units_a_block: u32,
-    /// Units that one CTA has in work at a time.
+    /// Units that one CTA works on at a time.
     pub units_a_cta: u32,
 }
 
@@ -101,7 +103,7 @@ impl Shape {
             true => (self.names[0], SMALL_BYTES),
             false => (self.names[1], LARGE_BYTES),
         };
-        // What a kernel divides: its units, and where a CTA sums a chunk, the pieces of it too.
+        // The numbers that a kernel divides: its units, and, if a CTA sums a chunk, also the chunk's pieces.
         let dividends = match &self.head {
             Head::Sum(sum) => self.units_a_block.max(sum.pieces),
             Head::Walk(_) | Head::Tile(_) => self.units_a_block,

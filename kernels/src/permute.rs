@@ -1,4 +1,4 @@
-//! Which plans change the order of short rows, and the tiles of them that a CTA takes: `cuda/permute.cu`.
+//! Plans that change the order of short rows, and the tiles of rows that CTAs take: `cuda/permute.cu`.
 
 use crate::args::{LOOPS, Loop, Tile, Walk};
 use crate::divide::Divisor;
@@ -6,15 +6,16 @@ use crate::walk::WIDTHS;
 use core::ffi::CStr;
 use kvstrata_core::plan::Nest;
 
-/// Rows of more bytes are as well copied one by one: each is whole transactions at both sides.
+/// Longer rows are copied one by one just as well: each is whole transactions on both sides.
 const MOST_ROW_BYTES: u64 = 512;
 /// `TILE_BYTES` and `ROOM_BYTES` of `cuda/permute.cu`.
 const TILE_BYTES: u64 = 16_384;
 const ROOM_BYTES: u64 = TILE_BYTES + TILE_BYTES / 8;
-/// Rows below it share the banks of shared memory with their neighbours.
+/// Shorter rows share the banks of shared memory with their neighbours.
 const BANKS_BYTES: u64 = 128;
 
-/// The tiles of a nest whose rows lie one behind the other along one loop at the destination, and along another at the source.
+/// Returns the tiles of a nest whose rows follow each other along one loop at the destination, and along
+/// another at the source.
 pub(crate) fn tile(nest: &Nest, width: u64, mut walk: Walk) -> Option<Tile> {
     let row = nest.piece_bytes();
     let loops = nest.loops();
@@ -24,7 +25,7 @@ pub(crate) fn tile(nest: &Nest, width: u64, mut walk: Walk) -> Option<Tile> {
         return None;
     }
     let (along, across) = (&loops[along_at], &loops[across_at]);
-    // As many rows as fit, in both directions alike unless one has fewer.
+    // As many rows as fit, equally many in both directions unless one direction has fewer.
     let bits = (TILE_BYTES / row).ilog2();
     let [needs_along, needs_across] = [along, across].map(|l| l.count.next_power_of_two().ilog2());
     let along_bits = needs_along.min((bits / 2).max(bits.saturating_sub(needs_across)));
@@ -59,12 +60,12 @@ pub(crate) fn tile(nest: &Nest, width: u64, mut walk: Walk) -> Option<Tile> {
     })
 }
 
-/// All of them.
+/// Returns the names of all permuting kernels.
 pub(crate) fn all_names() -> impl Iterator<Item = &'static CStr> {
     WIDTHS.into_iter().flat_map(names)
 }
 
-/// The kernels for vectors of so many bytes.
+/// Returns the kernels for vectors of `width` bytes.
 pub(crate) fn names(width: u64) -> [&'static CStr; 2] {
     match width {
         16 => [c"permute16_small", c"permute16_large"],

@@ -1,8 +1,8 @@
-//! Copies that sum what they move, as the disk tier does, and sums alone: `cuda/sum.cu`.
+//! Copies that sum the bytes that they move, as the disk tier does, and sums alone: `cuda/sum.cu`.
 //!
 //! ```text
-//!   block at the destination   ├ chunk 0, 64 KiB ┼ chunk 1 ┼ … ┼ chunk n, what is left ┤     in one piece
-//!   sums                       ├ 8 bytes ┼ 8 bytes ┼ … ┤                                    their sum modulo 2⁶⁴ is the block's seal
+//!   block at the destination   ├ chunk 0, 64 KiB ┼ chunk 1 ┼ … ┼ chunk n, the rest ┤     in one piece
+//!   sums                       ├ 8 bytes ┼ 8 bytes ┼ … ┤            their sum modulo 2⁶⁴ is the block's seal
 //! ```
 
 use crate::args::{LOOPS, Loop, Sum, Walk};
@@ -13,32 +13,33 @@ use core::ffi::CStr;
 use kvstrata_core::plan::{CopyPlan, PlaneCopy, Run};
 use zerocopy::IntoBytes;
 
-/// Bytes that one sum covers: those of the disk tier's seals.
+/// Bytes per sum, as in the disk tier's seals.
 pub const CHUNK_BYTES: u64 = 64 << 10;
-/// XXH3 is another algorithm for what is not longer.
+/// XXH3 uses another algorithm for inputs up to this length.
 const SHORT_BYTES: u64 = 240;
 const WIDTH: u64 = 16;
-/// Its kernels: for few blocks, and for many.
+/// The kernels: for few blocks, and for many.
 pub(crate) const NAMES: [&CStr; 2] = [c"summed_small", c"summed_large"];
 
-/// Why a plan's blocks cannot be summed on the way; copy them first, and sum them where they are.
+/// The reason why a plan's blocks cannot be summed on the way. Copy them first, and sum them at
+/// the destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CannotSum {
-    /// Not a payload as it goes to disk.
+    /// The destination's block is not a payload as it goes to disk.
     #[error("a block of the destination is not in one piece, in the order in which the plan writes it")]
     Scattered,
-    /// The kernel moves whole vectors.
+    /// The kernel moves whole vectors of 16 bytes.
     #[error("addresses or sizes are multiples of {0} bytes only, and the kernel that sums needs 16")]
     Unaligned(u64),
-    /// The algorithm is another one then.
+    /// The algorithm for so short a chunk is another one.
     #[error("the last chunk of a block has {0} bytes, and the kernel sums chunks of more than 240")]
     Short(u64),
-    /// As for all kernels.
+    /// The plan has too many units of work, as for all kernels.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
 }
 
-/// How blocks of plans between two layouts are copied and summed, or only summed.
+/// Copies and sums, or only sums, the blocks of plans between two layouts.
 #[derive(Clone, Debug)]
 pub struct SumKernel {
     shape: Shape,
@@ -46,7 +47,7 @@ pub struct SumKernel {
 }
 
 impl SumKernel {
-    /// For a plan, and for all that [`replan`](CopyPlan::replan) makes of it.
+    /// Creates a kernel for a plan, and for every [`replan`](CopyPlan::replan) of it.
     ///
     /// # Errors
     ///
@@ -64,7 +65,7 @@ impl SumKernel {
         Ok(SumKernel { shape: shape(walk, block_bytes, true)?, bases })
     }
 
-    /// For `bytes` from an address of the device's on, that are only summed: one block, number 0.
+    /// Creates a kernel that only sums `bytes` bytes from a device address on: one block, number 0.
     ///
     /// # Errors
     ///
@@ -105,18 +106,19 @@ impl SumKernel {
         self.shape.names.into_iter()
     }
 
-    /// Sums of each block.
+    /// Returns the sums per block.
     #[must_use]
     pub fn chunks(&self) -> u32 {
         self.shape.units_a_block
     }
 
-    /// As [`CopyKernel::launches`](crate::CopyKernel::launches). `sums` is where [`chunks`](SumKernel::chunks) × 8 bytes a block go, of
-    /// the device's memory or of mapped host memory, in the order of the runs; a multiple of 8.
+    /// Calls `launch` for each launch, as [`CopyKernel::launches`](crate::CopyKernel::launches) does. The
+    /// sums go to `sums`, a multiple of 8 in device memory or mapped host memory:
+    /// [`chunks`](SumKernel::chunks) × 8 bytes per block, in the order of the runs.
     ///
     /// # Errors
     ///
-    /// `launch`'s first.
+    /// The first error of `launch`.
     pub fn launches<E>(
         &self,
         runs: &[Run],
@@ -137,7 +139,8 @@ impl SumKernel {
     pub const PAYLOAD: [Run; 1] = [Run { src: 0, dst: 0, len: 1 }];
 }
 
-/// Bytes of a block of the destination, if its pieces, in the order of a walk, lie one behind the other.
+/// Returns the bytes of a destination block, if its pieces follow each other without gaps in the order of
+/// a walk.
 fn dense_bytes(plane: &PlaneCopy) -> Option<u64> {
     let mut bytes = plane.nest().piece_bytes();
     for l in plane.nest().loops() {

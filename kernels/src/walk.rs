@@ -14,14 +14,14 @@ pub struct TooLarge {
     units: u128,
 }
 
-/// Pairs of addresses that device memory has to have, of all planes.
+/// Pairs of addresses, of all planes, that device memory must contain.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Bases(pub Vec<[u64; 2]>);
 
-/// The vectors that there are, in bytes.
+/// The vector widths, in bytes.
 pub(crate) const WIDTHS: [u64; 5] = [16, 8, 4, 2, 1];
 
-/// Bytes of the widest vector that divides all that a plane's addresses are made of.
+/// Returns the bytes of the widest vector that divides all parts of a plane's addresses.
 pub(crate) fn width(plane: &PlaneCopy) -> u64 {
     let nest = plane.nest();
     let [src, dst] = plane.block_strides();
@@ -30,8 +30,8 @@ pub(crate) fn width(plane: &PlaneCopy) -> u64 {
     1 << (nest.piece_bytes() | src | dst | of_loops | of_bases | 16).trailing_zeros()
 }
 
-/// A plane's walk in vectors of `width` bytes, a piece a unit. `bases` holds the place among `all` that its bases have, in bytes, until
-/// a launch knows where they are; a single one needs no place.
+/// Returns a plane's walk in vectors of `width` bytes, with one piece per unit. Until a launch knows the
+/// address, `bases` holds the position of its pairs in `all`, in bytes; a single pair needs no position.
 pub(crate) fn walk(plane: &PlaneCopy, width: u64, all: &mut Bases) -> Result<Walk, TooLarge> {
     let nest = plane.nest();
     let [src_block_stride, dst_block_stride] = plane.block_strides();
@@ -54,20 +54,20 @@ pub(crate) fn walk(plane: &PlaneCopy, width: u64, all: &mut Bases) -> Result<Wal
         unused: 0,
     };
     if plane.bases().len() > 1 {
-        // One more than the place: zero says that there is none.
+        // One more than the position: zero means that there is none.
         walk.bases = (all.0.len() * size_of::<[u64; 2]>()) as u64 + 1;
         all.0.extend_from_slice(plane.bases());
     }
     Ok(walk)
 }
 
-/// Units of one block.
+/// Returns the units of one block.
 pub(crate) fn units(walk: &Walk) -> Result<u32, TooLarge> {
     let turns = walk.loops.iter().map(|l| u128::from(l.count.get())).product::<u128>();
     count(turns * u128::from(walk.tiles.get()) * u128::from(walk.base_count.get()))
 }
 
-/// What a kernel divides, or divides by.
+/// Checks a number that a kernel divides, or divides by.
 pub(crate) fn count(units: u128) -> Result<u32, TooLarge> {
     match u32::try_from(units) {
         Ok(fits) if u64::from(fits) <= MOST_UNITS => Ok(fits),

@@ -1,4 +1,5 @@
-//! Elements that change their type on the way: every value of two bytes, random ones of four, and layouts beside the oracle.
+//! Elements that change their type on the way: every value of two bytes, random ones of four, and layouts
+//! beside the oracle.
 #![cfg(all(unix, not(miri)))]
 
 mod numbers;
@@ -33,7 +34,7 @@ fn run(plan: &CopyPlan, conversion: Conversion, scale: f32) -> Vec<String> {
     names
 }
 
-/// What elements of one row become.
+/// Converts the elements of one row.
 fn convert(conversion: Conversion, scale: f32, elements: &[u32]) -> Vec<u32> {
     let [from, to] = conversion.types();
     let row = |dtype: DType| {
@@ -66,7 +67,7 @@ fn convert(conversion: Conversion, scale: f32, elements: &[u32]) -> Vec<u32> {
     written.chunks(bytes(to)).take(elements.len()).map(element).collect()
 }
 
-/// Every number of two bytes or one, and many of four; the values around each border first.
+/// Every number of two bytes or one, and many of four; values around each border first.
 fn elements(of: DType) -> Vec<u32> {
     match of {
         DType::F8E4M3 => (0..=0xff).collect(),
@@ -112,7 +113,8 @@ fn a_scale_moves_the_range_and_bounds_hold() {
         for (bits, came) in numbers.iter().zip(back) {
             let (number, came) = (value(DType::BF16, *bits), value(DType::BF16, came));
             let (size, scale) = (number.abs(), f64::from(scale));
-            // A scale that is no power of two costs a rounding of binary32 going down, and one of bf16 coming up.
+            // A scale that is not a power of two costs a rounding of binary32 on the way down, and one of
+            // bf16 on the way up.
             let slack = if scale.log2().fract() == 0.0 { 0.0 } else { 2_f64.powi(-7) * size };
             let y = size / scale;
             let bound = if y >= 2_f64.powi(-6) { y / 16.0 } else { 2_f64.powi(-10) } * scale + slack;
@@ -128,7 +130,7 @@ fn a_scale_moves_the_range_and_bounds_hold() {
     }
 }
 
-/// Into the range of binary16 where it is subnormal, and beyond it.
+/// Results in the subnormal range of binary16, and beyond its range.
 #[test]
 fn value_converted_back_is_rounded_once() {
     let eights: Vec<u32> = (0..=0xff).collect();
@@ -167,8 +169,8 @@ fn invalid_scale_is_refused() {
     assert!(matches!(Conversion::F16ToE4m3.stand_ins(&src, &dst), Err(CannotConvert::Types { .. })));
 }
 
-/// Layouts of either kind, both orders of heads, sizes that vectors divide and that they do not: each element is where the oracle
-/// says, and nothing else is written.
+/// Layouts of either kind, both orders of heads, sizes that vectors divide and sizes that they do not:
+/// each element is where the oracle puts it, and nothing else is written.
 #[test]
 fn elements_go_where_the_oracle_has_them() {
     let mut kernels = std::collections::BTreeSet::new();
@@ -263,7 +265,7 @@ fn elements_go_where_the_oracle_has_them() {
     assert_eq!(kernels.len(), 12, "each conversion, wide and single: {kernels:?}");
 }
 
-/// One element, by the tables of [`each_value_becomes_the_nearest`]; a NaN as the kernels make it.
+/// Converts one element by the tables of [`each_value_becomes_the_nearest`]; a NaN as the kernels make it.
 fn convert_alone(conversion: Conversion, bits: u32) -> u32 {
     let [from, to] = conversion.types();
     let number = value(from, bits);

@@ -1,6 +1,7 @@
-//! What nvcc made of the kernels, architecture by architecture: nothing spilled, few registers, vector loads and stores.
+//! nvcc's output for the kernels, by architecture: nothing spilled, few registers, vector loads and stores.
 //!
-//! It reads the images by `cuobjdump`, of `KVSTRATA_CUOBJDUMP`, or beside the nvcc that `KVSTRATA_NVCC` names, or in `PATH`.
+//! The images are read by `cuobjdump`: that of `KVSTRATA_CUOBJDUMP`, or beside the nvcc that
+//! `KVSTRATA_NVCC` names, or in `PATH`.
 
 use kvstrata_kernels::{Image, images, toolkit};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +9,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Says what is left out; fails where it is required.
+/// Reports a skipped test; fails if the test is required.
 fn skip(what: &str, why: &str) {
     let required = env::var("KVSTRATA_REQUIRE").unwrap_or_default();
     assert!(!required.split(',').any(|one| one == what || one == "all"), "{what} is required, but {why}");
@@ -23,7 +24,7 @@ fn cuobjdump() -> Option<PathBuf> {
     asked.into_iter().chain(beside).chain(in_path).find(|path| path.is_file())
 }
 
-/// What `cuobjdump` says of an image. It wants nvdisasm in `PATH`, which lies beside it.
+/// Returns the output of `cuobjdump` for an image. It needs nvdisasm in `PATH`, which is in the same folder.
 fn dump(cuobjdump: &Path, option: &str, image: &Image) -> String {
     let file =
         env::temp_dir().join(format!("kvstrata-{}-{}-{option}.fatbin", std::process::id(), image.name));
@@ -40,7 +41,8 @@ fn dump(cuobjdump: &Path, option: &str, image: &Image) -> String {
 /// A kernel of one architecture.
 type Of = (String, String);
 
-/// Lines of each function's part of a dump, by what precedes them.
+/// Returns the lines of each function's part of a dump, by the architecture and the function named
+/// before them.
 fn by_function(dump: &str) -> BTreeMap<Of, Vec<&str>> {
     let mut found: BTreeMap<Of, Vec<&str>> = BTreeMap::new();
     let (mut architecture, mut function) = ("", "");
@@ -56,14 +58,15 @@ fn by_function(dump: &str) -> BTreeMap<Of, Vec<&str>> {
     found
 }
 
-/// The number behind a word of a line such as `REG:31 STACK:0 SHARED:0 LOCAL:0`.
+/// Returns the number after a word of a line such as `REG:31 STACK:0 SHARED:0 LOCAL:0`.
 fn number(line: &str, word: &str) -> Option<u32> {
     line.split_whitespace().find_map(|part| part.strip_prefix(word)?.strip_prefix(':')?.parse().ok())
 }
 
 const ARCHITECTURES: [&str; 6] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"];
 
-/// Registers that a kernel may have: with 40 a multiprocessor of 65,536 has room for 1,536 threads, with 64 for 1,024.
+/// Maximum registers of a kernel: with 40, a multiprocessor of 65,536 registers has room for 1,536
+/// threads; with 64, for 1,024.
 fn most_registers(kernel: &str) -> u32 {
     match kernel.split('_').collect::<Vec<_>>()[..] {
         [_, "tiled", _] => 40,
@@ -116,7 +119,7 @@ fn kernels_keep_to_registers_and_move_vectors() {
                 lines.iter().filter(|line| words.iter().all(|word| line.contains(word))).count()
             };
             let wanted = match &of.1 {
-                // A tile is four loads and four stores, whole and at an end of a piece.
+                // A tile is four loads and four stores, for a whole tile and for one at the end of a piece.
                 name if name.starts_with("copy16_tiled") => 8,
                 name if name.starts_with("copy16") => 4,
                 name if name.starts_with("permute16") => 1,

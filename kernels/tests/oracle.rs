@@ -1,4 +1,5 @@
-//! The kernels, compiled for the CPU and launched as for a device, are the oracle, byte by byte; and no other byte changes.
+//! The kernels, compiled for the CPU and launched as on a device, match the oracle byte by byte; no other
+//! byte changes.
 #![cfg(all(unix, not(miri)))]
 
 #[path = "../../ffi/tests/copy_cases/mod.rs"]
@@ -15,7 +16,7 @@ use proptest::prelude::*;
 use random::picks;
 use twox_hash::XxHash3_64;
 
-/// Pairs of addresses where a kernel finds them.
+/// The pairs of addresses, placed for a kernel.
 struct Bases(Vec<u128>);
 
 impl Bases {
@@ -28,7 +29,7 @@ impl Bases {
     }
 }
 
-/// Executes a plan whose regions are the caller's own; the kernels that it launched.
+/// Executes a plan whose regions are the caller's own. Returns the launched kernels.
 fn execute(plan: &CopyPlan, most_ctas: u32) -> Vec<String> {
     let kernel = CopyKernel::new(plan).expect("a small block");
     let bases = Bases::new(kernel.bases());
@@ -37,7 +38,7 @@ fn execute(plan: &CopyPlan, most_ctas: u32) -> Vec<String> {
     let launched = kernel.launches(plan.runs(), address, most_ctas, &mut Parameters::default(), |launch| {
         names.push(launch.kernel.to_str().expect("ASCII").to_owned());
         assert!(launch.grid <= most_ctas.max(1), "no more than it may have");
-        // SAFETY: the plan's regions are the case's, which nobody else uses; the bases are above.
+        // SAFETY: the plan's regions are the case's, which has no other user; the bases are above.
         if unsafe { cpu::launch(&launch) } { Ok(()) } else { Err(launch.kernel) }
     });
     assert_eq!(launched, Ok(()), "a kernel of that name, for such parameters");
@@ -65,7 +66,7 @@ proptest! {
     }
 }
 
-/// The seal's sums of a payload, chunk by chunk.
+/// Returns the seal's sums of a payload, chunk by chunk.
 fn sums(payload: &[u8]) -> Vec<u64> {
     let chunks = (0..).zip(payload.chunks(CHUNK_BYTES as usize));
     chunks.map(|(seed, chunk)| XxHash3_64::oneshot_with_seed(seed, chunk)).collect()
@@ -78,7 +79,7 @@ fn launch_sums(kernel: &SumKernel, runs: &[Run], most_ctas: u32) -> Vec<u64> {
     let to = sums.as_ptr().expose_provenance() as u64;
     let parameters = &mut Parameters::default();
     let launched = kernel.launches(runs, bases.address(), to, most_ctas, parameters, |launch| {
-        // SAFETY: the caller's blocks, which nobody else uses; the bases, and room for the sums, above.
+        // SAFETY: the caller's blocks, which have no other user; the bases, and room for the sums, are above.
         if unsafe { cpu::launch(&launch) } { Ok(()) } else { Err(launch.kernel) }
     });
     assert_eq!(launched, Ok(()));
@@ -100,7 +101,7 @@ proptest! {
     }
 }
 
-/// An engine's tensors to a tier's blocks: every block's bytes are the oracle's, and so are its sums.
+/// Copies an engine's tensors to a tier's blocks: every block's bytes are the oracle's, and so are its sums.
 #[test]
 fn blocks_are_summed_while_they_are_gathered() {
     let tested = [[1, 2, 1, 31, 3, 127], [4, 0, 0, 15, 1, 63], [2, 1, 1, 31, 3, 127]].map(|sizes| {
@@ -142,14 +143,14 @@ fn blocks_are_summed_while_they_are_gathered() {
     assert!(tested.iter().any(|sums| *sums > 3), "blocks of several chunks: {tested:?}");
 }
 
-/// Of a block of very many short pieces fewer fit into a launch than it has room for.
+/// If a block has very many short pieces, a launch takes fewer blocks than it has room for.
 #[test]
 fn dividends_of_a_launch_stay_below_the_bound() {
     let config =
         LayoutConfig::new().num_layers(80).outer_dim(2).page_size(32).heads(128, 8).dtype(DType::BF16);
     let config = config.alignment(16).num_blocks(4000);
     let block_bytes = 80 * 2 * 32 * 128 * 16;
-    // Addresses alone: nothing is launched.
+    // Only addresses: nothing is launched.
     let region = |at| Region::system(at, 4000 * block_bytes);
     let src = Layout::fully_contiguous(config.head_order(HeadOrder::Hnd), region(1 << 40)).expect("a layout");
     let dst = Layout::fully_contiguous(config, region(1 << 44)).expect("a layout");
@@ -159,7 +160,7 @@ fn dividends_of_a_launch_stay_below_the_bound() {
     let (mut launches, mut summed) = (0, 0);
     let kernel = SumKernel::new(&plan).expect("in one piece");
     let launched = kernel.launches(plan.runs(), 0, 0, 100, &mut Parameters::default(), |launch| {
-        // `units` of its walk.
+        // The walk's `units`.
         let units = u32::from_ne_bytes(launch.parameters[196..200].try_into().expect("four"));
         let of_launch = u64::from(units / kernel.chunks());
         assert!(of_launch * pieces_a_block < 1 << 31, "{of_launch} blocks");
@@ -170,7 +171,7 @@ fn dividends_of_a_launch_stay_below_the_bound() {
     assert!(SumKernel::of_payload(0, 16 << 31).is_err(), "more vectors than a kernel divides");
 }
 
-/// The names by which a driver is asked for kernels are those of the sources.
+/// A driver finds each kernel under the name that it has in the sources.
 #[test]
 fn every_kernel_has_its_name() {
     let images = ["convert", "copy", "permute", "sum"].map(|name| Image { name, bytes: &[] });
@@ -178,10 +179,10 @@ fn every_kernel_has_its_name() {
     assert_eq!(asked, cpu::kernels().map(|kernel| kernel.name).collect());
 }
 
-/// What is launched for which plan, over lists of any length; and its bytes.
+/// Each plan launches its kernel, for lists of any length; and its bytes are right.
 #[test]
 fn each_plan_has_its_kernel() {
-    // Heads, elements of two bytes, tokens, blocks; the destination's order of heads; what is launched.
+    // Heads, elements of two bytes, tokens, blocks; the destination's order of heads; the expected launches.
     let small = "a list of a few blocks";
     let table = [
         (small, [8, 64, 16, 9], false, vec!["copy16_tiled_small"]),
@@ -190,7 +191,7 @@ fn each_plan_has_its_kernel() {
         (small, [3, 66, 5, 9], true, vec!["permute4_small"]),
         (small, [3, 33, 5, 9], true, vec!["permute2_small"]),
         (small, [3, 33, 5, 9], false, vec!["copy2_tiled_small"]),
-        // Rows of 1 KiB are whole transactions as they are.
+        // Rows of 1 KiB are whole transactions already.
         (small, [2, 512, 3, 9], true, vec!["copy16_strewn_small"]),
         ("as many as 4 KiB of parameters have", [1, 8, 1, 485], false, vec!["copy16_strewn_small"]),
         ("one more", [1, 8, 1, 486], false, vec!["copy16_strewn_large"]),
@@ -214,7 +215,7 @@ fn each_plan_has_its_kernel() {
                 (block_bytes * blocks as usize) as u64,
             );
             let order = if side == 1 && hnd { HeadOrder::Hnd } else { HeadOrder::Nhd };
-            // One layer behind the other, so that its pieces are not the block.
+            // One layer behind the other, so that its pieces are not the whole block.
             let layout = match side {
                 0 => {
                     let half = region.size_bytes / 2;
@@ -226,7 +227,7 @@ fn each_plan_has_its_kernel() {
             };
             (memory, layout.expect("as much as it needs"))
         });
-        // Backwards, so that no two blocks are one run.
+        // Backwards, so that no two blocks form one run.
         let of: Vec<_> = (0..blocks).map(BlockId).collect();
         let back: Vec<_> = (0..blocks).rev().map(BlockId).collect();
         let plan = CopyPlan::new(&src.1, &of, &dst.1, &back, .., ..).expect("alike");

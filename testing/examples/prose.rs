@@ -17,7 +17,7 @@ Counts the words that make English hard to read, and compares them with ci/prose
 
 /// The file of the budgets.
 const BUDGETS: &str = "ci/prose.txt";
-/// The most lines of README.md, and the most words outside of its tables and code.
+/// The maximum number of lines of README.md, and of words outside of its tables and code.
 const README: (usize, usize) = (120, 900);
 
 fn main() -> ExitCode {
@@ -90,7 +90,7 @@ fn check(all: &BTreeMap<String, Figures>, known: &BTreeMap<String, Budget>, root
     }
 }
 
-/// The budgets of today's texts: no figure is above the one that was listed.
+/// Lists the budgets of today's texts: no figure is above the listed one.
 fn list(all: &BTreeMap<String, Figures>, known: &BTreeMap<String, Budget>) -> String {
     let mut list = String::from(
         "# The most that each text may have: words for 1,000 (testing/src/prose.rs says which), and characters.\n\

@@ -1,13 +1,13 @@
-//! Imports between the files of a crate: the arrows, and the circles that they make.
+//! Imports between the files of a crate (the arrows), and the circles that they form.
 //!
 //! ```text
-//!   use crate::transfer::{Cause, Queue}    transfer/mod.rs says `pub use failure::Cause`: an arrow to failure.rs
-//!   super::inner::Inner                    an arrow to inner.rs, wherever it stands in the text
+//!   use crate::transfer::{Cause, Queue} transfer/mod.rs has `pub use failure::Cause`: an arrow to failure.rs
+//!   super::inner::Inner                 an arrow to inner.rs, wherever it is in the text
 //! ```
 //!
-//! A name that a module re-exports counts as the file's that has it, so the re-exports themselves are no
-//! arrows. Comments and what only tests see are left out. It reads text and knows no macro: what it cannot
-//! resolve is no arrow.
+//! An import of a re-exported name is an arrow to the file that declares it, so re-exports themselves
+//! are no arrows. Comments and test code are left out. This reads text and knows no macro: a path that
+//! it cannot resolve is no arrow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,7 +24,7 @@ pub struct Arrows {
 }
 
 impl Arrows {
-    /// Those of the sources under a folder, whose root is `lib.rs`.
+    /// Reads the arrows of the sources under a folder with `lib.rs` as its root.
     ///
     /// # Panics
     /// If they cannot be read.
@@ -47,7 +47,7 @@ impl Arrows {
         Arrows { files, arrows }
     }
 
-    /// How many there are.
+    /// Returns the number of arrows.
     #[must_use]
     pub fn count(&self) -> usize {
         self.arrows.values().map(BTreeSet::len).sum()
@@ -65,14 +65,14 @@ impl Arrows {
         arrows.map(|(module, end)| (self.files[module].clone(), self.files[end].clone())).collect()
     }
 
-    /// Circles of files, the largest first: all that reach each other.
+    /// Returns the circles of files, the largest first: sets of files that all reach each other.
     #[must_use]
     pub fn file_circles(&self) -> Vec<Vec<PathBuf>> {
         let circles = circles(&self.arrows);
         circles.into_iter().map(|of| of.iter().map(|module| self.files[module].clone()).collect()).collect()
     }
 
-    /// Circles of the modules at the crate's root.
+    /// Returns the circles of the modules at the crate's root.
     #[must_use]
     pub fn module_circles(&self) -> Vec<Vec<String>> {
         let mut modules: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
@@ -85,7 +85,7 @@ impl Arrows {
     }
 }
 
-/// The module files below a folder, without tests.
+/// Collects the module files below a folder, without tests.
 pub(crate) fn collect(src: &Path, folder: &Path, files: &mut BTreeMap<Module, PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
@@ -108,7 +108,7 @@ pub(crate) fn collect(src: &Path, folder: &Path, files: &mut BTreeMap<Module, Pa
     }
 }
 
-/// The text without comments, and without what stands behind a `#[cfg(…test…)]` up to the end of that item.
+/// Returns the text without comments, and without each item behind a `#[cfg(…test…)]`.
 pub(crate) fn code(text: &str) -> String {
     let mut out = String::new();
     let mut lines = text.lines();
@@ -131,7 +131,7 @@ pub(crate) fn code(text: &str) -> String {
     out
 }
 
-/// Each path from `crate`, `super` or `self` in a text, with those of braces apart.
+/// Returns each path from `crate`, `super` or `self` in a text; a path with braces counts as several.
 fn paths(text: &str) -> Vec<Vec<String>> {
     let mut all = Vec::new();
     for (at, _) in text.char_indices() {
@@ -141,7 +141,7 @@ fn paths(text: &str) -> Vec<Vec<String>> {
         {
             continue;
         }
-        // A re-export's names are found where they are used.
+        // The names of a re-export are found where they are used.
         let line = text[..at].rfind(['\n', ';', '}']).map_or(0, |end| end + 1);
         if text[line..at].trim_start().starts_with("pub") && text[line..at].trim_end().ends_with("use") {
             continue;
@@ -173,7 +173,7 @@ fn tree(
         if chars.next_if_eq(&'{').is_some() {
             loop {
                 tree(chars, path.clone(), all);
-                // Behind `as` names, and so on.
+                // Skips `as` and its name, and the like.
                 while chars.next_if(|of| !matches!(of, ',' | '}')).is_some() {}
                 if chars.next() != Some(',') {
                     return;
@@ -183,7 +183,7 @@ fn tree(
     }
 }
 
-/// What a module re-exports, by the modules below it or elsewhere.
+/// Returns the names that a module re-exports, from the modules below it or from elsewhere.
 fn exports(module: &Module, text: &str, files: &BTreeMap<Module, PathBuf>) -> BTreeMap<String, Module> {
     let mut all = BTreeMap::new();
     let mut rest = text;
@@ -196,7 +196,7 @@ fn exports(module: &Module, text: &str, files: &BTreeMap<Module, PathBuf>) -> BT
         for path in found.into_iter().filter(|_| is_public) {
             let Some(name) = path.last().cloned() else { continue };
             let none = BTreeMap::new();
-            // Below this one, or said in full.
+            // A path relative to this module, or a full one.
             let local: Vec<String> = std::iter::once("self".to_owned()).chain(path.iter().cloned()).collect();
             let of = resolve(module, &path, files, &none).or_else(|| resolve(module, &local, files, &none));
             if let Some(of) = of.filter(|of| of != module) {
@@ -207,7 +207,7 @@ fn exports(module: &Module, text: &str, files: &BTreeMap<Module, PathBuf>) -> BT
     all
 }
 
-/// The file that a path of a module names.
+/// Returns the module of the file that a path names.
 fn resolve(
     from: &Module,
     path: &[String],
@@ -238,7 +238,7 @@ fn resolve(
     files.contains_key(&at).then_some(at)
 }
 
-/// All that reach each other, where that is more than one; the largest first.
+/// Returns the sets of more than one module that all reach each other, the largest first.
 fn circles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<Vec<Module>> {
     let reach: BTreeMap<&Module, BTreeSet<&Module>> =
         arrows.keys().map(|from| (from, reached(arrows, from))).collect();

@@ -1,32 +1,33 @@
-//! The system's allocator, which counts what is asked of it: by each thread, always; by all threads together,
-//! while it is told to.
+//! The system's allocator with counters: one for each thread, always; one for all threads
+//! together, while it is switched on.
 //!
-//! A program that counts says so itself:
+//! A program that counts installs it:
 //!
 //! ```ignore
 //! #[global_allocator]
 //! static ALLOCATOR: Counting = Counting;
 //! ```
 //!
-//! What is freed is not counted. A thread's own count leaves out what the test harness, or threads of what is
-//! tested, do meanwhile; all threads' count is for what works by threads of its own, and takes a test that is
-//! alone in its program.
+//! Frees are not counted. A thread's own count excludes allocations of the test harness and of other
+//! threads of the code under test. The count of all threads is for code with threads of its own, and
+//! needs a test that is alone in its program.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// For `#[global_allocator]`.
+/// The counting allocator, for `#[global_allocator]`.
 #[derive(Debug)]
 pub struct Counting;
 
 thread_local! {
-    // Const, and without a destructor: it allocates nothing, and is there as long as the thread is.
+    // Const, and without a destructor: it allocates nothing, and lives as long as the thread.
     static OF_THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-// Relaxed, both: nothing is published; whoever counts has heard, through locks, of the end of what it counts.
+// Relaxed, both: they publish nothing; the counting thread has learned, through locks, that the counted
+// work has ended.
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static OF_ALL: AtomicU64 = AtomicU64::new(0);
 
@@ -37,7 +38,8 @@ fn count() {
     }
 }
 
-// SAFETY: every call goes on to `System` with the caller's own arguments; counting neither allocates nor unwinds.
+// SAFETY: every call goes on to `System` with the caller's own arguments; counting
+// neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -52,7 +54,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: `pointer` came from `System` with this layout, since all that is given comes from there.
+        // SAFETY: `pointer` came from `System` with this layout, since every allocation comes from there.
         unsafe { System.dealloc(pointer, layout) }
     }
 
@@ -63,16 +65,16 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// How often this thread has allocated so far.
+/// Returns the number of this thread's allocations so far.
 #[must_use]
 pub fn allocations() -> u64 {
     OF_THREAD.get()
 }
 
-/// What `act` gives, and how often this thread allocated meanwhile.
+/// Returns the result of `act`, and the number of this thread's allocations during it.
 ///
 /// # Panics
-/// In a program whose allocator is another: nothing would ever be counted.
+/// In a program with another allocator: nothing would ever be counted.
 pub fn counted_here<R>(act: impl FnOnce() -> R) -> (R, u64) {
     check_installed();
     let before = allocations();
@@ -80,7 +82,8 @@ pub fn counted_here<R>(act: impl FnOnce() -> R) -> (R, u64) {
     (done, allocations() - before)
 }
 
-/// What `act` gives, and how often any thread allocated meanwhile. One at a time: what counts is the program's.
+/// Returns the result of `act`, and the number of all threads' allocations during it. One call at a
+/// time: the counter belongs to the program.
 ///
 /// # Panics
 /// As for [`counted_here`].
@@ -109,7 +112,7 @@ mod tests {
     #[global_allocator]
     static ALLOCATOR: Counting = Counting;
 
-    /// One test, since all threads' count is the program's.
+    /// One test, since the count of all threads belongs to the program.
     #[test]
     fn each_kind_of_allocation_is_counted_where_it_is_made() {
         let mut grows = Vec::<u8>::with_capacity(1);
@@ -128,7 +131,7 @@ mod tests {
         let (by_thread, by_all) = counted(elsewhere);
         assert_eq!(by_thread, 1);
         assert!(by_all > 1, "{by_all}: the thread's start, too");
-        // Nobody counts any more.
+        // Counting is off now.
         let before = OF_ALL.load(Relaxed);
         assert_eq!((elsewhere(), OF_ALL.load(Relaxed)), (1, before));
     }

@@ -1,15 +1,15 @@
-//! Fields that other files than their struct's touch: where a field has many users, its struct keeps no
-//! invariant.
+//! Fields that files other than their struct's touch: a struct with many users of
+//! its fields keeps no invariant.
 //!
 //! ```text
 //!   pub(crate) struct Staging { pub(crate) free: Vec<u32> }     in staging.rs
 //!   group.staging.free                                          in room.rs: a user of the field
 //! ```
 //!
-//! A private field has none, and the compiler sees to that. A field of an owner's type, whose own fields are
-//! private or owners', is the way to that owner and not counted. Neither is a `pub` field: it is the crate's
-//! interface. It reads text: a file touches a field if it has `.name` without a call; where several structs
-//! have a field of that name, only a file that names the struct does.
+//! A private field has no users; the compiler ensures that. A field that holds an owner (a type with private
+//! fields, or with owners in its fields) is the way to that owner, and is not counted. Neither is a `pub`
+//! field: it is the crate's interface. This reads text: a file touches a field if it has `.name` without a
+//! call. If several structs have a field of that name, only a file that names the struct touches its field.
 
 use crate::arrows::{code, collect};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,11 +29,11 @@ pub struct Field {
     pub users: Vec<PathBuf>,
 }
 
-/// A struct's field, as its file has it.
+/// A struct's field, as declared in its file.
 struct Declared {
     name: String,
     kind: String,
-    /// `pub(crate)` and the like.
+    /// `pub(crate)` and similar.
     is_shared: bool,
     is_public: bool,
 }
@@ -44,7 +44,8 @@ struct Struct {
     fields: Vec<Declared>,
 }
 
-/// The shared fields of structs in some folders of a crate's sources, those with the most users first.
+/// Returns the shared fields of structs in some folders of a crate's sources,
+/// those with the most users first.
 ///
 /// # Panics
 /// If the sources cannot be read.
@@ -84,7 +85,7 @@ pub fn shared_fields(src: &Path, folders: &[&str]) -> Vec<Field> {
     all
 }
 
-/// The structs whose fields are private, or of such structs.
+/// Returns the structs that have private fields only, or fields of such structs.
 fn owners(structs: &[Struct]) -> BTreeSet<String> {
     let mut owners = BTreeSet::new();
     loop {
@@ -103,7 +104,7 @@ fn owners(structs: &[Struct]) -> BTreeSet<String> {
     }
 }
 
-/// The structs of a text.
+/// Returns the structs of a text.
 fn structs(path: &Path, text: &str) -> Vec<Struct> {
     let mut all = Vec::new();
     for (at, _) in text.match_indices("struct ") {
@@ -129,7 +130,7 @@ fn structs(path: &Path, text: &str) -> Vec<Struct> {
     all
 }
 
-/// A field, from its text; of a tuple, by its place.
+/// Parses a field from its text; a field of a tuple is named by its place.
 fn declared(part: &str, place: Option<usize>) -> Option<Declared> {
     let mut rest = part.trim();
     while let Some(attribute) = rest.strip_prefix("#[") {
@@ -149,7 +150,7 @@ fn declared(part: &str, place: Option<usize>) -> Option<Declared> {
     (!rest.is_empty()).then_some(Declared { name, kind, is_shared, is_public })
 }
 
-/// Splits at commas that are in no brackets.
+/// Splits at commas outside of brackets.
 fn split(text: &str) -> Vec<&str> {
     let (mut all, mut from, mut depth) = (Vec::new(), 0, 0_i32);
     for (at, of) in text.char_indices() {
@@ -167,7 +168,7 @@ fn split(text: &str) -> Vec<&str> {
     all
 }
 
-/// Whether a text has `.name` that is no call.
+/// Returns whether a text has `.name` without a call.
 fn touches(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| {
         let after = &text[at + name.len()..];

@@ -1,16 +1,16 @@
-//! XXH3-128 undone: the last 32 bytes of a message that give it any hash. What an attacker does to hashes
-//! without a key.
+//! XXH3-128 inverted: the last 32 bytes of a message that give it any hash. An attack on hashes without
+//! a key.
 //!
 //! For 33 to 128 bytes XXH3-128 mixes 16-byte chunks in pairs, from the middle outwards, into two sums:
 //!
 //! ```text
-//!   low  = (low  + fold(first  ^ secret)) ^ (second.0 + second.1)        fold(a, b): both halves of a × b, by xor
+//!   low  = (low  + fold(first  ^ secret)) ^ (second.0 + second.1)    fold(a, b): both halves of a × b, xored
 //!   high = (high + fold(second ^ secret)) ^ (first.0  + first.1)
 //! ```
 //!
-//! and then makes the hash of the two sums by steps that can be undone. In the last pair, `second.0 = secret`
-//! makes its product 0, and `second.1` sets `low`. In the pair before, `second.0 = secret ^ 1` makes the
-//! product `second.1 ^ secret`, which sets `high`.
+//! and then makes the hash of the two sums by steps that can be undone. In the last pair, `second.0 =
+//! secret` makes its product 0, and `second.1` sets `low`. In the pair before, `second.0 = secret ^ 1`
+//! makes the product `second.1 ^ secret`, which sets `high`.
 
 const PRIMES: [u64; 3] = [0x9e37_79b1_85eb_ca87, 0xc2b2_ae3d_27d4_eb4f, 0x85eb_ca77_c2b2_ae63];
 
@@ -23,8 +23,8 @@ const SECRET: [u64; 16] = [
     0x3f34_9ce3_3f76_faa8, 0x1d4f_0bc7_c7bb_dcf9, 0x3159_b4cd_4be0_518a, 0x6473_78d9_c97e_9fc8,
 ];
 
-/// Overwrites the last 32 bytes of a message of 64 to 128 bytes, so that its XXH3-128 is `target`; whether it could.
-/// It can for every `target` that is the hash of some message of this length.
+/// Overwrites the last 32 bytes of a message of 64 to 128 bytes, so that its XXH3-128 is `target`. Returns
+/// whether that was possible; it is for every `target` that is the hash of some message of this length.
 pub fn forge_tail(message: &mut [u8], target: u128) -> bool {
     let len = message.len();
     assert!((64..=128).contains(&len), "{len} bytes");
@@ -46,7 +46,7 @@ pub fn forge_tail(message: &mut [u8], target: u128) -> bool {
         sums = mix(sums, first, second, pair);
     }
     let [outer, inner] = [chunk(message, 0), chunk(message, 16)];
-    // What `high` must be between the last two pairs, where the last product is 0.
+    // The value of `high` between the last two pairs, where the last product is 0.
     let between = high ^ outer[0].wrapping_add(outer[1]);
     let product = (between ^ inner[0].wrapping_add(inner[1])).wrapping_sub(sums[1]);
     let second = [SECRET[6] ^ 1, SECRET[7] ^ product];
@@ -60,7 +60,7 @@ pub fn forge_tail(message: &mut [u8], target: u128) -> bool {
     true
 }
 
-/// Sixteen tokens whose XXH3-128, behind this parent, is `target`.
+/// Returns sixteen tokens with the XXH3-128 `target`, behind this parent.
 pub fn forge_tokens(parent: u128, target: u128) -> Option<Vec<u32>> {
     let mut message = [0; 80];
     message[..16].copy_from_slice(&parent.to_le_bytes());
@@ -84,12 +84,12 @@ fn mix([low, high]: [u64; 2], first: [u64; 2], second: [u64; 2], pair: usize) ->
     ]
 }
 
-/// The two sums before the last steps: low + high, and P1·low + P4·high + P2·len, are known.
+/// Computes the two sums before the last steps from low + high, and P1·low + P4·high + P2·len.
 fn sums_of(hash: u128, len: usize) -> Option<[u64; 2]> {
     let sum = undo_avalanche(hash as u64);
     let weighted = undo_avalanche(((hash >> 64) as u64).wrapping_neg())
         .wrapping_sub((len as u64).wrapping_mul(PRIMES[1]));
-    // (P4 − P1) · high = weighted − P1 · sum, where P4 − P1 is even: solved but for as many high bits.
+    // (P4 − P1) · high = weighted − P1 · sum, where P4 − P1 is even: this fixes all but as many high bits.
     let (factor, value) =
         (PRIMES[2].wrapping_sub(PRIMES[0]), weighted.wrapping_sub(PRIMES[0].wrapping_mul(sum)));
     let even = factor.trailing_zeros();
@@ -106,7 +106,7 @@ fn undo_avalanche(mut value: u64) -> u64 {
     value ^ (value >> 37)
 }
 
-/// Of an odd number, modulo 2⁶⁴, by Newton's iteration.
+/// Returns the inverse of an odd number, modulo 2⁶⁴, by Newton's iteration.
 fn inverse(odd: u64) -> u64 {
     (0..6).fold(odd, |inverse, _| inverse.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(inverse))))
 }

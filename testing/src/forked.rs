@@ -1,25 +1,26 @@
-//! A forked child that goes on without `exec`, as `os.fork` and pre-forking servers make them.
+//! A forked child that goes on without `exec`, as the children of `os.fork` and of pre-forking servers do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// Longer than anything that a child does.
+/// Longer than any child takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Does this in a child, which ends then, and is killed where it hangs. Says what was wrong: a panic, or that it hung.
+/// Runs `body` in a child process, which then ends; a child that hangs is killed.
 ///
 /// # Errors
-/// What was wrong.
+/// The child panicked, was killed, or hung.
 ///
 /// # Panics
-/// Where no process is to be had.
+/// If no process can be created.
 pub fn in_child(body: impl FnOnce()) -> Result<(), String> {
-    // SAFETY: the child has this thread only, runs `body`, which is to need no other, and ends without running anything else.
+    // SAFETY: the child has this thread only, runs `body`, which must need no other thread, and
+    // ends without running other code.
     let child = unsafe { libc::fork() };
-    assert!(child >= 0, "no process to be had");
+    assert!(child >= 0, "no process can be created");
     if child == 0 {
         let panicked = catch_unwind(AssertUnwindSafe(body)).is_err();
-        // SAFETY: ends this process, and leaves what it has open to the system.
+        // SAFETY: ends this process, and leaves its open files to the system.
         unsafe { libc::_exit(i32::from(panicked)) };
     }
     let began = Instant::now();

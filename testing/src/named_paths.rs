@@ -1,25 +1,26 @@
 //! The paths that documents and comments name, and whether they exist.
 //!
 //! ```text
-//!   `core/src/slot/`, `state.rs`     a path from the root; one beside it, since both stand in one paragraph, or in one row of a table
+//!   `core/src/slot/`, `state.rs`     a path from the root; one beside it, named in the same paragraph or row
 //!   [core](core/README.md#memory)    a link, from the document's folder; its heading, too
-//!   `ffi/src/{arena,copy}/*.rs`      each that the braces name, and at least one for a star
+//!   `ffi/src/{arena,copy}/*.rs`      each name of the braces, and at least one file for a star
 //! ```
 //!
-//! Between backticks a word is a path from the root if it begins with one of the root's folders. Any other
-//! word that ends like a source's name stands for a file of the root, or beside the document, or beside or
-//! below another path of its paragraph. `foo` and `<name>` stand for any name. In comments paths from the
-//! root count, and in a header's table of files the names of its first column: they stand beside the source,
-//! below it, or below its crate's root.
+//! Between backticks a word is a path from the root if it begins with one of the root's folders. Any
+//! other word that ends like a source's name is a file of the root, or beside the document, or beside or
+//! below another path of its paragraph. `foo` and `<name>` stand for any name. In comments, paths from
+//! the root count, and in a header's table of files the names of its first column: these are beside the
+//! source, below it, or below its crate's root.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// What the names of sources end in.
+/// The endings of sources' names.
 const ENDINGS: [&str; 6] = [".rs", ".sh", ".cu", ".cuh", ".toml", ".txt"];
 
-/// Whether a word between backticks is the name of a source, or of several. Settings have no `/` and no `_.` before their ending.
+/// Returns whether a word between backticks is the name of a source, or of several. Settings have no `/`
+/// and no `_.` before their ending.
 fn is_source(word: &str) -> bool {
     let named = |of: char| of.is_ascii_alphanumeric() || "_-./*{},".contains(of);
     word.chars().all(named)
@@ -32,12 +33,12 @@ fn is_source(word: &str) -> bool {
 pub struct Tree {
     root: PathBuf,
     paths: BTreeSet<String>,
-    /// The root's folders, each with a slash behind.
+    /// The root's folders, each with a slash at its end.
     tops: BTreeSet<String>,
 }
 
 impl Tree {
-    /// What lies under a root, but for what is built there.
+    /// Lists the files and folders under a root, except build outputs.
     ///
     /// # Panics
     /// If a folder cannot be read.
@@ -63,13 +64,13 @@ impl Tree {
         Tree { root: root.to_owned(), paths, tops }
     }
 
-    /// The documents: Markdown files of the root and under some of its folders, by their paths.
+    /// Returns the documents: Markdown files of the root and under some of its folders, by their paths.
     pub fn documents<'t>(&'t self, of: &'t [&str]) -> impl Iterator<Item = &'t str> {
         let paths = self.paths.iter().map(String::as_str).filter(|path| path.ends_with(".md"));
         paths.filter(|path| path.split_once('/').is_none_or(|(top, _)| of.contains(&top)))
     }
 
-    /// What a document names and does not exist, each with its line.
+    /// Returns the paths and links of a document that do not exist, each with its line.
     ///
     /// # Panics
     /// If the document cannot be read.
@@ -79,7 +80,7 @@ impl Tree {
         let folder = Path::new(document).parent().expect("a folder").to_str().expect("a name");
         let mut missing = BTreeMap::new();
         for paragraph in paragraphs(&text) {
-            // Folders in which a name of this paragraph may stand.
+            // Folders in which a name of this paragraph may be.
             let mut beside = BTreeSet::from([folder.to_owned(), String::new()]);
             let mut names = Vec::new();
             let mut is_code = false;
@@ -114,18 +115,18 @@ impl Tree {
         missing.into_keys().map(|(line, name)| format!("{document}:{line}: {name}")).collect()
     }
 
-    /// Documents and sources, by their paths.
+    /// Returns documents and sources, by their paths.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.paths.iter().map(String::as_str).filter(|path| path.ends_with(".md") || path.ends_with(".rs"))
     }
 
-    /// The sources under some of the root's folders, by their paths.
+    /// Returns the sources under some of the root's folders, by their paths.
     pub fn sources<'t>(&'t self, of: &'t [&str]) -> impl Iterator<Item = &'t str> {
         let paths = self.paths.iter().map(String::as_str).filter(|path| path.ends_with(".rs"));
         paths.filter(|path| of.iter().any(|top| path.starts_with(&format!("{top}/"))))
     }
 
-    /// What the comments of a source name and does not exist, each with its line.
+    /// Returns the paths in a source's comments that do not exist, each with its line.
     ///
     /// # Panics
     /// If the source cannot be read.
@@ -159,7 +160,7 @@ impl Tree {
         fs::read_to_string(self.root.join(path)).expect("a document")
     }
 
-    /// The paths that a name with stars stands for.
+    /// Returns the paths that match a name with stars.
     fn find(&self, name: &str) -> Vec<String> {
         let name = name.trim_end_matches('/');
         if !name.contains('*') {
@@ -179,7 +180,8 @@ impl Tree {
     }
 }
 
-/// Paragraphs, and rows of tables, each with the numbers of its lines. What stands between fences is left out.
+/// Returns paragraphs, and rows of tables, each with the numbers of its lines. Text between fences is
+/// left out.
 fn paragraphs(text: &str) -> Vec<Vec<(usize, &str)>> {
     let (mut all, mut paragraph, mut is_fenced) = (Vec::new(), Vec::new(), false);
     for (line, text) in text.lines().enumerate() {
@@ -200,7 +202,8 @@ fn paragraphs(text: &str) -> Vec<Vec<(usize, &str)>> {
     all
 }
 
-/// The words between backticks, without the punctuation around them. Backticks may close in a later line.
+/// Returns the words between backticks, without the punctuation around them. Backticks may close in a
+/// later line.
 fn words<'t>(line: &'t str, is_code: &mut bool) -> impl Iterator<Item = &'t str> {
     let begins = usize::from(!*is_code);
     *is_code ^= line.matches('`').count() % 2 == 1;
@@ -208,13 +211,13 @@ fn words<'t>(line: &'t str, is_code: &mut bool) -> impl Iterator<Item = &'t str>
     spans.flat_map(str::split_whitespace).map(|word| word.trim_matches(|of| "()[],;:\"'".contains(of)))
 }
 
-/// The targets of links to files.
+/// Returns the targets of links to files.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains("://") && !target.contains(' '))
 }
 
-/// `a{b,c}` as `ab` and `ac`.
+/// Expands `a{b,c}` to `ab` and `ac`.
 fn braces(name: &str) -> Vec<String> {
     let Some((head, (inner, tail))) =
         name.split_once('{').and_then(|(head, rest)| Some((head, rest.split_once('}')?)))
@@ -226,7 +229,7 @@ fn braces(name: &str) -> Vec<String> {
     all.collect()
 }
 
-/// `**` is any folders, `*` any part of a name.
+/// Matches a path with a pattern: `**` is any number of folders, `*` any part of a name.
 fn matches_parts(pattern: &[&str], path: &[&str]) -> bool {
     match (pattern, path) {
         ([], []) => true,
@@ -245,7 +248,8 @@ fn matches_name(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The folders beside which a path puts other names: its own, and the one that it is, or that has its modules.
+/// Adds the folders that a path offers for other names: its own folder, and the folder that it is or
+/// that holds its modules.
 fn note_folders(path: &str, beside: &mut BTreeSet<String>) {
     let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
     beside.insert(parent.to_owned());
@@ -256,7 +260,7 @@ fn join(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
-/// Without `.` and `..`.
+/// Removes `.` and `..` from a path.
 fn plain(path: &Path) -> String {
     let mut parts = Vec::new();
     for part in path.components() {
@@ -269,7 +273,7 @@ fn plain(path: &Path) -> String {
     parts.join("/")
 }
 
-/// Headings as links name them.
+/// Returns headings in the form that links use.
 fn headings(text: &str) -> BTreeSet<String> {
     let titles = text.lines().filter(|line| line.starts_with('#'));
     let kept = |of: &char| of.is_alphanumeric() || "-_ ".contains(*of);

@@ -1,15 +1,16 @@
-//! How plain the project's words are: what `ci/steps/prose` compares with `ci/prose.txt`.
+//! Counts words that make English hard to read. `ci/steps/prose` compares the figures with `ci/prose.txt`.
 //!
-//! English that avoids nouns is hard to read: "who has found it" instead of "the caller", "what waits" instead
-//! of "the transfer". Such words are counted for 1,000 words of text, for each crate and kind of text:
+//! English that avoids nouns is hard to read: a relative clause instead of "the caller", a pronoun instead of
+//! "the transfer". Words of such turns are counted for 1,000 words of text, for each crate and kind of text.
+//! The columns:
 //!
-//! | column | counts |
-//! |---|---|
-//! | `who` | who, whom, whose, whoever |
-//! | `what` | what, whatever |
-//! | `nobody` | nobody, somebody |
-//! | `turns` | "but for", "is had" in any tense, "of which", "of whom" |
-//! | `longest` | characters: of a comment's line, of a message's line, of a test's name |
+//! ```text
+//!   who        who, whom, whose, whoever
+//!   what       what, whatever
+//!   nobody     nobody, somebody
+//!   turns      "but for", "is had" in any tense, "of which", "of whom"
+//!   longest    characters: of a comment's line, of a message's line, of a test's name
+//! ```
 //!
 //! The budget of a text may be lowered, never raised.
 
@@ -22,7 +23,7 @@ use std::path::Path;
 /// The columns of a budget, in their order.
 pub const COLUMNS: [&str; 5] = ["who", "what", "nobody", "turns", "longest"];
 
-/// The folders of crates. A file belongs to the longest that its path begins with.
+/// The folders of crates. A file belongs to the longest one that its path begins with.
 const CRATES: [&str; 13] = [
     "core",
     "kernels",
@@ -73,7 +74,7 @@ impl Figures {
         }
     }
 
-    /// Where its counted words are.
+    /// Returns the places of the counted words.
     #[must_use]
     pub fn places(&self) -> &[Place] {
         &self.places
@@ -119,7 +120,7 @@ impl Figures {
     }
 }
 
-/// A budget: in each column the most that a text may have.
+/// A budget: the maximum of each column.
 pub type Budget = [usize; 5];
 
 /// A figure of a column, as the table shows it.
@@ -176,7 +177,7 @@ fn document(path: &str, text: &str, into: &mut Figures) {
     }
 }
 
-/// The lines of a document that are prose or cells of tables.
+/// Returns the lines of a document that are prose or cells of tables.
 fn prose(text: &str) -> Vec<Words> {
     let mut is_fenced = false;
     let lines = text.lines().enumerate().filter(|(_, line)| {
@@ -197,7 +198,7 @@ fn without_code(line: &str) -> String {
     text
 }
 
-/// Lines of a document, and its words outside of tables and code.
+/// Returns the lines of a document, and the number of its words outside of tables and code.
 #[must_use]
 pub fn size(text: &str) -> (usize, usize) {
     let words =
@@ -206,7 +207,7 @@ pub fn size(text: &str) -> (usize, usize) {
     (text.lines().count(), all)
 }
 
-/// Reads a source: its comments, its messages and the names of its tests are texts of their own.
+/// Reads a source: its comments, its messages and the names of its tests are separate texts.
 fn source(path: &str, text: &str) -> Vec<(&'static str, Figures)> {
     let found = RustText::of(text);
     let (mut comments, mut messages, mut tests) =
@@ -227,7 +228,7 @@ fn source(path: &str, text: &str) -> Vec<(&'static str, Figures)> {
     vec![("comments", comments), ("messages", messages), ("tests", tests)]
 }
 
-/// The budgets that a file lists, by text.
+/// Returns the budgets that a file lists, by text.
 ///
 /// # Errors
 /// A line that is no budget.

@@ -69,7 +69,7 @@ fn before(source: &str, at: usize) -> Option<char> {
     source[..at].chars().next_back()
 }
 
-/// The length of the string literal that a text begins with, and what it says.
+/// Returns the length of the string literal that a text begins with, and its contents.
 fn literal(rest: &str, before: Option<char>) -> Option<(usize, String)> {
     if before.is_some_and(|of| of.is_alphanumeric() || of == '_') {
         return None;
@@ -93,7 +93,7 @@ fn literal(rest: &str, before: Option<char>) -> Option<(usize, String)> {
         match one {
             '"' => return Some((begin + at + 1, text)),
             '\\' => match chars.next().map(|(_, escaped)| escaped) {
-                // A continued line: the blanks before the next one are no part of the text.
+                // A continued line: the blanks before the next one are not part of the text.
                 Some('\n') => while chars.next_if(|(_, of)| of.is_whitespace()).is_some() {},
                 Some('n') => text.push('\n'),
                 Some(other) => text.push(other),
@@ -105,7 +105,7 @@ fn literal(rest: &str, before: Option<char>) -> Option<(usize, String)> {
     Some((rest.len(), text))
 }
 
-/// The length of a character literal; of a lifetime, its mark alone.
+/// Returns the length of a character literal; of a lifetime, the length of its mark alone.
 fn character(rest: &str) -> usize {
     let mut inner = rest[1..].char_indices();
     match inner.next() {
@@ -127,7 +127,7 @@ fn leave_fences_out(comments: &mut Vec<Words>) {
     });
 }
 
-/// The functions that an attribute `test` stands before, other attributes between them or not.
+/// Returns the functions behind a `test` attribute, also if other attributes are between them.
 fn tests(source: &str) -> Vec<Words> {
     let (mut all, mut is_test) = (Vec::new(), false);
     for (line, text) in source.lines().enumerate() {

@@ -1,12 +1,12 @@
-//! Which seeds a simulation runs, and how: all cores take the next one, until there are none left or many
+//! The seeds of a simulation, and their run: each core takes the next seed, until none is left or many
 //! have failed.
 //!
 //! | variable | seeds |
 //! |---|---|
-//! | `KVSTRATA_SEED=17` | that one, and it tells what it does |
+//! | `KVSTRATA_SEED=17` | this one, with a log of its steps |
 //! | `KVSTRATA_SEEDS=100000` | the first so many |
-//! | `KVSTRATA_SEEDS=500..900` | those |
-//! | `KVSTRATA_COMMIT=058ae75…` | the simulation's own range, and [`NEW`] of that commit's: CI sets it, so that each commit tries others |
+//! | `KVSTRATA_SEEDS=500..900` | this range |
+//! | `KVSTRATA_COMMIT=058ae75…` | the simulation's own range, and [`NEW`] others for each commit (CI) |
 //! | none | the simulation's own range |
 
 use std::env;
@@ -14,28 +14,28 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// So many failed seeds of a thread are enough to look at.
+/// So many failed seeds of a thread are enough for a report.
 const ENOUGH: usize = 20;
 
-/// Seeds of a commit.
+/// The number of a commit's seeds.
 pub const NEW: u64 = 2000;
 
-/// What is to be run.
+/// The seeds to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seeds {
-    /// Which.
+    /// The range.
     pub seeds: Range<u64>,
-    /// Those of the commit; none where it is not known, or others are asked for.
+    /// Those of the commit; none if it is not known, or if the environment requests others.
     pub new: Range<u64>,
-    /// Whether each tells what it does.
+    /// Whether each seed logs its steps.
     pub tell: bool,
 }
 
 impl Seeds {
-    /// What the environment asks for; `usual` if it asks for nothing.
+    /// Reads the seeds that the environment requests; `usual` if it requests none.
     ///
     /// # Panics
-    /// Where it asks for something that is no number.
+    /// If it requests something that is no number.
     #[must_use]
     pub fn asked(usual: Range<u64>) -> Seeds {
         let variable = |name| env::var(name).ok();
@@ -61,11 +61,12 @@ impl Seeds {
         Seeds { seeds, new, tell: false }
     }
 
-    /// Runs them on all cores: `one` is given a seed and whether it is to tell, and gives what was wrong with it. Prints how many there
-    /// were, or those that failed, in order, each with the `command` that runs it again.
+    /// Runs the seeds on all cores. `one` gets a seed and whether it is to log its steps, and returns an
+    /// error with the fault that it found. Prints the number of seeds, or those that failed, in order,
+    /// each with the `command` that runs it again.
     ///
     /// # Panics
-    /// Where a seed failed, or none was asked for.
+    /// If a seed failed, or there was none to run.
     pub fn run(self, command: &str, one: impl Fn(u64, bool) -> Result<(), String> + Sync) {
         let Seeds { seeds, new, tell } = self;
         assert!(!seeds.is_empty(), "KVSTRATA_SEEDS {seeds:?}: no seed; the first is to be below the end");
@@ -81,7 +82,7 @@ impl Seeds {
         let work = || {
             let mut failed = Vec::new();
             while failed.len() <= ENOUGH {
-                // Relaxed: a number for each thread, no more.
+                // Relaxed: it hands out numbers and publishes nothing.
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 if place >= all {
                     break;
@@ -107,7 +108,7 @@ impl Seeds {
     }
 }
 
-/// The seeds of a commit, by its hash or any name that has ten hexadecimal digits of it.
+/// Returns the seeds of a commit, by its hash or any prefix of ten or more hexadecimal digits.
 fn new(commit: &str) -> Range<u64> {
     let digits = commit.trim().get(..10).and_then(|digits| u64::from_str_radix(digits, 16).ok());
     let hash = digits.expect("KVSTRATA_COMMIT is a commit's hash, of ten hexadecimal digits or more");

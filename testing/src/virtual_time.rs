@@ -2,11 +2,13 @@
 //! timer when none can.
 //!
 //! ```text
-//!   ready ──► poll in the order of waking ──► none is ready ──► the clock jumps to the next timer ──► its tasks are ready
+//!   ready ──► poll in the order of waking ──► none is ready ──► the clock jumps to the next timer
+//!     ▲                                                                        │
+//!     └────────────────────────────────────────────── its tasks are ready ◄────┘
 //! ```
 //!
 //! So a run with a seed does the same each time, and takes no longer than its work. The names are tokio's, so
-//! that tests of both may share what simulates hardware.
+//! that tests of both may share simulated hardware.
 //!
 //! Invariants
 //! - I1: tasks are polled in the order in which they were woken; one that is woken twice before its turn is
@@ -56,7 +58,7 @@ struct State {
 /// A task's waker.
 struct Ready {
     task: u64,
-    /// It is among those that are ready.
+    /// Whether the task is in the ready queue.
     is_queued: AtomicBool,
     world: Arc<World>,
 }
@@ -90,16 +92,16 @@ impl fmt::Debug for Handle {
 }
 
 impl Handle {
-    /// The world that this thread runs.
+    /// Returns the world that this thread runs.
     ///
     /// # Panics
-    /// If there is none.
+    /// If this thread runs no world.
     #[must_use]
     pub fn current() -> Handle {
         CURRENT.with_borrow(Clone::clone).expect("within virtual_time::run")
     }
 
-    /// Its time.
+    /// Returns the world's time.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.0.lock().now
@@ -121,7 +123,7 @@ impl Handle {
         Arc::new(Ready { task, is_queued: AtomicBool::new(true), world: Arc::clone(&self.0) })
     }
 
-    /// Jumps to the next timer. Whether there was one.
+    /// Jumps to the next timer. Returns whether there was one.
     fn jump(&self) -> bool {
         let mut state = self.0.lock();
         let Some((at, _)) = state.timers.keys().next().copied() else { return false };
@@ -134,10 +136,11 @@ impl Handle {
     }
 }
 
-/// Runs a future, and all that it spawns, until it ends; the tasks that are left are dropped, the first first.
+/// Runs a future, and all tasks that it spawns, until the future ends. Remaining tasks are dropped
+/// in the order of their numbers.
 ///
 /// # Panics
-/// If nothing can go on and no timer is set: the future would never end.
+/// If no task can go on and no timer is set: the future would never end.
 pub fn run<F: Future>(body: F) -> F::Output {
     let handle = Handle(Arc::default());
     let before = CURRENT.replace(Some(handle.clone()));
@@ -166,12 +169,12 @@ pub fn run<F: Future>(body: F) -> F::Output {
         if let Some(task) = new {
             tasks.insert(number, (task, handle.waker(number)));
         }
-        // Woken once more, after its end.
+        // The task was woken after its end.
         let Some((task, ready)) = tasks.get_mut(&number) else { continue };
         ready.is_queued.store(false, Relaxed);
         let waker = Waker::from(Arc::clone(ready));
         let mut context = Context::from_waker(&waker);
-        // One that panics has said so by the panic hook, and has ended.
+        // The panic hook has reported the panic; the task has ended.
         let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut context)));
         if !matches!(polled, Ok(Poll::Pending)) {
             tasks.remove(&number);
@@ -179,7 +182,7 @@ pub fn run<F: Future>(body: F) -> F::Output {
     }
 }
 
-/// The world ends: what was spawned and never polled is dropped, too.
+/// The end of a world: tasks that were spawned and never polled are dropped, too.
 struct End;
 
 impl Drop for End {
@@ -198,7 +201,7 @@ impl Drop for End {
     }
 }
 
-/// A task that panicked, and what it said.
+/// The error of a task that panicked, with the panic's text.
 #[derive(Debug)]
 pub struct JoinError(String);
 
@@ -210,7 +213,7 @@ impl fmt::Display for JoinError {
 
 impl std::error::Error for JoinError {}
 
-/// A task's end.
+/// A handle that waits for a task's end.
 pub struct JoinHandle<T>(Rc<RefCell<Joined<T>>>);
 
 struct Joined<T> {
@@ -280,19 +283,19 @@ impl<T> Future for JoinHandle<T> {
 pub struct Instant(Duration);
 
 impl Instant {
-    /// This moment.
+    /// Returns the current moment.
     #[must_use]
     pub fn now() -> Instant {
         Instant(Handle::current().now())
     }
 
-    /// How long ago it was.
+    /// Returns the time since this moment.
     #[must_use]
     pub fn elapsed(self) -> Duration {
         Instant::now().0.saturating_sub(self.0)
     }
 
-    /// How much later it is than another.
+    /// Returns the time since an earlier moment; zero if that one is later.
     #[must_use]
     pub fn saturating_duration_since(self, earlier: Instant) -> Duration {
         self.0.saturating_sub(earlier.0)
@@ -307,7 +310,7 @@ impl Add<Duration> for Instant {
     }
 }
 
-/// Ends at a moment.
+/// A future that ends at a moment.
 #[must_use = "it waits when it is polled"]
 pub struct Sleep {
     handle: Handle,
@@ -320,13 +323,13 @@ pub fn sleep_until(at: Instant) -> Sleep {
     Sleep { handle: Handle::current(), at: at.0, timer: None }
 }
 
-/// Lets so much time pass.
+/// Waits for so much time.
 pub fn pass(time: Duration) -> Sleep {
     sleep_until(Instant::now() + time)
 }
 
 impl Sleep {
-    /// Of a world that may be another thread's.
+    /// Waits until `at` in a world that may be another thread's.
     pub fn of(handle: &Handle, at: Duration) -> Sleep {
         Sleep { handle: handle.clone(), at, timer: None }
     }
@@ -355,14 +358,14 @@ impl Drop for Sleep {
     }
 }
 
-/// A time is over.
+/// A time limit has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Elapsed;
 
-/// What a future gives within a time.
+/// Waits for a future, for at most so much time.
 ///
 /// # Errors
-/// [`Elapsed`]: it was not there in time, and is dropped.
+/// [`Elapsed`]: the future did not end in time, and is dropped.
 pub async fn timeout<F: Future>(time: Duration, future: F) -> Result<F::Output, Elapsed> {
     let (mut future, mut late) = (pin!(future), pin!(pass(time)));
     poll_fn(|context| match future.as_mut().poll(context) {
@@ -372,7 +375,7 @@ pub async fn timeout<F: Future>(time: Duration, future: F) -> Result<F::Output, 
     .await
 }
 
-/// Lets the other tasks have their turn.
+/// Gives the other tasks their turn.
 pub async fn yield_now() {
     let mut is_back = false;
     poll_fn(|context| {

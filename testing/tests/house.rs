@@ -1,5 +1,5 @@
-//! The house: modules of a crate import each other one way, few files stand in a circle, seams stay closed,
-//! fields of state have few users, and what documents and comments name exists.
+//! The house rules: modules of a crate import each other one way, few files are in a circle, the interface of
+//! policies stays closed, fields of state have few users, and paths in documents and comments exist.
 
 use kvstrata_testing::arrows::Arrows;
 use kvstrata_testing::fields::shared_fields;
@@ -7,7 +7,8 @@ use kvstrata_testing::named_paths::Tree;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crates, and the files of their largest circle. These only become fewer; four is what a crate should have at most.
+/// Crates, and the maximum size of a circle of their files. The figures only go down; a crate should
+/// have at most four.
 const CRATES: [(&str, usize); 8] = [
     ("core", 4),
     ("kernels", 4),
@@ -49,7 +50,7 @@ fn file_circles_do_not_grow() {
 /// The files of `core/src/policy/` that a pool file may import, besides `mod.rs`. None of them is a policy.
 const SEAM: [&str; 5] = ["carried.rs", "eviction.rs", "order.rs", "scan.rs", "stats.rs"];
 
-/// The most methods of the two traits that a pool calls of a policy, together.
+/// The maximum number of methods of the two traits through which a pool calls a policy, together.
 const MOST_METHODS: usize = 12;
 
 #[test]
@@ -94,7 +95,8 @@ fn policy_traits_keep_few_methods() {
     assert!(eviction + ordered <= MOST_METHODS, "{eviction} methods of Eviction, {ordered} of Ordered");
 }
 
-/// Crates, their folders of state that changes, and the users that a field has at most outside of its struct's file.
+/// Crates, their folders of state that changes, and the maximum number of users of a field outside of
+/// its struct's file.
 const STATES: [(&str, &[&str], usize); 1] = [("async/tiers", &["state"], 5)];
 
 #[test]

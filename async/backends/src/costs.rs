@@ -1,15 +1,16 @@
-//! What copies cost on this machine's devices: measured by `kvstrata tune`, stored in a file a device, found
-//! again by whoever copies and hands it to [`CopyOptions::costs`](kvstrata_ffi::cuda::CopyOptions::costs).
+//! Copy costs of this machine's devices: measured by `kvstrata tune`, stored in one file per device, and
+//! loaded by the programs that copy, which hand them to
+//! [`CopyOptions::costs`](kvstrata_ffi::cuda::CopyOptions::costs).
 //!
 //! ```text
 //!   $KVSTRATA_CONFIG_DIR, or $XDG_CACHE_HOME/kvstrata, or ~/.cache/kvstrata
-//!     └ copy-costs-GPU-8f2b….json      whole or not there; another device's never fits, since its name has the device's UUID
+//!     └ copy-costs-GPU-8f2b….json      complete or absent; the device's UUID is in its name
 //! ```
 //!
-//! What is measured under another driver is used, with a note: where routes meet is the matter of the link
-//! and the engines, which a driver changes less than another card does, and a few seconds of `kvstrata tune`
-//! settle it. A file that is damaged costs a note, and what is shipped is used: it is never fatal to whoever
-//! copies.
+//! Costs that were measured under another driver are used, with a note. The sizes at which one route
+//! becomes faster than another depend on the link and the engines; a driver changes them less than
+//! another card does, and a few seconds of `kvstrata tune` measure them again. A damaged file causes a
+//! note, and the shipped costs are used: it never stops a copy.
 
 mod file;
 #[cfg(test)]
@@ -29,16 +30,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why costs cannot be stored, or not be read.
+/// Why costs cannot be stored or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CostStoreError {
-    /// Nothing says where files go.
+    /// No variable names a directory for files.
     #[error(
-        "neither KVSTRATA_CONFIG_DIR nor XDG_CACHE_HOME nor HOME is set; set KVSTRATA_CONFIG_DIR to a directory"
+        "KVSTRATA_CONFIG_DIR, XDG_CACHE_HOME and HOME are not set; set KVSTRATA_CONFIG_DIR to a directory"
     )]
     NoFolder,
-    /// The system refuses.
+    /// The system refuses an operation on a file.
     #[error(
         "{}: cannot be {what}: {source}; check its permissions, or set KVSTRATA_CONFIG_DIR to another directory",
         shown_path(path)
@@ -46,40 +47,40 @@ pub enum CostStoreError {
     File {
         /// The file or directory.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file that does not have what it should.
-    #[error("{}: {}; run `kvstrata tune`, which writes it anew, or remove it", shown_path(path), shown(why))]
+    /// The file's contents are not valid.
+    #[error("{}: {}; run `kvstrata tune` to rewrite it, or remove it", shown_path(path), shown(why))]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
-    /// Costs that nobody has measured.
-    #[error("costs that are {source}: only measured ones are stored", source = of)]
+    /// The costs were not measured.
+    #[error("these costs are {source}; only measured costs are stored", source = of)]
     NotMeasured {
-        /// What they are.
+        /// The source of the costs.
         of: CostSource,
     },
 }
 
-/// What there is to know about costs that were looked for.
+/// A note on the costs that a lookup returned.
 #[derive(Debug)]
 pub enum Note {
     /// The device was never measured.
     NeverMeasured,
-    /// It was, under a driver of this CUDA.
+    /// The device was measured under a driver of another CUDA version.
     OtherDriver {
-        /// Major and minor.
+        /// Major and minor version.
         cuda: (u32, u32),
     },
-    /// It was, by a build without kernels, and this one has some.
+    /// The device was measured by a build without kernels, and this build has kernels.
     WithoutKernels,
-    /// It was perhaps, and the file cannot be used.
+    /// The stored file cannot be used.
     Unusable(CostStoreError),
 }
 
@@ -91,21 +92,21 @@ impl fmt::Display for Note {
                 write!(f, "measured under another driver, of CUDA {major}.{minor}: run `kvstrata tune` again")
             }
             Note::WithoutKernels => f.write_str(
-                "measured by a build without kernels, which are never taken then: run `kvstrata tune` again",
+                "measured by a build without kernels, so kernels are never used: run `kvstrata tune` again",
             ),
             Note::Unusable(error) => error.fmt(f),
         }
     }
 }
 
-/// Where costs are stored.
+/// The directory in which costs are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CostStore {
     folder: PathBuf,
 }
 
-/// The costs of a device, and what to know about them: measured ones of this device if there are some, otherwise those that are shipped for
-/// its name, otherwise those of an unknown device.
+/// Returns the costs of a device, and a note. These are the device's measured costs if there are some,
+/// otherwise the costs shipped for its name, otherwise those of an unknown device.
 #[must_use]
 pub fn costs_for(device: &DeviceDescription, cuda: (u32, u32)) -> (CopyCosts, Option<Note>) {
     match CostStore::from_environment() {
@@ -114,14 +115,14 @@ pub fn costs_for(device: &DeviceDescription, cuda: (u32, u32)) -> (CopyCosts, Op
     }
 }
 
-/// Copies of a device by [`costs_for`] it.
+/// Returns a copier for a device, with the costs of [`costs_for`].
 #[must_use]
 pub fn copies_for(device: &Arc<CudaDevice>) -> CudaCopy {
     let (costs, _) = costs_for(device.describe(), device.driver().describe().version);
     CudaCopy::new(device, CopyOptions::new().costs(costs))
 }
 
-/// A device's UUID as `nvidia-smi -L` prints it.
+/// Returns a device's UUID in the format of `nvidia-smi -L`.
 #[must_use]
 pub fn uuid(device: &DeviceDescription) -> String {
     let mut text = String::from("GPU");
@@ -136,16 +137,16 @@ pub fn uuid(device: &DeviceDescription) -> String {
 }
 
 impl CostStore {
-    /// In this directory, which is made when it is needed.
+    /// Returns the store in this directory, which is created when needed.
     #[must_use]
     pub fn new(folder: impl Into<PathBuf>) -> CostStore {
         CostStore { folder: folder.into() }
     }
 
-    /// Where the environment says.
+    /// Returns the store that the environment names.
     ///
     /// # Errors
-    /// [`CostStoreError::NoFolder`].
+    /// [`CostStoreError::NoFolder`], if no variable names a directory.
     pub fn from_environment() -> Result<CostStore, CostStoreError> {
         CostStore::said_by(|name| std::env::var_os(name))
     }
@@ -153,7 +154,7 @@ impl CostStore {
     fn said_by(variable: impl Fn(&str) -> Option<OsString>) -> Result<CostStore, CostStoreError> {
         let folder = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let folder = folder("KVSTRATA_CONFIG_DIR")
-            // A relative one is to be ignored, says the specification.
+            // The specification says to ignore a relative path.
             .or_else(|| {
                 folder("XDG_CACHE_HOME").filter(|path| path.is_absolute()).map(|path| path.join("kvstrata"))
             })
@@ -161,16 +162,17 @@ impl CostStore {
         folder.map(CostStore::new).ok_or(CostStoreError::NoFolder)
     }
 
-    /// The file of a device.
+    /// Returns the path of a device's file.
     #[must_use]
     pub fn path(&self, device: &DeviceDescription) -> PathBuf {
         self.folder.join(format!("copy-costs-{}.json", uuid(device)))
     }
 
-    /// Stores measured costs of a device, in place of what was there; the file.
+    /// Stores the measured costs of a device, in place of older ones. Returns the file's path.
     ///
     /// # Errors
-    /// [`CostStoreError::File`], [`CostStoreError::NotMeasured`].
+    /// [`CostStoreError::File`], if the system refuses; [`CostStoreError::NotMeasured`], if the costs
+    /// were not measured.
     pub fn save(&self, device: &DeviceDescription, costs: &CopyCosts) -> Result<PathBuf, CostStoreError> {
         let path = self.path(device);
         std::fs::create_dir_all(&self.folder).map_err(|source| {
@@ -181,10 +183,11 @@ impl CostStore {
         Ok(path)
     }
 
-    /// What is stored of a device, if there is something.
+    /// Returns the stored costs of a device, if there are some.
     ///
     /// # Errors
-    /// [`CostStoreError::File`], [`CostStoreError::Damaged`].
+    /// [`CostStoreError::File`], if the system refuses; [`CostStoreError::Damaged`], if the file is not
+    /// valid.
     pub fn load(&self, device: &DeviceDescription) -> Result<Option<CopyCosts>, CostStoreError> {
         let path = self.path(device);
         let text = match std::fs::read(&path) {
@@ -195,7 +198,7 @@ impl CostStore {
         file::decode(&text, &uuid(device)).map(Some).map_err(|why| CostStoreError::Damaged { path, why })
     }
 
-    /// As [`costs_for`], from here.
+    /// Like [`costs_for`], from this store.
     #[must_use]
     pub fn costs_for(&self, device: &DeviceDescription, cuda: (u32, u32)) -> (CopyCosts, Option<Note>) {
         let shipped = |note| (CopyCosts::reasoned(&device.name), Some(note));
@@ -217,21 +220,21 @@ impl CostStore {
     }
 }
 
-/// The costs in a stored file's text, of the device of this UUID.
+/// Parses the text of a file: the costs of the device with this UUID.
 ///
 /// # Errors
-/// What is wrong with the text, in words that follow the file's name.
+/// The fault in the text, in words that follow the file's name.
 pub fn parse(text: &[u8], uuid: &str) -> Result<CopyCosts, String> {
     file::decode(text, uuid)
 }
 
-/// The text of a file of measured costs; none of others.
+/// Returns the text of a file of measured costs; `None` for other costs.
 #[must_use]
 pub fn text(uuid: &str, costs: &CopyCosts) -> Option<Vec<u8>> {
     file::encode(uuid, costs)
 }
 
-/// Writes measured costs of a device to a file, whole or not at all.
+/// Writes the measured costs of a device to a file, completely or not at all.
 ///
 /// # Errors
 /// As for [`CostStore::save`].

@@ -1,11 +1,11 @@
-//! Files that are either as they were or complete, never half-written.
+//! Files that are replaced atomically: the old contents or the new ones, never a part.
 
 use kvstrata_ffi::shown::shown_path;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The directory that a file is in, or would be.
+/// Returns the directory that a file is in, or would be.
 pub fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -13,14 +13,15 @@ pub fn folder(path: &Path) -> &Path {
     }
 }
 
-/// Refuses a file to be written, by the option that names it, if it can be seen to fail: before a minute's work is done for nothing.
+/// Checks early that an output file can be written, so that a long run does not fail at its end.
+/// `option` names the file in the error.
 pub fn check(option: &str, path: &Path) -> Result<(), String> {
     let refuse = |why: &str| Err(format!("{option} {}: {why}", shown_path(path)));
     if path.is_dir() {
         return refuse("is a directory; name a file in it");
     }
     if !folder(path).is_dir() {
-        return refuse("its directory does not exist; create it, or name another");
+        return refuse("its directory does not exist; create it, or name another one");
     }
     if is_special(path) {
         return Ok(());
@@ -29,12 +30,12 @@ pub fn check(option: &str, path: &Path) -> Result<(), String> {
     tried.or_else(|error| refuse(&format!("cannot be written: {error}; name another file")))
 }
 
-/// Refuses two options that name one file: what is written first would be lost without a word.
+/// Checks that two options do not name the same file, in which the first output would be lost.
 pub fn check_apart(one: (&str, &Path), other: (&str, &Path)) -> Result<(), String> {
     let ((option, path), (another, other)) = (one, other);
     if entries(path).any(|entry| entries(other).any(|of_other| entry == of_other)) {
         return Err(format!(
-            "{option} {} and {another} {} are one file, and what is in it first would be lost; name another file for one of them",
+            "{option} {} and {another} {} are the same file, and one output would be lost; name two files",
             shown_path(path),
             shown_path(other)
         ));
@@ -42,18 +43,20 @@ pub fn check_apart(one: (&str, &Path), other: (&str, &Path)) -> Result<(), Strin
     Ok(())
 }
 
-/// Where a file is by its directory, and where the links lead that it may be: none where there is no such directory.
+/// Returns the file's path by its real directory, and its link target if it is a link. Nothing if the
+/// directory does not exist.
 fn entries(path: &Path) -> impl Iterator<Item = PathBuf> {
     let here = path.file_name().and_then(|name| Some(folder(path).canonicalize().ok()?.join(name)));
     here.into_iter().chain(path.canonicalize())
 }
 
-/// What is no regular file (a pipe, /dev/stderr) cannot be replaced, and is written to.
+/// Whether a path is not a regular file (a pipe, /dev/stderr): it cannot be replaced, and is written
+/// directly.
 fn is_special(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| !metadata.is_file())
 }
 
-/// A new file beside another, to be put in its place.
+/// Creates a temporary file beside the file that it will replace.
 fn begin(path: &Path) -> io::Result<(PathBuf, File)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut hidden = std::ffi::OsString::from(".");
@@ -62,14 +65,14 @@ fn begin(path: &Path) -> io::Result<(PathBuf, File)> {
     let temporary = folder(path).join(hidden);
     let create = || OpenOptions::new().write(true).create_new(true).open(&temporary);
     let file = create().or_else(|error| match error.kind() {
-        // Left over by one of our number that was killed: in containers numbers repeat.
+        // Left over from a killed process with the same id: in containers ids repeat.
         io::ErrorKind::AlreadyExists => std::fs::remove_file(&temporary).and_then(|()| create()),
         _ => Err(error),
     })?;
     Ok((temporary, file))
 }
 
-/// Writes a file in place of the one that there is.
+/// Replaces a file's contents.
 pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     if is_special(path) {
         return OpenOptions::new().write(true).open(path)?.write_all(text);
@@ -78,7 +81,7 @@ pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let written =
         file.write_all(text).and_then(|()| file.sync_all()).and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {
-        // The error that led here is the one to report.
+        // Report the first error, not this one.
         let _ = std::fs::remove_file(&temporary);
     }
     written
@@ -89,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_process_of_our_number_has_left_does_not_keep_a_file_from_being_written() {
+    fn leftover_of_a_process_with_our_number_is_replaced() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("report");
         let (left, _) = begin(&path).expect("a new one");
@@ -100,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_is_one_by_whatever_path() {
+    fn file_is_the_same_by_any_path() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name);
         let apart = |one: &str, other: &str| check_apart(("--json", &path(one)), ("--plot", &path(other)));

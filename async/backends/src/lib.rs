@@ -1,11 +1,11 @@
-//! What moves bytes behind the ports of `kvstrata-tiers`.
+//! Implementations of the ports of `kvstrata-tiers`: tiers and device movers.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`movers`] | copies between a device and host memory: threads over a simulated device, CUDA |
-//! | [`disk`] | the disk tier: found again after a restart, with admission and a write budget |
+//! | [`disk`] | the disk tier: recovery after a restart, admission, a write budget |
 //! | [`memory`] | a tier in pageable host memory |
-//! | [`costs`] | what copies cost on this machine's devices, as it was measured and stored |
+//! | [`costs`] | measured and stored copy costs of this machine's devices |
 #![forbid(unsafe_code)]
 
 pub mod costs;

@@ -1,10 +1,10 @@
-//! A tier in pageable host memory: below the pinned host tier it holds more blocks than may be pinned.
+//! A tier in pageable host memory. Below the pinned host tier, it holds more blocks than may be pinned.
 //!
 //! ```text
-//!   read, write ──► queue ──► threads: copy between the slot and the buffer, with a sum ──► landing
+//!   read, write ──► queue ──► threads: copy between the slot and the buffer, and sum ──► landing
 //! ```
 //!
-//! A slot keeps the hash and the XXH3-64 sum of its block. A read whose bytes have another sum is rejected.
+//! A slot keeps the hash and the XXH3-64 sum of its block. A read is rejected if its bytes have another sum.
 //!
 //! Invariants
 //! - I1: each request is answered: by a thread, or by its landing when the queue is dropped.
@@ -25,24 +25,24 @@ use std::thread::{self, JoinHandle};
 use std::{fmt, io, mem};
 use twox_hash::XxHash3_64;
 
-/// Why there is no tier.
+/// Why the tier cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryTierError {
-    /// The pool.
+    /// The pool cannot be made.
     #[error(transparent)]
     Pool(#[from] ConfigError),
-    /// The memory.
+    /// The memory cannot be allocated.
     #[error(transparent)]
     Arena(#[from] ArenaError),
-    /// The threads.
+    /// A thread cannot be started.
     #[error(
-        "thread {number} of the memory tier cannot be started ({source}); use fewer, or raise the limit on threads (ulimit -u)"
+        "cannot start thread {number} of the memory tier: {source}; use fewer threads, or raise ulimit -u"
     )]
     Spawn {
-        /// Which.
+        /// The thread's number, from 0.
         number: usize,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -50,7 +50,7 @@ pub enum MemoryTierError {
 /// A tier in pageable host memory.
 pub struct MemoryTier {
     shared: Arc<Shared>,
-    /// None when the tier is dropped.
+    /// `None` once the tier is dropped.
     queue: Option<mpsc::Sender<Request>>,
     threads: Vec<JoinHandle<()>>,
     origin: Origin,
@@ -59,12 +59,12 @@ pub struct MemoryTier {
 struct Shared {
     pool: BlockPool,
     arena: Arc<HostArena>,
-    /// By slot: the block whose bytes it has, and their sum.
+    /// By slot: the block that is stored there, and its sum.
     stored: Mutex<Box<[Stored]>>,
     requests: Mutex<mpsc::Receiver<Request>>,
 }
 
-/// Of a slot: its block, and the sum of its bytes.
+/// The block of a slot, and the sum of its bytes.
 type Stored = Option<(SequenceHash, u64)>;
 
 enum Request {
@@ -73,10 +73,10 @@ enum Request {
 }
 
 impl MemoryTier {
-    /// A tier of a pool's blocks, each of so many bytes, and the threads that copy.
+    /// Makes a tier with the pool's blocks, each of `block_bytes` bytes, and with threads that copy.
     ///
     /// # Errors
-    /// [`MemoryTierError`].
+    /// [`MemoryTierError`], if the pool, the memory or a thread cannot be made.
     pub fn new(pool: PoolConfig, block_bytes: usize, threads: usize) -> Result<MemoryTier, MemoryTierError> {
         let blocks = pool.blocks() as usize;
         let (queue, requests) = mpsc::channel();
@@ -90,14 +90,14 @@ impl MemoryTier {
         for number in 0..threads.max(1) {
             let shared = Arc::clone(&tier.shared);
             let named = thread::Builder::new().name(format!("kvstrata-memory-{number}"));
-            // Refused, those before it are ended by the tier's drop.
+            // If this fails, the tier's drop ends the threads started so far.
             let thread = named.spawn(move || shared.run());
             tier.threads.push(thread.map_err(|source| MemoryTierError::Spawn { number, source })?);
         }
         Ok(tier)
     }
 
-    /// The slots' memory.
+    /// Returns the memory of the slots, for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn arena(&self) -> &Arc<HostArena> {
@@ -106,7 +106,7 @@ impl MemoryTier {
 
     fn ask(&self, request: Request) {
         if let Some(queue) = &self.queue {
-            // The threads end after the queue: a request that comes back is answered by its landing.
+            // The threads outlive the queue's sender. If a send fails, the request's landing answers it.
             let _ = queue.send(request);
         }
     }
@@ -135,10 +135,10 @@ impl fmt::Debug for MemoryTier {
 impl Shared {
     fn run(&self) {
         loop {
-            // In a statement of its own: the lock is held while a thread waits, and not while it copies.
+            // A statement of its own: the lock is held while a thread waits, but not while it copies.
             let next = self.requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(request) = next else { return };
-            // A landing is a caller's code. One that panics has said so by the panic hook.
+            // A landing is caller code. The panic hook has reported its panic.
             let _ = catch_unwind(AssertUnwindSafe(|| match request {
                 Request::Read(read) => self.read(read),
                 Request::Write(write) => self.write(write),
@@ -180,7 +180,8 @@ impl Shared {
         landing.land(Landed::Write(token, outcome));
     }
 
-    /// The block is in the slot, and found (I2). A second copy of a block is not kept: its slot is free.
+    /// Puts the block into the slot and registers it (I2). A duplicate is not kept: its slot becomes
+    /// free.
     fn keep(&self, slot: BlockId, hash: SequenceHash, bytes: &[u8]) -> Result<(), Cause> {
         let owned = self.pool.adopt_mutable(slot).map_err(|_| Cause::Busy)?;
         let mut target = self.arena.write(slot.index()).map_err(|_| Cause::Busy)?;
@@ -188,7 +189,7 @@ impl Shared {
             return Err(Cause::Tier);
         }
         target.copy_from_slice(bytes);
-        // Of the bytes as they are in the slot: what rots from now on is found out.
+        // Summed in the slot, so that any later corruption is found.
         let sum = XxHash3_64::oneshot(&target);
         drop(target);
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)[slot.index()] = Some((hash, sum));
@@ -251,7 +252,7 @@ impl TierPort for MemoryTier {
 }
 
 impl Erases for MemoryTier {
-    /// At once: a block takes as long as a copy of it.
+    /// Erases in the call itself: a block takes as long as a copy of it.
     fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
         let mut kept = Vec::new();
         for slot in slots {

@@ -124,7 +124,7 @@ fn a_check_prints_bytes_and_tokens_of_each_group_and_tier() {
     assert_eq!(rows[6][..6], ["host", "window-1", "520", "32.5", "MiB", "8,320"]);
     assert_eq!(rows[6][6..], ["8", "windows", "of", "1,024"]);
     assert_eq!(rows[8], ["host", "state-3", "32", "61.1", "MiB", "32,768"]);
-    assert_eq!(rows[9][..3], ["host", "in", "all"]);
+    assert_eq!(rows[9][..2], ["host", "total"]);
     // The default: one group, no disk.
     std::fs::write(&file, "").expect("written");
     let shown = printed(&["--check", path(&file)], &[]);

@@ -94,12 +94,15 @@ fn what_cannot_be_read_costs_a_note() {
     let cases: [(String, &str); 11] = [
         (String::new(), "is damaged: EOF"),
         (good.to_string()[..1000].to_owned(), "is damaged: EOF"),
-        ("{}".to_owned(), "is no file of copy costs"),
-        (edited(&|value| value["version"] = 2.into()), "is of version 2, and this program has 1"),
-        (edited(&|value| value["uuid"] = uuid(&other).into()), "is of the device GPU-"),
+        ("{}".to_owned(), "is not a file of copy costs"),
+        (edited(&|value| value["version"] = 2.into()), "has version 2, but this program reads version 1"),
+        (edited(&|value| value["uuid"] = uuid(&other).into()), "belongs to device GPU-"),
         (edited(&|value| value["costs"]["pieces"][0] = 2.into()), "other sizes or counts"),
-        (edited(&|value| at(value, "/nanoseconds/batch", [0; 0].into())), "the times of \"batch\""),
-        (edited(&|value| at(value, "/nanoseconds/batch/3", [1].as_slice().into())), "the times of \"batch\""),
+        (edited(&|value| at(value, "/nanoseconds/batch", [0; 0].into())), "the table of times of \"batch\""),
+        (
+            edited(&|value| at(value, "/nanoseconds/batch/3", [1].as_slice().into())),
+            "the table of times of \"batch\"",
+        ),
         (
             edited(&|value| at(value, "/nanoseconds/batch/3/2", 0.into())),
             "a time of copies host to device is 0",

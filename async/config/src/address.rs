@@ -1,22 +1,26 @@
-//! Where something listens, as people type it: an address, or a name of this machine, and a port.
+//! Listening addresses as text: an address or a name of this machine, and a port.
 
 use kvstrata_ffi::shown::shown;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// What is allowed, to be said behind "give" or "must be".
-pub const ALLOWED: &str = "an address of this machine, or a name that it knows, and a port (0: a free one), as 127.0.0.1:9400, [::1]:9400 or localhost:9400";
+/// The allowed texts, in words that follow "give" or "must be".
+pub const ALLOWED: &str =
+    "a host and port of this machine (0: a free port), such as 127.0.0.1:9400, [::1]:9400 or localhost:9400";
 
-/// An address and a port; of a name the first address that it has, by the system's look-up.
+/// Parses an address and a port. A name gives the first address of the system's look-up.
+///
+/// # Errors
+/// The text is no address and port, or the look-up fails. The message names the allowed texts.
 pub fn place(text: &str) -> Result<SocketAddr, String> {
     let text = text.trim();
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
-    // What can be no name is not looked up.
-    let (name, port) = text.rsplit_once(':').ok_or_else(|| format!("no port; give {ALLOWED}"))?;
+    // Text that cannot be a name is not looked up.
+    let (name, port) = text.rsplit_once(':').ok_or_else(|| format!("the port is missing; give {ALLOWED}"))?;
     let part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_');
     if name.is_empty() || !name.chars().all(part) || port.parse::<u16>().is_err() {
-        return Err(format!("no address and port; give {ALLOWED}"));
+        return Err(format!("not a host and a port; give {ALLOWED}"));
     }
     let found = text.to_socket_addrs().map_err(|error| format!("{}; give {ALLOWED}", shown(error)));
     found?.next().ok_or_else(|| format!("the name has no address; give {ALLOWED}"))

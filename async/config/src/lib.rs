@@ -1,9 +1,9 @@
 //! The settings of a kvstrata manager, and the geometries of models.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `settings` | [`ManagerConfig`]: files, variables, calls; checks; the reference |
-//! | [`model`] | a model's geometry from its `config.json` |
+//! | `settings` | [`ManagerConfig`]: its sources (files, variables, calls), checks and reference |
+//! | [`model`] | the geometry of a model, from its `config.json` |
 #![forbid(unsafe_code)]
 
 #[doc(hidden)]

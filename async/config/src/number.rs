@@ -1,8 +1,11 @@
-//! Numbers as people type them: with `_` between digits, and K, M, G or T behind them.
+//! Numbers as text: with `_` between digits, and K, M, G or T after them.
 
-/// Parses a count: `K`, `M`, `G` and `T` are powers of 1024, as blocks and bytes come in.
+/// Parses a number of blocks or bytes; `K`, `M`, `G` and `T` are powers of 1024.
+///
+/// # Errors
+/// The text is no such number, or it exceeds 64 bits.
 pub fn scaled(text: &str) -> Result<u64, String> {
-    let usage = "a whole number, with K, M, G or T (powers of 1024) behind it if you like: 65536, 64K, 64KiB";
+    let usage = "a whole number, optionally with K, M, G or T (powers of 1024): 65536, 64K, 64KiB";
     let lower = text.trim().to_ascii_lowercase();
     let digits_end = lower.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(lower.len());
     let (digits, unit) = lower.split_at(digits_end);
@@ -15,23 +18,32 @@ pub fn scaled(text: &str) -> Result<u64, String> {
         _ => return Err(format!("not {usage}")),
     };
     let number: u64 = digits.replace('_', "").parse().map_err(|_| format!("not {usage}"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| "more than 64 bits hold".to_owned())
+    number.checked_mul(1 << shift).ok_or_else(|| "exceeds 64 bits".to_owned())
 }
 
-/// A number of blocks.
+/// Parses a number of blocks.
+///
+/// # Errors
+/// As [`scaled`], or the number exceeds 32 bits.
 pub fn blocks(text: &str) -> Result<u32, String> {
     u32::try_from(scaled(text)?)
-        .map_err(|_| format!("a tier has {} blocks at most", kvstrata_core::pool::MAX_CAPACITY))
+        .map_err(|_| format!("a tier has at most {} blocks", kvstrata_core::pool::MAX_CAPACITY))
 }
 
-/// A number of anything that 32 bits count.
+/// Parses a number that fits 32 bits.
+///
+/// # Errors
+/// As [`scaled`], or the number exceeds 32 bits.
 pub fn count(text: &str) -> Result<u32, String> {
     u32::try_from(scaled(text)?).map_err(|_| "must be at most 4,294,967,295".to_owned())
 }
 
-/// A number of bytes that memory can hold.
+/// Parses a number of bytes that fits the address space.
+///
+/// # Errors
+/// As [`scaled`], or the number exceeds the address space.
 pub fn bytes(text: &str) -> Result<usize, String> {
-    usize::try_from(scaled(text)?).map_err(|_| "more than memory can hold".to_owned())
+    usize::try_from(scaled(text)?).map_err(|_| "exceeds the address space".to_owned())
 }
 
 #[cfg(test)]
@@ -52,7 +64,7 @@ mod tests {
         for text in ["", "K", "-1", "1.5M", "12Q", "1e6", "0x10"] {
             assert!(scaled(text).expect_err(text).contains("64KiB"), "{text}");
         }
-        assert_eq!(scaled("16777216T"), Err("more than 64 bits hold".to_owned()));
+        assert_eq!(scaled("16777216T"), Err("exceeds 64 bits".to_owned()));
         assert!(blocks("4G").is_err() && count("4G").is_err());
         assert_eq!(count("1K"), Ok(1024));
     }

@@ -1,6 +1,6 @@
-//! Settings and parts that say different things of the same: refused, since one of them would be ignored.
+//! Refuses parts that contradict settings, since one of the two would be ignored.
 //!
-//! A setting that is a default says nothing. One that was given is what the caller wants.
+//! Only a setting that was given counts; a default expresses no wish.
 
 use super::error::{BuildError, given};
 use crate::config::{Group, GroupKind, ManagerConfig, bytes_text};
@@ -8,14 +8,14 @@ use crate::tier::Tier;
 use kvstrata_core::{Policy, PoolConfig};
 use kvstrata_tiers::{Needs, StackParts};
 
-/// The settings of a tier that say the same as a pool does.
+/// The settings that describe a tier's pool.
 const KEYS: [(Tier, [&str; 3]); 3] = [
     (Tier::Device, ["device.blocks", "device.bytes", "device.policy"]),
     (Tier::Host, ["host.blocks", "host.bytes", "host.policy"]),
     (Tier::DISK, ["disk.blocks", "disk.bytes", "disk.policy"]),
 ];
 
-/// Of the geometry, what makes a block as long as it is.
+/// The settings that determine the length of a block.
 const LENGTH: [&str; 10] = [
     "model",
     "group",
@@ -29,8 +29,8 @@ const LENGTH: [&str; 10] = [
     "geometry.tp",
 ];
 
-/// Whether a group's tiers, which parts made, are as the given settings say. `told`: the settings tell its
-/// layers apart.
+/// Checks that a group's tiers, made from parts, agree with the given settings. `told`: the settings
+/// distinguish the group's layers.
 pub(super) fn check(
     config: &ManagerConfig,
     group: &Group,
@@ -45,7 +45,7 @@ pub(super) fn check(
             && u64::from(wanted) != there
         {
             return refuse(format!(
-                "{} makes {wanted} blocks of its {tier} tier, and the parts have {there}; make them equal, or leave the setting out",
+                "{}: blocks of the {tier} tier: {wanted}, of the parts: {there}; make them equal, or remove the setting",
                 said(config, tier, key)
             ));
         }
@@ -53,7 +53,7 @@ pub(super) fn check(
         let given_policy = |(_, there): &(u64, Policy)| config.origin(policy).is_given() && *there != wanted;
         if let Some((_, there)) = pool.filter(given_policy) {
             return refuse(format!(
-                "{}, and the parts' {tier} tier has {}; make them equal, or leave the setting out",
+                "{}, but the parts' {tier} tier has {}; make them equal, or remove the setting",
                 given(config, &[(policy, &wanted)]),
                 there
             ));
@@ -62,14 +62,14 @@ pub(super) fn check(
     let length = LENGTH.into_iter().find(|key| config.origin(key).is_given());
     if let Some(key) = length.filter(|_| group.block_bytes() != stack.block_bytes) {
         return refuse(format!(
-            "by {key} ({}) its blocks have {} bytes, and the parts' {}; make them equal, or leave the setting out",
+            "bytes per block: {1} by {key} ({0}), {2} by the parts; make them equal, or remove the setting",
             config.origin(key),
             group.block_bytes(),
             stack.block_bytes
         ));
     }
     let needed = needs(group);
-    // What the group keeps is said by its entry, or its model; opaque blocks may keep anything.
+    // The group's entry or model says what its layers keep; opaque blocks may keep anything.
     let differs = match told {
         true => needed != stack.needs,
         false => needed.page() != stack.needs.page(),
@@ -77,7 +77,7 @@ pub(super) fn check(
     let says = ["group", "geometry.page_size"].into_iter().find(|key| config.origin(key).is_given());
     if let Some(key) = says.filter(|_| differs) {
         return refuse(format!(
-            "by {key} ({}) it has {}, and by the parts {}; make them equal, or leave the setting out",
+            "needs {1} by {key} ({0}), {2} by the parts; make them equal, or remove the setting",
             config.origin(key),
             needed.words(),
             stack.needs.words()
@@ -86,7 +86,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The blocks that a group's layers need, as its settings say.
+/// Returns the blocks that a group's layers need, by its settings.
 pub(super) fn needs(group: &Group) -> Needs {
     let page = u64::from(group.page_size.max(1));
     match (group.kind, group.window) {
@@ -96,7 +96,7 @@ pub(super) fn needs(group: &Group) -> Needs {
     }
 }
 
-/// Blocks of a tier, and its policy.
+/// Returns the blocks of a tier, and its policy.
 fn pool_of(parts: &StackParts, tier: Tier) -> Option<(u64, Policy)> {
     let of = |pool: &PoolConfig| (u64::from(pool.blocks()), pool.given_policy());
     match tier {

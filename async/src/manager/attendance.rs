@@ -1,19 +1,20 @@
-//! What runs the tiers: a tokio runtime's timer and tasks, and threads for what may block.
+//! The runtime behind the tiers: tokio's timer and tasks, and threads for work that may block.
 //!
 //! ```text
-//!   the task sleeps until the next deadline, and is told of an earlier one ──► Attendant::on_time
-//!   the runtime ends ──► the task is dropped ──► the tiers are closed; a thread attends to what is left
+//!   the task sleeps until the next deadline, or until an earlier one is set ──► Attendant::on_time
+//!   the runtime ends ──► the task is dropped ──► the tiers close; a thread attends to later deadlines
 //! ```
 //!
-//! The runtime may be the LLM engine's, and end while handles live. What has not begun to move is cancelled
-//! then. What a mover or a disk has begun is answered by it, or by its deadline, which the thread looks after
-//! from then on; so a shutdown waits as long as ever.
+//! The runtime may be the LLM engine's, and end before the handles do. Transfers that have not begun are
+//! then cancelled. A transfer that has begun is answered by its mover or disk, or by its deadline, which
+//! the thread watches from then on. So a shutdown waits as long as with a runtime.
 //!
 //! Invariants
 //! - I1: the task, or the thread, sleeps no longer than until the first deadline.
-//! - I2: asleep, it keeps neither the tiers nor this ([`Attendant`] keeps none).
-//! - I3: there is a task or a thread, or the system gives no thread. Then all who wait are late at once, and
-//!   each new deadline asks for a thread anew.
+//! - I2: while it sleeps, it keeps neither the tiers nor the attendance alive ([`Attendant`] keeps
+//!   none).
+//! - I3: there is a task or a thread, unless the system gives no thread. Then all waiting calls are late
+//!   at once, and each new deadline tries to start a thread again.
 
 use super::own::OwnRuntime;
 use crate::metrics::Endpoint;
@@ -34,14 +35,14 @@ use tracing::error;
 pub(super) struct Attendance {
     handle: Handle,
     began: Instant,
-    /// Told of a deadline that comes before all others.
+    /// Notified of a deadline that comes before all others.
     earlier: Arc<Notify>,
-    /// There is neither a task nor a thread: the runtime has ended, and the system has given no thread.
+    /// There is neither a task nor a thread: the runtime has ended, and the system gave no thread.
     unattended: AtomicBool,
     attendant: OnceLock<Attendant>,
-    /// Where figures are served, while they are.
+    /// The server of the figures, until the end of a shutdown.
     endpoint: Mutex<Option<Endpoint>>,
-    /// The runtime, where it is the manager's own.
+    /// The runtime, if it is the manager's own.
     _own: Option<OwnRuntime>,
     this: Weak<Attendance>,
 }
@@ -64,12 +65,12 @@ impl Attendance {
         })
     }
 
-    /// Where figures are served, while they are.
+    /// Returns the server of the figures, if it is running.
     pub(super) fn endpoint(&self) -> MutexGuard<'_, Option<Endpoint>> {
         self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks after deadlines from now on, in a task that ends with the tiers.
+    /// Starts a task that watches deadlines. It ends with the tiers.
     pub(super) fn attend(&self, attendant: Attendant) {
         let (began, earlier) = (self.began, Arc::clone(&self.earlier));
         let attending = Attending { attendant: attendant.clone(), of: self.this.clone() };
@@ -89,8 +90,8 @@ impl Attendance {
         });
     }
 
-    /// Has a thread look after deadlines, since the runtime has ended. Where there is none, all who wait are
-    /// late (I3).
+    /// Starts a thread that watches deadlines, since the runtime has ended. If the system gives none,
+    /// all waiting calls are late (I3).
     fn attend_by_thread(&self) {
         let Some(attendant) = self.attendant.get().cloned() else { return };
         let (began, earlier) = (self.began, Arc::clone(&self.earlier));
@@ -99,8 +100,8 @@ impl Attendance {
             move || by_thread(&attendant, began, &earlier)
         };
         let started = thread::Builder::new().name("kvstrata-late".to_owned()).spawn(look);
-        // Relaxed: a caller that reads it late tells a thread that is there, or asks for another one, which
-        // finds nothing to do.
+        // Relaxed: a caller that reads an old value notifies an existing thread, or starts another,
+        // which finds no work.
         self.unattended.store(started.is_err(), Relaxed);
         if started.is_err() {
             attendant.answer_all();
@@ -124,8 +125,8 @@ impl Runtime for Attendance {
         self.handle.spawn(task);
     }
 
-    /// On a thread that is not joined: a runtime would wait for it when it ends, for as long as a device
-    /// hangs.
+    /// Runs work on a detached thread. A runtime would wait for its own thread at its end, for as long
+    /// as a device hangs.
     fn run_blocking(&self, work: Work, wait: Duration) -> bool {
         let (ended, end) = mpsc::channel();
         let work = move || {
@@ -145,23 +146,22 @@ impl Runtime for Attendance {
     }
 }
 
-/// A task looks after deadlines.
+/// The task that watches deadlines.
 struct Attending {
     attendant: Attendant,
     of: Weak<Attendance>,
 }
 
 impl Drop for Attending {
-    /// If the tiers are there still, their runtime has ended.
+    /// If the tiers still exist, their runtime has ended.
     fn drop(&mut self) {
         let of = self.of.upgrade();
         let Some(gave) = self.attendant.close_for_good() else { return };
-        // What nobody asks any more needs no word.
+        // If no call waits any more, there is nothing to log.
         if gave {
             error!(
-                remedy =
-                    "let the manager's runtime live as long as the manager, and shut the manager down before",
-                "the manager's runtime has ended: the manager is closed"
+                remedy = "keep the runtime alive as long as the manager, and shut the manager down first",
+                "the manager's runtime ended first: the manager is closed"
             );
         }
         if let Some(of) = of {
@@ -178,7 +178,7 @@ impl Wake for Unparks {
     }
 }
 
-/// What the task does, on a thread.
+/// The task's loop, on a thread.
 fn by_thread(attendant: &Attendant, began: Instant, earlier: &Notify) {
     let waker = Waker::from(Arc::new(Unparks(thread::current())));
     loop {
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_that_hangs_is_waited_for_until_the_deadline_and_ends_later() {
+    fn hanging_work_is_awaited_until_the_deadline() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         let attendance = Attendance::new(runtime.handle().clone(), None);
         let ((go_on, hangs), (ended, closed)) = (mpsc::channel::<()>(), mpsc::channel());

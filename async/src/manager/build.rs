@@ -1,4 +1,4 @@
-//! A manager of settings, or of parts.
+//! Builds a manager from settings, or from parts.
 
 use super::KvBlockManager;
 use super::attendance::Attendance;
@@ -18,23 +18,25 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// What a manager is made of.
+/// The parts of a manager, if settings do not make its tiers: for
+/// [`of_parts`](super::KvBlockManager::of_parts).
 pub struct Parts {
-    /// One a group of layers.
+    /// The tiers of each group of layers.
     pub stacks: Vec<StackParts>,
-    /// Timers, and the movers' tasks.
+    /// The tokio runtime for timers and tasks.
     pub runtime: Handle,
-    /// The runtime itself, where it is the manager's: it ends with it.
+    /// The runtime itself, if the manager should own it: it ends with the manager.
     pub own: Option<OwnRuntime>,
-    /// What the names of blocks that are not full begin from: random unless told, so that no two managers
-    /// over one disk have the same. For tests that do the same each time.
+    /// Seed of the names of partial blocks; random if `None`, so that no two managers over one disk have
+    /// the same names. For tests that repeat the same run.
     pub names: Option<u64>,
 }
 
 /// Opens the device of a group, over its host memory.
 pub(super) type OpenDevice<'o> = dyn FnMut(&Group, &Arc<HostMemory>) -> Result<Device, BuildError> + 'o;
 
-/// As the settings say, over devices that are opened so. `simulated`: they are host memory, too.
+/// Builds a manager from settings, over devices that `open` opens. `simulated`: the devices are host
+/// memory, too.
 pub(super) fn from_config(
     config: &ManagerConfig,
     runtime: Option<Handle>,
@@ -54,7 +56,7 @@ pub(super) fn from_config(
         }
     };
     memory::check(config, simulated)?;
-    // Before volumes are opened, which may take long, and is in vain if this fails.
+    // Before the volumes are opened: that may take long, and would be in vain if this fails.
     let bound = bound(config)?;
     let of_disks = |group| own.as_ref().map_or(&runtime, |own: &OwnRuntime| own.of_disks(group));
     let hashing = hash_key::choose(config)?;
@@ -64,13 +66,13 @@ pub(super) fn from_config(
     assemble(config, Parts { stacks, runtime, own, names: None }, notes, bound, hashing)
 }
 
-/// There is no asking but by making a timer, which panics where there are none.
+/// Tries a timer: a runtime without timers panics, and there is no other way to find out.
 fn has_timers(runtime: &Handle) -> bool {
     let _in = runtime.enter();
     std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok()
 }
 
-/// A group's tiers, and what there is to say of its device.
+/// Makes a group's tiers. Returns them with a note on the device.
 fn tiers(
     config: &ManagerConfig,
     group: &Group,
@@ -145,7 +147,7 @@ pub(super) fn of_parts(config: &ManagerConfig, parts: Parts) -> Result<KvBlockMa
     assemble(config, parts, notes, bound(config)?, hash_key::choose(config)?)
 }
 
-/// Where figures are to be served, if they are.
+/// Binds the address for the figures, if one is set.
 fn bound(config: &ManagerConfig) -> Result<Option<Bound>, BuildError> {
     config
         .metrics
@@ -169,7 +171,7 @@ fn assemble(
     if !has_timers(&parts.runtime) {
         return Err(BuildError::Timers);
     }
-    // Blocks that the settings do not tell apart into layers may be of several layers, and groups.
+    // If the settings do not distinguish layers, the parts may have any number of layers and groups.
     let told: &[Group] = match config.groups() {
         [one] if one.layers.len() == 1 => &[],
         groups => groups,
@@ -178,7 +180,7 @@ fn assemble(
     if count == 0 || is_told && count != told.len() {
         let groups: Vec<&str> = config.groups().iter().map(|group| group.name.as_str()).collect();
         let why = format!(
-            "the settings have {} groups, and the parts {count} stacks; give one for each",
+            "groups of the settings: {}, stacks of the parts: {count}; give one stack for each group",
             groups.len()
         );
         return Err(BuildError::Parts { group: groups.join(", "), why });
@@ -209,8 +211,8 @@ fn assemble(
     Ok(KvBlockManager { tiers, attendance })
 }
 
-/// Serves figures while the tiers are there: also while they are shut down, when what is under way is what
-/// somebody wants to see.
+/// Serves the figures while the tiers exist: also during a shutdown, when an operator watches the
+/// transfers in flight.
 fn serve(tiers: &Tiers, bound: Bound) -> std::io::Result<Endpoint> {
     let (figures_of, alive_of) = (tiers.watcher(), tiers.watcher());
     let figures = move || Some(figures_of.metrics()?.to_prometheus());
@@ -218,25 +220,25 @@ fn serve(tiers: &Tiers, bound: Bound) -> std::io::Result<Endpoint> {
     bound.serve(figures, alive)
 }
 
-/// Whether the parts of a group are as its settings say, which have so many layers.
+/// Checks that a group's parts agree with its settings, which have `told` layers.
 fn fits(parts: &StackParts, told: u32, group: Option<&Group>) -> Result<(), String> {
     let StackParts { port, block_bytes, layers, .. } = parts;
     if *layers != told {
-        return Err(format!("its blocks have {layers} layers, and the settings' {told}; make them equal"));
+        return Err(format!("layers per block: {layers}, by the settings: {told}; make them equal"));
     }
     let Some(port) = port else { return Ok(()) };
     let on_device = port.block_bytes() as u64;
-    // A GPU's blocks are as far apart as geometry.alignment says.
+    // On a GPU, blocks are aligned to geometry.alignment.
     let padded = group.map(|group| group.stride_bytes(Tier::Device, DeviceKind::Cuda));
     if on_device != *block_bytes && Some(on_device) != padded {
         return Err(format!(
-            "its blocks have {block_bytes} bytes, and those of the device's port {on_device}; make them equal"
+            "bytes per block: {block_bytes}, of the device's port: {on_device}; make them equal"
         ));
     }
     let (blocks, there) = (u64::from(parts.device.blocks()), port.size_bytes() / on_device.max(1));
     if there < blocks {
         return Err(format!(
-            "its device has {blocks} blocks, and the device's port {there}; make them equal"
+            "blocks of the device: {blocks}, of the device's port: {there}; make them equal"
         ));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A manager over an engine's own device memory, or on a runtime of the caller's choice.
+//! [`ManagerBuilder`]: a manager over an engine's own device memory, or on a given runtime.
 
 use super::KvBlockManager;
 use super::device::Device;
@@ -11,7 +11,8 @@ use tokio::runtime::Handle;
 
 type Open<'b> = dyn FnMut(&Group, &Arc<HostMemory>) -> Result<Device, DeviceError> + 'b;
 
-/// Builds a manager.
+/// Builds a manager over an engine's own device memory, or on a given runtime. [`device`](Self::device) has
+/// an example.
 #[must_use = "build() makes the manager"]
 pub struct ManagerBuilder<'b> {
     config: &'b ManagerConfig,
@@ -20,16 +21,17 @@ pub struct ManagerBuilder<'b> {
 }
 
 impl KvBlockManager {
-    /// Builds a manager of settings over an engine's own device memory.
+    /// Returns a builder of a manager with these settings; [`ManagerBuilder::device`] has an example. Without
+    /// calls on the builder, its manager is that of [`open`](KvBlockManager::open).
     pub fn builder(config: &ManagerConfig) -> ManagerBuilder<'_> {
         ManagerBuilder { config, device: None, runtime: None }
     }
 }
 
 impl<'b> ManagerBuilder<'b> {
-    /// Takes the engine's device in place of the one that `device.kind` says. `open` is called once for each
-    /// group of layers, with the group's settings and the host memory that the mover copies to and from. The
-    /// device has as many blocks as `device.blocks` says ([`ManagerConfig::blocks_of`]).
+    /// Uses the engine's device instead of `device.kind`. `open` is called once for each group of layers,
+    /// with the group's settings and the host memory that the mover copies to and from. It must return a
+    /// device with the number of blocks that the settings give the group ([`ManagerConfig::blocks_of`]).
     ///
     /// ```
     /// # use kvstrata::manager::Device;
@@ -40,7 +42,7 @@ impl<'b> ManagerBuilder<'b> {
     /// let config = ManagerConfig::builder().device_blocks(8).host_blocks(16).build()?;
     /// let manager = KvBlockManager::builder(&config)
     ///     .device(|group, memory| {
-    ///         // The engine's tensors; here host memory poses as them.
+    ///         // The engine's tensors; here they are host memory.
     ///         let blocks = config.blocks_of(group, Tier::Device) as usize;
     ///         let tensors = Arc::new(SimDevice::with_layers(0, blocks, &[group.block_bytes() as usize])?);
     ///         let mover = ThreadsMover::new(Arc::clone(&tensors), Arc::clone(memory), 1)?;
@@ -58,16 +60,25 @@ impl<'b> ManagerBuilder<'b> {
         ManagerBuilder { device: Some(Box::new(open)), ..self }
     }
 
-    /// Runs the manager on this runtime, which has timers and outlives it; else on the one that
-    /// [`build`](ManagerBuilder::build) is called in, or on one of its own.
+    /// Runs the manager on this runtime, which must have timers and outlive the manager. The default is the
+    /// runtime in which [`build`](ManagerBuilder::build) is called, or else one of the manager's own.
+    ///
+    /// ```
+    /// # use kvstrata::{KvBlockManager, ManagerConfig};
+    /// let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
+    /// let config = ManagerConfig::builder().device_blocks(8).build()?;
+    /// let manager = KvBlockManager::builder(&config).runtime(runtime.handle().clone()).build()?;
+    /// assert!(runtime.block_on(manager.shutdown()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn runtime(self, runtime: Handle) -> ManagerBuilder<'b> {
         ManagerBuilder { runtime: Some(runtime), ..self }
     }
 
-    /// The manager.
+    /// Builds the manager; [`device`](ManagerBuilder::device) has an example.
     ///
     /// # Errors
-    /// [`BuildError`]: memory, a device or a volume that cannot be had.
+    /// [`BuildError`], if memory, a device, a volume, the runtime's threads or an address is not available.
     pub fn build(self) -> Result<KvBlockManager, BuildError> {
         let ManagerBuilder { config, device, runtime } = self;
         let Some(mut open) = device else {

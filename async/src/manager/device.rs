@@ -5,29 +5,30 @@ use kvstrata_core::DevicePort;
 use std::fmt;
 use std::sync::Arc;
 
-/// A group's blocks in a device, and what moves their bytes.
+/// A group's device memory, and the mover that copies its blocks: for
+/// [`ManagerBuilder::device`](super::ManagerBuilder::device), which has an example.
 pub struct Device {
     pub(super) mover: Arc<dyn DeviceMover>,
     pub(super) port: Option<Arc<dyn DevicePort>>,
-    /// What there is to say of it, for people.
+    /// A note on the device, for people.
     pub(super) note: Option<String>,
 }
 
 impl Device {
-    /// Blocks whose bytes this mover copies to and from the host memory of the group.
+    /// Returns a device whose blocks this mover copies to and from the group's host memory.
     #[must_use]
     pub fn new(mover: Arc<dyn DeviceMover>) -> Device {
         Device { mover, port: None, note: None }
     }
 
-    /// What reaches the blocks' bytes besides ([`Group::device_port`](super::Group::device_port)), for
-    /// callers whose kernels do not.
+    /// Adds a port to the blocks' bytes ([`Group::device_port`](super::Group::device_port)), for callers
+    /// whose kernels do not reach them.
     #[must_use]
     pub fn port(self, port: Arc<dyn DevicePort>) -> Device {
         Device { port: Some(port), ..self }
     }
 
-    /// What [`describe`](super::Tiers::describe) says of it besides.
+    /// Adds a note to the device's line in [`describe`](super::Tiers::describe).
     #[must_use]
     pub fn note(self, note: impl Into<String>) -> Device {
         Device { note: Some(note.into()), ..self }

@@ -1,4 +1,4 @@
-//! What a group's device is made of, as the settings say: host memory that poses as one, or a GPU.
+//! The device of a group, by the settings: a GPU, or host memory that simulates one.
 
 use super::device::Device;
 use super::error::{BuildError, given};
@@ -13,7 +13,7 @@ use kvstrata_ffi::cuda::{CopyOptions, CudaCopy, CudaDevice, CudaDriver, PinOptio
 use kvstrata_ffi::device::{CudaDeviceTier, SimDevice};
 use std::sync::Arc;
 
-/// The device of a group. `memory` becomes pinned for a GPU.
+/// Opens the device of a group. For a GPU, `memory` is pinned.
 pub(super) fn open(
     config: &ManagerConfig,
     group: &Group,
@@ -25,20 +25,21 @@ pub(super) fn open(
             let given = of_device(config, true);
             BuildError::Cuda { given, group: group.name.clone(), source }
         }),
-        // An engine that wanted a GPU is told by `describe` why it has none.
+        // If no GPU is used, `describe` tells the engine why.
         DeviceKind::Auto => cuda(config, group, memory).or_else(|error| {
-            // Once, before any group's memory is touched: what the first groups have would be counted twice.
+            // Only once, before any group's memory is touched: later checks would count the first groups
+            // twice.
             if config.groups().first() == Some(group) {
                 super::memory::check(config, true)?;
             }
             let device = simulated(config, group, memory)?;
-            let note = format!("{}: no GPU is used: {error}", of_device(config, true));
+            let note = format!("{}: no GPU used: {error}", of_device(config, true));
             Ok(Device { note: Some(note), ..device })
         }),
     }
 }
 
-/// Settings that make a device what it is.
+/// Returns the settings that determine the device, with their values.
 fn of_device(config: &ManagerConfig, cuda: bool) -> String {
     let device = &config.device;
     match cuda {
@@ -71,9 +72,9 @@ fn simulated(config: &ManagerConfig, group: &Group, memory: &Arc<HostMemory>) ->
     Ok(Device { mover: Arc::new(mover), port: Some(sim), note: None })
 }
 
-/// Device memory of the manager's own, a block in one piece behind the other: kernels find block `b` at the
-/// port's `base_address()` and `b` times its `block_bytes()`. An engine that has its tensors already builds
-/// the mover over them, and the manager of parts.
+/// Allocates device memory of the manager, with contiguous blocks: block `b` is at the port's
+/// `base_address()` plus `b` times its `block_bytes()`. An engine with its own tensors makes a mover
+/// over them, and passes it to [`ManagerBuilder::device`](super::ManagerBuilder::device).
 fn cuda(config: &ManagerConfig, group: &Group, memory: &Arc<HostMemory>) -> Result<Device, CudaMoverError> {
     let driver = CudaDriver::load()?;
     let device = CudaDevice::open(&driver, config.device.ordinal)?;
@@ -96,12 +97,12 @@ fn cuda(config: &ManagerConfig, group: &Group, memory: &Arc<HostMemory>) -> Resu
     Ok(Device { mover: Arc::new(mover), port: Some(tier), note: None })
 }
 
-/// As many as there are cores, and no more than memory has use for.
+/// One thread a core; more than four do not use memory better.
 fn copy_threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(4)
 }
 
-/// Whether the device is host memory for certain: `auto` may be, and is checked when it turns out so.
+/// Whether the device is certainly host memory. `auto` may be, and is checked when it turns out so.
 pub(super) fn is_simulated(config: &ManagerConfig) -> bool {
     config.device.kind == DeviceKind::Sim
 }

@@ -1,4 +1,4 @@
-//! Errors of making a manager.
+//! Errors of building a manager.
 
 use super::hash_key::HashKeyError;
 use super::volumes::DiskError;
@@ -15,124 +15,122 @@ use std::fmt::Display;
 /// Why an engine's device was not opened.
 pub type DeviceError = Box<dyn Error + Send + Sync>;
 
-/// Why there is no manager.
+/// Why a manager cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// Memory.
+    /// Host memory cannot be allocated.
     #[error("{given}, for host memory of group {}: {source}", shown(group))]
     Memory {
-        /// Settings that ask for it, with their values.
+        /// The settings with their values.
         given: String,
-        /// Of which group.
+        /// The group.
         group: String,
-        /// What is wrong.
+        /// The error.
         source: MemoryError,
     },
-    /// More memory than there is.
+    /// The settings need more memory than is available.
     #[error(
-        "{given}: needs {needed}, and {available} are there, by {bound}; use fewer or smaller blocks{}",
+        "{given}: needs {needed}, but {bound} leaves {available}; use fewer or smaller blocks{}",
         if matches!(bound, Bounded::Machine) { "" } else { ", or raise that limit" }
     )]
     Room {
-        /// The setting that asks for most of it, with its value.
+        /// The setting that needs most of it, with its value.
         given: String,
-        /// What is needed, and for what.
+        /// The memory needed, by purpose.
         needed: String,
-        /// What is there.
+        /// The memory available.
         available: String,
-        /// What bounds it.
+        /// The limit.
         bound: Bounded,
     },
-    /// The simulated device.
+    /// The simulated device cannot be allocated.
     #[error("{given}, for the simulated device of group {}: {source}", shown(group))]
     Device {
-        /// Settings that ask for it, with their values.
+        /// The settings with their values.
         given: String,
-        /// Of which group.
+        /// The group.
         group: String,
-        /// What is wrong.
+        /// The error.
         source: ArenaError,
     },
-    /// The disk tier.
+    /// The disk tier cannot be opened.
     #[error("{given}, for the disk tier of group {}: {source}", shown(group))]
     Disk {
-        /// Settings that ask for it, with their values.
+        /// The settings with their values.
         given: String,
-        /// Of which group.
+        /// The group.
         group: String,
-        /// What is wrong.
+        /// The error.
         source: Box<DiskError>,
     },
-    /// A runtime of the manager's own.
+    /// The manager's own runtime cannot be started.
     #[error(
-        "{given}: the threads of a runtime cannot be had ({source}); use fewer, enter a runtime before, or raise the limit on \
-         threads (ulimit -u, the cgroup's pids.max)"
+        "{given}: cannot start the runtime's threads: {source}; use fewer, build inside a runtime, or raise ulimit -u \
+         or the cgroup's pids.max"
     )]
     Runtime {
-        /// The setting that asks for them, with its value.
+        /// The setting with its value.
         given: String,
-        /// What is wrong.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The runtime that was handed in: whoever waits has a deadline.
+    /// The runtime has no timers, which deadlines need.
     #[error(
-        "the tokio runtime has no timers; build it with enable_time(), or make the manager outside of it, for one of its own"
+        "the tokio runtime has no timers; call enable_time() on its builder, or build the manager outside a runtime"
     )]
     Timers,
-    /// A GPU.
+    /// A GPU cannot be used.
     #[error("{given}, for group {}: {source}; device.kind may also be auto or sim", shown(group))]
     Cuda {
-        /// Settings that ask for it, with their values.
+        /// The settings with their values.
         given: String,
-        /// Of which group.
+        /// The group.
         group: String,
-        /// What is wrong.
+        /// The error.
         source: CudaMoverError,
     },
-    /// An engine's own device.
-    #[error("the device that the engine gave for group {}: {source}", shown(group))]
+    /// The engine's own device failed to open.
+    #[error("the engine's device for group {}: {source}", shown(group))]
     OwnDevice {
-        /// Of which group.
+        /// The group.
         group: String,
-        /// What is wrong.
+        /// The error.
         source: DeviceError,
     },
-    /// Threads that copy.
-    #[error("{given}: {source}; use from 1 to 256, or leave it out")]
+    /// Copying threads cannot be started.
+    #[error("{given}: {source}; use 1 to 256, or remove the setting")]
     Threads {
-        /// The setting that asks for them, with its value.
+        /// The setting with its value.
         given: String,
-        /// What is wrong.
+        /// The error.
         source: ThreadsError,
     },
-    /// Where figures are to be served.
-    #[error(
-        "{given}: nothing can be served there ({source}); choose another address or port, or leave it out"
-    )]
+    /// The figures cannot be served.
+    #[error("{given}: cannot listen there: {source}; choose another address or port, or remove the setting")]
     Metrics {
-        /// The setting that asks for it, with its value.
+        /// The setting with its value.
         given: String,
-        /// What is wrong.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The secret of the block hashes.
+    /// The secret of the block hashes cannot be read or made.
     #[error(transparent)]
     HashKey(#[from] HashKeyError),
-    /// Parts that do not fit together.
+    /// Parts that do not agree with the settings.
     #[error("group {}: {why}", shown(group))]
     Parts {
-        /// Of which group.
+        /// The group.
         group: String,
-        /// What does not fit.
+        /// The disagreement.
         why: String,
     },
-    /// The tiers' parts.
+    /// Parts that do not fit together.
     #[error(transparent)]
     Tiers(#[from] PartsError),
 }
 
-/// Settings with their values, as messages of the configuration have them.
+/// Formats settings with their values and origins, as messages of the configuration do.
 pub(super) fn given(config: &ManagerConfig, settings: &[(&str, &dyn Display)]) -> String {
     let said =
         |(key, value): &(&str, &dyn Display)| format!("{key} = {} ({})", shown(value), config.origin(key));

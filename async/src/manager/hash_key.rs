@@ -1,15 +1,15 @@
-//! The secret of the block hashes: where it comes from, and where it is kept so that a restart finds it.
+//! The secret of the block hashes: its source, and its file, in which a restart finds it.
 //!
 //! ```text
-//!   hash.key_file, hash.key_env       the deployment's: all its processes and nodes are given the same one
+//!   hash.key_file, hash.key_env       the deployment's: all its processes and nodes get the same secret
 //!   kvstrata.hash-key (mode 0600)     else, beside each of disk.paths: each restart and each rank finds it
-//!   memory                            else: drawn anew by each process, since nothing outlives it
+//!   memory                            else: each process draws a new one; no block outlives it
 //! ```
 //!
 //! Invariants
-//! - I1: a file that is there is never overwritten. Of processes that make one at the same time, one wins,
-//!   and all read its.
-//! - I2: the secret is in no message. [`Hasher::fingerprint`] names it.
+//! - I1: an existing file is never overwritten. If several processes make one at the same time, one
+//!   wins, and all read its file.
+//! - I2: no message contains the secret. [`Hasher::fingerprint`] identifies it.
 
 use crate::config::{HashFunction, ManagerConfig};
 use kvstrata_core::hash::{Hasher, Keyed};
@@ -23,48 +23,48 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Its name beside the volumes.
+/// Name of the file beside the volumes.
 pub const FILE: &str = "kvstrata.hash-key";
-const OF_THIS_PROCESS: &str = "a secret of this process alone";
+const OF_THIS_PROCESS: &str = "a secret of this process only";
 
-/// Why there is no secret.
+/// Why the secret cannot be read or made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HashKeyError {
-    /// A key that is there, and cannot be taken.
+    /// A key cannot be used.
     #[error("{setting}: {source}")]
     Key {
-        /// The setting that names it, or that would name another one.
+        /// The setting that names the key, or would name another one.
         setting: &'static str,
-        /// What is wrong.
+        /// The error.
         source: KeyError,
     },
-    /// The file beside a volume cannot be made.
+    /// The file beside a volume cannot be written.
     #[error(
-        "hash.key_file: a new key cannot be written to {} ({source}); name a file with hash.key_file, or a variable with \
-         hash.key_env",
+        "hash.key_file: cannot write a new key to {}: {source}; set hash.key_file to a file, or hash.key_env to a \
+         variable",
         shown_path(path)
     )]
     Make {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// A secret that was found beside the volumes is not this user's.
-    #[error("hash.key_file: the key beside the volumes, {}, is not used: {source}", shown_path(path))]
+    /// A secret beside the volumes may be another user's.
+    #[error("hash.key_file: the key {} beside the volumes is not used: {source}", shown_path(path))]
     NotOurs {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// The reason.
         source: io::Error,
     },
-    /// The system gives no random numbers.
-    #[error("hash.key_file: the system gives no random numbers for a key; name a file with hash.key_file")]
+    /// The system provides no random numbers.
+    #[error("hash.key_file: the system provides no random numbers for a key; set hash.key_file to a file")]
     Random,
 }
 
-/// The hasher that the settings ask for; makes the key file beside the volumes, if there is to be one.
+/// Returns the hasher of the settings. Makes the key file beside the volumes, if the settings need one.
 pub(super) fn choose(config: &ManagerConfig) -> Result<Hashing, HashKeyError> {
     chosen(config, true)
 }
@@ -73,7 +73,7 @@ fn chosen(config: &ManagerConfig, writes: bool) -> Result<Hashing, HashKeyError>
     let drawn = Key::random().map_err(|_| HashKeyError::Random)?;
     let seed = drawn.expose().iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
     if config.hash.function == HashFunction::Xxh3 {
-        let origin = "no secret: anyone who chooses tokens can choose hashes".to_owned();
+        let origin = "no secret: choosing tokens is choosing hashes".to_owned();
         return Ok(Hashing { hasher: Hasher::Xxh3, origin, lasts: true, seed });
     }
     let failed = |setting| move |source| HashKeyError::Key { setting, source };
@@ -98,22 +98,22 @@ fn chosen(config: &ManagerConfig, writes: bool) -> Result<Hashing, HashKeyError>
     Ok(Hashing { hasher: Keyed::new(key.expose()).into(), origin, lasts, seed })
 }
 
-/// Which secret a manager of these settings would have, in words, without making a file.
+/// Describes the secret of a manager with these settings, without making a file.
 pub fn look(config: &ManagerConfig) -> Result<String, HashKeyError> {
     let is_given = config.hash.key_file.is_some() || config.hash.key_env.is_some();
     let is_beside = config.hash.function == HashFunction::Keyed && !is_given;
     let files = if is_beside { files(config) } else { Vec::new() };
     match files.first() {
         Some(file) if !files.iter().any(|file| file.exists()) => {
-            Ok(format!("keyed, a secret that the first start writes to {}", shown_path(file)))
+            Ok(format!("keyed, the first start writes a secret to {}", shown_path(file)))
         }
         _ => chosen(config, false).map(|chosen| format!("{}, {}", chosen.hasher.name(), chosen.origin)),
     }
 }
 
-/// The secret beside the volumes, if volumes stay: the first file that is there, or a new one. Each folder
-/// gets the same, so that a volume that cannot be opened takes no secret along. Without `writes` nothing is
-/// made.
+/// Returns the secret beside the volumes, if volumes are kept: that of the first existing file, or a new
+/// one. Each folder gets a copy, so that a volume that cannot be opened does not hide the secret.
+/// Without `writes`, makes no file.
 fn beside(config: &ManagerConfig, writes: bool) -> Result<Option<(PathBuf, Key)>, HashKeyError> {
     let files = files(config);
     let mut refused = None;
@@ -125,27 +125,27 @@ fn beside(config: &ManagerConfig, writes: bool) -> Result<Option<(PathBuf, Key)>
     let (found, key) = match there.next() {
         Some(found) => found,
         None => match refused {
-            // A secret that cannot be read is not replaced: the volumes beside it may be filled under it.
+            // An unreadable secret is not replaced: the volumes beside it may be filled under it.
             Some(error) => return Err(error),
             None if !writes || files.is_empty() => return Ok(None),
             None => first(&files)?,
         },
     };
     for file in files.iter().filter(|file| writes && !file.exists()) {
-        // A copy that cannot be made is missed only if the folder of `found` goes.
+        // A missing copy matters only if the folder of `found` is lost.
         let _ = make(file, &key);
     }
     Ok(Some((found.clone(), key)))
 }
 
-/// A new secret, in the first folder that takes it: one that is full, or may not be written, costs its own
-/// volume alone.
+/// Makes a new secret in the first folder that takes it: a full or read-only folder affects only its own
+/// volume.
 fn first(files: &[PathBuf]) -> Result<(&PathBuf, Key), HashKeyError> {
     let key = Key::random().map_err(|_| HashKeyError::Random)?;
     let mut refused = None;
     for file in files {
         match make(file, &key) {
-            // Read, since another process may have been first (I1).
+            // Read back, since another process may have been first (I1).
             Ok(()) => return Ok((file, read(file)?)),
             Err(source) => _ = refused.get_or_insert((file.clone(), source)),
         }
@@ -163,19 +163,19 @@ fn is_ours(file: &Path) -> io::Result<()> {
     let facts = fs::symlink_metadata(file)?;
     let (owner, own) = (facts.uid(), fs::metadata("/proc/self").map_or(facts.uid(), |process| process.uid()));
     if !facts.is_file() {
-        return Err(io::Error::other("it is not a regular file; name the secret's own with hash.key_file"));
+        return Err(io::Error::other("it is not a regular file; set hash.key_file to the secret's file"));
     }
     if owner != own && owner != 0 {
         let why = format!(
-            "user {owner} owns it, and this process is user {own}'s; name the secret's file with hash.key_file"
+            "its owner is user {owner}, this process runs as user {own}; set hash.key_file to the secret's file"
         );
         return Err(io::Error::other(why));
     }
     Ok(())
 }
 
-/// Where the secret is, or would be: in the folder of each of `disk.paths`. A folder that is not there has no
-/// volume either, and opening that says so.
+/// Returns the paths of the secret, in the folder of each of `disk.paths`. A folder that does not exist
+/// is left out: opening its volume reports it.
 fn files(config: &ManagerConfig) -> Vec<PathBuf> {
     let paths = if config.disk.blocks > 0 { &config.disk.paths[..] } else { &[] };
     let folder = |path: &PathBuf| match path.is_dir() {
@@ -194,7 +194,7 @@ fn files(config: &ManagerConfig) -> Vec<PathBuf> {
     files
 }
 
-/// Writes a secret to a file that is not there yet: under another name first, then linked to its own (I1).
+/// Writes a secret to a new file: a draft first, which is then linked to its name (I1).
 fn make(path: &Path, key: &Key) -> io::Result<()> {
     let mut digits = String::with_capacity(65);
     for byte in key.expose() {
@@ -202,12 +202,12 @@ fn make(path: &Path, key: &Key) -> io::Result<()> {
         let _ = write!(digits, "{byte:02x}");
     }
     digits.push('\n');
-    // Each maker has a draft of its own, in this process too.
+    // Each call has its own draft, within this process too.
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    // Relaxed: only that the numbers differ.
+    // Relaxed: the numbers only have to differ.
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let draft = path.with_extension(format!("draft-{}-{number}", std::process::id()));
-    // Left over from a process of this number that was killed, perhaps.
+    // Perhaps left over from a killed process with the same id.
     let _ = fs::remove_file(&draft);
     let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
     let written = written.and_then(|mut file| {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn key_that_a_link_names_is_not_used_and_another_folders_is() {
+    fn key_behind_a_link_is_not_used() {
         let folder = tempfile::tempdir().expect("a folder");
         let places = ["a", "b"].map(|name| folder.path().join(name));
         places.iter().for_each(|place| fs::create_dir(place).expect("made"));

@@ -1,8 +1,8 @@
-//! The memory that a manager takes, compared with the memory that is there before any of it is mapped.
+//! The memory that a manager needs, compared with the available memory before any of it is mapped.
 //!
-//! The kernel maps more than it has, and kills the process that touches it. Blocks of host memory are touched
-//! one by one, perhaps hours later, or at once where a volume registers them. So all of it has to be there at
-//! the start.
+//! The kernel maps more memory than it has, and kills the process that touches it. Blocks of host memory
+//! are touched one by one, perhaps hours later, or all at once if a volume registers them. So all of the
+//! memory must be available at the start.
 
 use super::error::{BuildError, given};
 use crate::config::{Group, ManagerConfig, bytes_text};
@@ -11,38 +11,38 @@ use kvstrata_ffi::arena::MAPPING_ALIGN_BYTES;
 use kvstrata_ffi::probe::{MemoryRoom, memory_room};
 use kvstrata_tiers::figures::binary;
 
-/// What the books of a pool take for a block, and a little more.
+/// Metadata of a pool for each block, and a little more.
 const POOL_BYTES: u128 = 160;
-/// The same for a block on disk: its record, and what recovery and admission take.
+/// Metadata of the disk tier for each block: its record, and memory for recovery and admission.
 const DISK_BOOKS_BYTES: u128 = 320;
 /// The sum of a layer in host memory.
 const SUM_BYTES: u128 = 8;
 
-/// Blocks of host memory through which a group's bytes go between device and disk; 0 without a disk.
+/// Returns the blocks of host memory for a group's transfers between device and disk; 0 without a disk.
 ///
-/// Unless the settings say how many: reads of neighbouring blocks come to the drive as one, up to half a MiB
-/// and more. So 32 small blocks are a few reads, and the drive would often have nothing to do.
+/// The default is more than 32: the drive gets reads of neighbouring blocks as one, up to half a MiB and
+/// more. So 32 small blocks are only a few reads, and the drive would often be idle.
 pub fn staging(config: &ManagerConfig, group: &Group) -> u32 {
     let usual = || ((16 << 20) / group.block_bytes().max(1)).clamp(40, 256) as u32;
     if config.disk.blocks > 0 { config.disk.staging.unwrap_or_else(usual) } else { 0 }
 }
 
-/// Bytes of memory, by what they are for.
+/// Bytes of memory, by purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Need {
-    /// The device tier, where host memory poses as it.
+    /// The device tier, if it is host memory.
     device: u128,
     host: u128,
     staging: u128,
-    /// Books of the disk tier.
+    /// Metadata of the disk tier.
     disk: u128,
-    /// Of all that, what reserved huge pages give.
+    /// The part of all this that reserved huge pages provide.
     huge: u128,
 }
 
 impl Need {
-    /// The settings' memory. `simulated`: the device is host memory. `huge_bytes`: free huge pages, which
-    /// mappings take first.
+    /// Returns the settings' need. `simulated`: the device is host memory. `huge_bytes`: free huge
+    /// pages, which mappings take first.
     pub fn of(config: &ManagerConfig, simulated: bool, huge_bytes: u64) -> Need {
         let mut need = Need::default();
         let mut free = u128::from(huge_bytes);
@@ -76,19 +76,19 @@ impl Need {
         self.device + self.host + self.staging + self.disk
     }
 
-    /// Whether there is room.
+    /// Whether the memory is available.
     pub fn fits(&self, room: &MemoryRoom) -> bool {
         self.all() - self.huge <= u128::from(room.available_bytes)
     }
 
-    /// For people: bytes, by what they are for.
+    /// Formats the bytes by purpose, for people.
     pub fn in_words(&self) -> String {
         let [all, device, host, staging, disk] =
             [self.all(), self.device, self.host, self.staging, self.disk].map(|bytes| binary(bytes as f64));
-        format!("{all} of memory (device {device}, host {host}, staging {staging}, books of the disk {disk})")
+        format!("{all} of memory (device {device}, host {host}, staging {staging}, disk metadata {disk})")
     }
 
-    /// What is wrong where there is no room: the setting that asks for most, and what to do.
+    /// Returns the error for missing memory: the setting that needs most of it, and the remedy.
     pub fn refusal(&self, config: &ManagerConfig, room: &MemoryRoom) -> BuildError {
         let most = self.device.max(self.host).max(self.staging).max(self.disk);
         let tier = |tier: Tier, blocks: u32, bytes: Option<u64>| match bytes {
@@ -114,8 +114,8 @@ impl Need {
     }
 }
 
-/// Refuses settings for which the kernel would kill this process. Nothing is refused where the kernel does
-/// not say how much there is.
+/// Refuses settings for which the kernel would kill this process. If the kernel does not report its
+/// memory, refuses nothing.
 pub(super) fn check(config: &ManagerConfig, simulated: bool) -> Result<(), BuildError> {
     let Some(room) = memory_room() else { return Ok(()) };
     let need = Need::of(config, simulated, room.huge_bytes);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_mapped_is_counted() {
+    fn memory_need_counts_all_mappings() {
         let one =
             config("geometry.block_bytes = 1000\ndevice.blocks = 10\nhost.blocks = 20\ndisk.blocks = 7");
         let need = Need::of(&one, true, 0);
@@ -147,14 +147,14 @@ mod tests {
         };
         assert_eq!(need, expected);
         assert_eq!(Need::of(&one, false, 0).device, 10 * POOL_BYTES, "of a GPU there are only books");
-        // Huge pages: a mapping has all of its bytes from them, or none.
+        // A mapping has either all of its bytes from huge pages, or none.
         assert_eq!(Need::of(&one, true, 2 << 20).huge, 276 * stride);
         assert_eq!(Need::of(&one, true, 4 << 20).huge, 286 * stride);
         assert_eq!(Need::of(&one, true, (2 << 20) - 1).huge, 0);
     }
 
     #[test]
-    fn what_asks_for_most_is_named_with_its_remedy() {
+    fn largest_memory_need_is_named_with_its_remedy() {
         let path = PathBuf::from("/sys/fs/cgroup/pods");
         let bound = Bound::Group { path, file: "memory.max", limit_bytes: 64 << 20 };
         let room = MemoryRoom { available_bytes: 50 << 20, bound, huge_bytes: 0 };
@@ -166,9 +166,9 @@ mod tests {
         };
         assert_eq!(
             refusal("host.bytes = \"2T\"\ndevice.blocks = 16"),
-            "host.bytes = 2T (k.toml:1): needs 2.01 TiB of memory (device 1.00 MiB, host 2.01 TiB, staging 0 B, books of the disk \
-             0 B), and 50.0 MiB are there, by the control group's memory.max = 67108864 in /sys/fs/cgroup/pods; use fewer or smaller \
-             blocks, or raise that limit"
+            "host.bytes = 2T (k.toml:1): needs 2.01 TiB of memory (device 1.00 MiB, host 2.01 TiB, staging 0 B, \
+             disk metadata 0 B), but the control group's memory.max = 67108864 in /sys/fs/cgroup/pods leaves 50.0 MiB; use \
+             fewer or smaller blocks, or raise that limit"
         );
         assert!(
             refusal("device.blocks = 4K\nhost.blocks = 9".replace("4K", "4096").as_str())
@@ -176,7 +176,7 @@ mod tests {
         );
         let staging = "device.blocks = 1\nhost.blocks = 0\ndisk.blocks = 1\ndisk.staging = 1000\n";
         assert!(refusal(staging).starts_with("disk.staging = 1000 (k.toml:4): "));
-        // What is there is enough to the last byte.
+        // The memory is enough to the last byte.
         let small = config("device.blocks = 1\nhost.blocks = 0");
         let need = Need::of(&small, true, 0);
         let exactly = MemoryRoom { available_bytes: need.all() as u64, ..room.clone() };

@@ -1,35 +1,35 @@
-//! Runtimes of the manager's own, for who hands it none.
+//! The manager's own runtimes, if the caller has none.
 //!
 //! ```text
 //!   thread 0:  deadlines, pauses, purges, checked writes
-//!   thread 1…: the answers of disks, a group's after another's       (of one thread: all)
+//!   thread 1…: the answers of disks, by group in turn       (with one thread: all)
 //! ```
 //!
-//! Each thread drives a runtime of its own, and is started here. A runtime of several threads would start
-//! them by itself: where the system gives fewer it panics, or waits for ever for those that it has not got.
+//! Each thread drives its own runtime, and is started here. A multi-threaded tokio runtime starts its
+//! threads itself; if the system gives fewer, it panics, or waits for ever for the missing ones.
 //!
 //! Invariants
-//! - I1: an error leaves no thread behind: those that were started end.
-//! - I2: nobody waits for a thread to end: who lets go of the runtimes may be one of them.
+//! - I1: after an error no thread is left: those that were started end.
+//! - I2: no one waits for a thread to end, because the last owner of the runtimes may be one of them.
 
 use std::io;
 use std::thread;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// Threads that end when this is dropped, with all tasks that they have.
+/// Threads that end, with their tasks, when this is dropped.
 #[derive(Debug)]
 pub struct OwnRuntime {
     handles: Vec<Handle>,
-    /// Dropped, they tell the threads.
+    /// Their drop tells the threads to end.
     _ends: Vec<oneshot::Sender<()>>,
 }
 
 impl OwnRuntime {
-    /// So many threads, at least one.
+    /// Starts `threads` threads, at least one.
     ///
     /// # Errors
-    /// The system's, where it gives fewer.
+    /// The system's error, if it gives fewer threads.
     pub fn start(threads: u32) -> io::Result<OwnRuntime> {
         let (mut handles, mut ends) = (Vec::new(), Vec::new());
         for number in 0..threads.max(1) {
@@ -43,13 +43,13 @@ impl OwnRuntime {
         Ok(OwnRuntime { handles, _ends: ends })
     }
 
-    /// The manager's.
+    /// Returns the handle of the manager's runtime.
     #[must_use]
     pub fn handle(&self) -> &Handle {
         &self.handles[0]
     }
 
-    /// That of a group's disks.
+    /// Returns the handle of the runtime for a group's disks.
     pub(super) fn of_disks(&self, group: usize) -> &Handle {
         match &self.handles[..] {
             [_, others @ ..] if !others.is_empty() => &others[group % others.len()],

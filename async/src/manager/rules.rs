@@ -1,11 +1,12 @@
-//! The rules of the tiers, as the settings say them.
+//! The rules of the tiers, from the settings.
 
 use crate::config::{ManagerConfig, Verify};
 use crate::transfer::{Breaker, Limits, Path};
 use kvstrata_tiers::shared::Sketch;
 use kvstrata_tiers::{Quotas, Rules, Watermarks};
 
-/// Heat is uses of late by the most that are counted.
+/// Returns the recent uses from which a block is hot. Its heat is its recent uses, divided by the most
+/// that the sketch counts.
 fn hot_from(config: &ManagerConfig) -> Option<u64> {
     let below = config.host.blocks > 0 || config.disk.blocks > 0;
     let uses = (config.prefetch.threshold * Sketch::MOST as f64).ceil() as u64;

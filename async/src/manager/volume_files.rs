@@ -1,13 +1,13 @@
-//! Where the volumes of a group are.
+//! Paths of the volumes of a group.
 //!
 //! ```text
 //!   disk.paths          the file of group "full", rank 1 of 4
 //!   a directory         <directory>/kvstrata-<model>-full-rank1of4.kvs    <model>: "custom" without one
-//!   anything else       <path>.full.rank1of4                              each only where there are several
+//!   another path        <path>.full.rank1of4      group and rank only if there are several
 //! ```
 //!
-//! So all ranks of a model, and several models, take the same settings. Characters that a file's name should
-//! not have are escaped.
+//! So all ranks of a model, and several models, can share the same settings. Characters that do not
+//! belong in a file name are escaped.
 
 use crate::config::{Group, ManagerConfig};
 use kvstrata_core::Xxh3;
@@ -15,10 +15,10 @@ use kvstrata_core::hash::BlockHasher;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// The longest name of a model or a group in a file's: a file system takes 255 bytes in all.
+/// The longest name of a model or a group in a file name; a file system takes 255 bytes in all.
 const MOST: usize = 80;
 
-/// One for each of `disk.paths`.
+/// Returns one path for each of `disk.paths`.
 pub fn files(config: &ManagerConfig, group: &Group) -> Vec<PathBuf> {
     config.disk.paths.iter().map(|place| file(place, config, group)).collect()
 }
@@ -40,7 +40,7 @@ fn file(place: &Path, config: &ManagerConfig, group: &Group) -> PathBuf {
     PathBuf::from(file)
 }
 
-/// A name as a part of a file's: no two names are written alike.
+/// Escapes a name for a file name. Different names stay different.
 fn written(name: &str) -> String {
     let mut text = String::new();
     for byte in name.bytes() {
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_model_group_rank_and_degree() {
+    fn file_name_says_model_group_rank_and_degree() {
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path().join("d");
         assert_eq!(names(&place, "model = \"llama-3-8b\""), ["d"]);

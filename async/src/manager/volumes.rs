@@ -1,8 +1,8 @@
-//! The disk tier of a group, as the settings say.
+//! The disk tier of a group, from the settings.
 //!
-//! With `disk.paths` its volumes are files that stay: the next manager of the same model, weights and
-//! geometry finds their blocks again, and one of others is refused. Without, there is one file that has no
-//! name and goes with the process.
+//! With `disk.paths` its volumes are files that stay. The next manager with the same model, weights and
+//! geometry finds their blocks again; other managers are refused. Without `disk.paths` there is one file
+//! without a name, which goes with the process.
 
 use super::volume_files;
 use crate::config::{DiskFill, Group, ManagerConfig};
@@ -19,17 +19,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why there is no disk tier.
+/// Why the disk tier cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiskError {
-    /// A volume, or the pool.
+    /// A volume cannot be opened, or the pool cannot be made.
     #[error(transparent)]
     Tier(TierError),
-    /// A file holds blocks of something else.
+    /// A file has blocks of another model, geometry or secret.
     #[error(
-        "volume {}: its {field} is {}, and {} is wanted; {remedy}, or choose other disk.paths, or start over with \
-         disk.reinitialize, which forgets what it holds",
+        "volume {}: its {field} is {}, the settings need {}; {remedy}, or choose other disk.paths, or empty it with \
+         disk.reinitialize",
         shown_path(path),
         shown(found),
         shown(wanted)
@@ -37,34 +37,32 @@ pub enum DiskError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What differs, as `docs/disk-format.md` has it.
+        /// The field that differs, as in `docs/disk-format.md`.
         field: &'static str,
-        /// In the file.
+        /// Its value in the file.
         found: String,
-        /// By the settings.
+        /// Its value by the settings.
         wanted: String,
-        /// The settings that it follows from.
+        /// The settings that determine it.
         remedy: &'static str,
     },
-    /// The key.
+    /// The key cannot be used.
     #[error("{setting}: {source}")]
     Key {
-        /// Which setting names it.
+        /// The setting that names the key.
         setting: &'static str,
-        /// What is wrong.
+        /// The error.
         source: KeyError,
     },
     /// The block's layout has no fingerprint.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// No place for a file without a name.
-    #[error(
-        "no file for the disk tier could be made in any of {places:?}; name one with disk.paths (the last: {last})"
-    )]
+    /// No directory takes a file without a name.
+    #[error("cannot make a file for the disk tier in any of {places:?}; set disk.paths (last error: {last})")]
     NoPlace {
-        /// Tried.
+        /// The directories that were tried.
         places: Vec<PathBuf>,
-        /// What the last said.
+        /// The last one's error.
         last: Box<TierError>,
     },
 }
@@ -75,34 +73,29 @@ impl From<TierError> for DiskError {
             return DiskError::Tier(error);
         };
         let (field, remedy) = match field {
-            "model_fingerprint" if is_of_other_hashes(&found, &wanted) => (
-                "hash secret",
-                "give the secret (hash.key_file, hash.key_env) or the hash.function that it was filled with",
-            ),
+            "model_fingerprint" if is_of_other_hashes(&found, &wanted) => {
+                ("hash secret", "give its secret (hash.key_file, hash.key_env) or its hash.function")
+            }
             _ => (field, remedy_for(field)),
         };
         DiskError::Foreign { path, field, found, wanted, remedy }
     }
 }
 
-/// What to give so that a volume fits that differs in this field.
+/// Returns the settings to change so that a volume with another value of this field fits.
 fn remedy_for(field: &str) -> &'static str {
     match field {
-        "model_fingerprint" => {
-            "give the model, geometry.tp, geometry.rank, groups and disk.weights that it was made with"
-        }
-        "slot_bytes" | "layout_fingerprint" => "give the geometry that it was made with",
-        "slots" => "give the disk.blocks that it was made with, and as many disk.paths",
-        "stripe_index" | "stripe_count" | "set_id" => {
-            "give the disk.paths that it was made with, in that order"
-        }
-        "version" => "it was made by another version of kvstrata, which may open it still",
-        "key" => "give the key that it was made with (disk.key_file, disk.key_env)",
-        _ => "give the settings that it was made with",
+        "model_fingerprint" => "give its model, geometry.tp, geometry.rank, groups and disk.weights",
+        "slot_bytes" | "layout_fingerprint" => "give its geometry",
+        "slots" => "give its disk.blocks and number of disk.paths",
+        "stripe_index" | "stripe_count" | "set_id" => "give its disk.paths, in the original order",
+        "version" => "open it with the version of kvstrata that made it",
+        "key" => "give its key (disk.key_file, disk.key_env)",
+        _ => "give the settings that made it",
     }
 }
 
-/// Opens the volumes, or makes them.
+/// Opens or creates the volumes.
 pub(super) fn open(
     config: &ManagerConfig,
     group: &Group,
@@ -118,7 +111,7 @@ pub(super) fn open(
     let places = temporary_places();
     let mut last = None;
     for place in &places {
-        // Relaxed: only that the numbers differ.
+        // Relaxed: the numbers only have to differ.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let file = place.join(format!("kvstrata-{}-{number}.kvs", std::process::id()));
         match made.open(&[file], false) {
@@ -132,12 +125,12 @@ pub(super) fn open(
     )
 }
 
-/// Where a file without a name may be, the first first.
+/// Returns the directories for a file without a name, in the order in which they are tried.
 pub fn temporary_places() -> Vec<PathBuf> {
     vec![PathBuf::from("/var/tmp"), std::env::temp_dir(), PathBuf::from(".")]
 }
 
-/// What volumes are made of.
+/// The parameters of volumes.
 struct Made<'m> {
     config: &'m ManagerConfig,
     group: &'m Group,
@@ -150,7 +143,7 @@ struct Made<'m> {
 impl Made<'_> {
     fn open(&self, files: &[PathBuf], keep: bool) -> Result<DiskTier, TierError> {
         let disk = &self.config.disk;
-        // A multiple of the number of files, which are as many as paths, or one.
+        // A multiple of the number of files, which is that of the paths, or one.
         let slots = self.config.blocks_of(self.group, Tier::DISK) / files.len().max(1) as u32;
         let volumes = files.iter().map(|file| {
             let options = VolumeOptions::new(file, slots, self.arena.block_bytes())
@@ -187,21 +180,21 @@ pub fn key(config: &ManagerConfig) -> Result<Option<Key>, DiskError> {
     }
 }
 
-/// Whose bytes they are, and by which hashes they are named: as much of the model as the settings know in the
-/// upper half, hash function and secret in the lower one ([`is_of_other_hashes`]).
+/// Identifies the contents of the blocks, in the upper half (as much of the model as the settings know),
+/// and the hashes that name them, in the lower half (hash function and secret; [`is_of_other_hashes`]).
 fn model_fingerprint(config: &ManagerConfig, group: &Group, hashing: &Hashing) -> u128 {
     let model = config.model_name().unwrap_or_default();
     let geometry = &config.geometry;
     let mut of = format!("{model} {} {} {} {:?}", geometry.tp, geometry.rank, group.name, group.layers);
     if let Some(weights) = &config.disk.weights {
-        // Behind a byte that no text has.
+        // After a byte that no text has.
         of.push('\0');
         of.push_str(weights);
     }
     Xxh3.bytes(of.as_bytes()) << 64 | hashing.hasher.fingerprint() & u128::from(u64::MAX)
 }
 
-/// Whether two fingerprints, as hexadecimal digits, differ in their lower half alone.
+/// Whether two fingerprints, in hexadecimal digits, differ only in their lower half.
 fn is_of_other_hashes(found: &str, wanted: &str) -> bool {
     found.get(..16).is_some_and(|upper| wanted.get(..16) == Some(upper))
 }

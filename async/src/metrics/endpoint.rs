@@ -1,31 +1,30 @@
-//! The figures over HTTP: `GET /metrics` for Prometheus, `GET /healthz` for whoever watches over processes.
-//! Nothing else.
+//! The HTTP endpoint: `GET /metrics` for Prometheus and `GET /healthz` for process supervisors.
 //!
 //! ```text
-//!   one thread: takes connections, and reads their heads as they come  (`poll`: none waits for another)
-//!     a head is there ──► a thread for its answer, of 16
-//!                    └──► none is free: answers itself, and asks for no figures
+//!   one thread: accepts connections and reads their heads    (`poll`: no connection waits for another)
+//!     head complete ──► one of 16 threads answers
+//!                  └──► no thread is free: the accepting thread answers, without metrics
 //! ```
 //!
-//! Threads of its own: an engine's runtime need have no driver for sockets, and when it is stuck is when
-//! somebody wants to see why. HTTP/1.0 is enough for a scrape: one answer a connection. There is no secret in
-//! it and no password to it, so it listens where it is told and nowhere by default.
+//! The endpoint has its own threads: the runtime of an engine may have no driver for sockets, and metrics
+//! matter most when it is stuck. HTTP/1.0 is enough for a scrape: one answer per connection. The endpoint
+//! serves no secrets and has no password, so it is off by default and listens only at the given address.
 //!
 //! Invariants
-//! - I1: the thread that takes connections waits for none of them: their sockets do not block, and it asks
-//!   for no figures. What it answers itself is short: `/healthz`, and that all else is not to be had now.
-//! - I2: a connection whose head is there has a thread, and there are no more than [`MOST`]. One whose head
-//!   is not there has none, and ends by [`OF_HEAD`]; of more than [`MOST_HEADS`] of them the oldest ends at
-//!   once.
-//! - I3: an answer ends by [`PATIENCE`] from the connection on, whatever the other side does, and no more
-//!   than twice [`MOST_BYTES`](super::head::MOST_BYTES) of a connection are read.
-//! - I4: no more than [`SCRAPES`] threads ask for figures at a time, so that `/healthz`, which does not,
-//!   answers where they hang.
-//! - I5: when an [`Endpoint`] has been dropped, its address is free.
+//! - I1: the accepting thread waits for no connection: the sockets do not block, and it collects no
+//!   metrics. Its own answers are short: `/healthz`, or that everything else is unavailable.
+//! - I2: a connection with a complete head has a thread; there are at most [`MOST`]. A connection with an
+//!   incomplete head has none, and is closed after [`OF_HEAD`]. With more than [`MOST_HEADS`] of them, the
+//!   oldest is closed at once.
+//! - I3: an answer ends within [`PATIENCE`] of the start of its connection, whatever the client does. At
+//!   most twice [`MOST_BYTES`](super::head::MOST_BYTES) are read from a connection.
+//! - I4: at most [`SCRAPES`] threads collect metrics at a time. `/healthz` collects none, so it answers
+//!   while they hang.
+//! - I5: after an [`Endpoint`] has been dropped, its address is free.
 //!
 //! # Orderings
-//! Relaxed throughout. `stop`: who reads it late finds no more connections, and looks again. The counts
-//! publish nothing; each is exact, since it is what `fetch_add` gave that decides.
+//! Relaxed throughout. `stop`: a thread that reads it late finds no more connections, and reads it again. The
+//! counts publish nothing. Each limit is exact, since the result of `fetch_add` decides.
 
 use super::CONTENT_TYPE;
 use super::head::{Head, HeadReader, MOST_BYTES, TooLong};
@@ -45,38 +44,38 @@ const MOST_HEADS: usize = 256;
 const SCRAPES: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
 const OF_HEAD: Duration = Duration::from_secs(1);
-/// After no connection could be taken: not to spin while the process has no descriptors left.
+/// Pause after a failed accept, so that the thread does not spin while the process has no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// An address that is ours, where nobody answers yet: who connects waits.
+/// A bound address that does not answer yet: clients that connect wait.
 #[derive(Debug)]
 pub struct Bound {
-    /// A forked child does not keep the address.
+    /// Not inherited by a forked child, which would keep the address.
     listener: Uninherited<TcpListener>,
     address: SocketAddr,
 }
 
-/// A place where figures are served, until it is dropped.
+/// An endpoint that serves metrics until it is dropped.
 #[derive(Debug)]
 pub struct Endpoint {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
-    /// The listener once more, as what can be shut down.
+    /// The listener again, as a type that can be shut down.
     listening: Uninherited<TcpStream>,
 }
 
-/// What is served.
+/// The sources of the answers.
 struct Served {
     figures: Box<dyn Fn() -> Option<String> + Send + Sync>,
     alive: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Threads that answer a connection, beside the one that takes them.
+    /// Threads that answer a connection, without the accepting thread.
     answers: AtomicUsize,
-    /// Threads that ask for figures.
+    /// Threads that collect metrics.
     scrapes: AtomicUsize,
 }
 
-/// One of so many, until it is dropped.
+/// A place under a limit, until it is dropped.
 struct Place<'c>(&'c AtomicUsize);
 
 impl<'c> Place<'c> {
@@ -93,22 +92,21 @@ impl Drop for Place<'_> {
 }
 
 impl Bound {
-    /// Takes an address; with port 0, at a free one.
+    /// Binds an address; port 0 takes a free port.
     ///
     /// # Errors
-    /// The address is taken, or not this machine's.
+    /// The address is in use, or it is not an address of this machine.
     pub fn at(address: SocketAddr) -> io::Result<Bound> {
         let listener = Uninherited::open(|| TcpListener::bind(address))?;
         listener.set_nonblocking(true)?;
         Ok(Bound { address: listener.local_addr()?, listener })
     }
 
-    /// Begins to answer. `figures` gives the text of a scrape, none if what it is of is gone; `alive` says
-    /// whether that is in service, and does not wait for anything. Both are called by threads of the
-    /// endpoint's.
+    /// Begins to answer. `figures` returns the text of a scrape, or none if the manager is gone. `alive`
+    /// returns whether the manager is in service, without waiting. Threads of the endpoint call both.
     ///
     /// # Errors
-    /// No thread is to be had, or no descriptor.
+    /// The system gives no thread or no descriptor.
     pub fn serve(
         self,
         figures: impl Fn() -> Option<String> + Send + Sync + 'static,
@@ -132,7 +130,7 @@ impl Bound {
 }
 
 impl Endpoint {
-    /// Where it listens.
+    /// Returns the address that it listens at.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -140,10 +138,10 @@ impl Endpoint {
 }
 
 impl Drop for Endpoint {
-    /// Nobody waits for the threads: one of them may be who drops it.
+    /// Does not wait for the threads: one of them may drop the endpoint.
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
-        // The listener listens no more, whoever still has it, and who waits for connections of it is woken.
+        // Stops the listener for all holders, and wakes the thread that waits for its connections.
         let _ = self.listening.shutdown(Shutdown::Both);
     }
 }
@@ -152,23 +150,22 @@ fn named() -> thread::Builder {
     thread::Builder::new().name("kvstrata-metrics".to_owned())
 }
 
-/// A connection whose head is not there, or whose other side has its answer and is to hang up.
+/// A connection with an incomplete head, or one that is answered until the client closes it.
 struct Waits {
     connection: TcpStream,
     since: Instant,
     head: HeadReader,
-    /// It has been answered by the thread that takes connections: what else it sends is read, so that the
-    /// answer is not lost by a reset.
+    /// Set after the accepting thread has answered: further input is read, so that no reset loses the answer.
     left_to_read: Option<usize>,
 }
 
-/// What has become of one that waits.
+/// The state of a waiting connection after a read.
 enum Step {
-    /// There is more to come.
+    /// More input may come.
     Waits,
-    /// It has hung up, or sent enough.
+    /// The client has closed the connection, or sent too much.
     Over,
-    /// Its head is there, or never will be.
+    /// The head is complete, or too long.
     Asks(Result<Head, TooLong>),
 }
 
@@ -195,13 +192,13 @@ impl Waits {
     }
 }
 
-/// The thread that takes connections, and all that wait for nothing but their own other side.
+/// The accepting thread, and the connections that wait for their clients.
 struct Waiting {
     listener: Uninherited<TcpListener>,
     served: Arc<Served>,
-    /// The oldest first.
+    /// Connections, the oldest first.
     heads: VecDeque<Waits>,
-    /// Until when no connection is taken.
+    /// No connection is accepted before this time.
     pause: Option<Instant>,
 }
 
@@ -212,7 +209,7 @@ impl Waiting {
             if stop.load(Relaxed) {
                 return;
             }
-            // From the end, so that those before it stay in their places.
+            // From the end, so that earlier connections keep their indices.
             for at in (0..self.heads.len()).rev().filter(|at| ready[1 + at]) {
                 self.go_on(at);
             }
@@ -225,12 +222,12 @@ impl Waiting {
         }
     }
 
-    /// Until something can be done; whether the listener and each connection have something.
+    /// Waits for input or a time limit. Returns whether the listener and each connection have input.
     fn wait(&mut self) -> Vec<bool> {
         let now = Instant::now();
         self.pause = self.pause.filter(|until| *until > now);
         let ends = self.heads.front().map(|oldest| oldest.since + OF_HEAD).into_iter().chain(self.pause);
-        // A moment more than is left, so that it is over then.
+        // Slightly longer than the time left, so that the limit has passed afterwards.
         let left = ends.min().map(|end| end.saturating_duration_since(now) + Duration::from_millis(1));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let listens = if self.pause.is_none() { PollFlags::IN } else { PollFlags::empty() };
@@ -238,7 +235,7 @@ impl Waiting {
         asked.extend(self.heads.iter().map(|waits| PollFd::new(&waits.connection, PollFlags::IN)));
         match poll(&mut asked, left.as_ref()) {
             Ok(_) => asked.iter().map(|asked| !asked.revents().is_empty()).collect(),
-            // Not told which: all are looked at, which do not block.
+            // Unknown which are ready: all are tried, since none of them blocks.
             Err(error) => {
                 if error != rustix::io::Errno::INTR {
                     thread::sleep(PAUSE);
@@ -248,9 +245,9 @@ impl Waiting {
         }
     }
 
-    /// Takes the connections that are there.
+    /// Accepts the pending connections.
     fn take(&mut self) {
-        // As many as may wait, so that those that are there already are looked at in between.
+        // At most as many as may wait, so that accepted connections are served in between.
         for _ in 0..MOST_HEADS {
             let connection = match self.listener.accept() {
                 Ok((connection, _)) => connection,
@@ -264,7 +261,7 @@ impl Waiting {
                     continue;
                 }
                 Err(_) => {
-                    // The oldest gives its descriptor back, if that is what is lacking.
+                    // The oldest gives its descriptor back, in case none is left.
                     self.heads.pop_front();
                     self.pause = Some(Instant::now() + PAUSE);
                     return;
@@ -278,12 +275,12 @@ impl Waiting {
             }
             let (since, head) = (Instant::now(), HeadReader::default());
             self.heads.push_back(Waits { connection, since, head, left_to_read: None });
-            // Most have said all when they are taken.
+            // Most clients have sent the whole head by now.
             self.go_on(self.heads.len() - 1);
         }
     }
 
-    /// Looks at what one has sent.
+    /// Reads the input of one connection.
     fn go_on(&mut self, at: usize) {
         let asks = match self.heads[at].step() {
             Step::Waits => return,
@@ -300,12 +297,12 @@ impl Waiting {
         let Waits { connection, since, .. } = waits;
         let asked = Arc::new((connection, head));
         if self.served.answers.fetch_add(1, Relaxed) < MOST {
-            // Both have it until it is known who answers.
+            // Shared with the new thread until it is certain that it starts.
             let (asked, of) = (Arc::clone(&asked), Arc::clone(&self.served));
             let answer_beside = move || {
                 let _place = Place(&of.answers);
                 let (connection, head) = &*asked;
-                // Who hangs up early has no answer.
+                // A client that closes early gets no answer.
                 let _ = of.answer(connection, head, since + PATIENCE);
             };
             if named().spawn(answer_beside).is_ok() {
@@ -313,10 +310,10 @@ impl Waiting {
             }
         }
         let _place = Place(&self.served.answers);
-        // A thread that did not begin has let go of it.
+        // A thread that did not start has dropped its reference.
         let Some((mut connection, head)) = Arc::into_inner(asked) else { return };
         let text = self.served.text(&head, true);
-        // Short, and the first that is written: there is room for it, or nobody reads.
+        // The first and only write, and short: it fits the socket's buffer.
         if connection.write(text.as_bytes()).is_ok_and(|written| written == text.len())
             && connection.shutdown(Shutdown::Write).is_ok()
         {
@@ -342,7 +339,7 @@ impl Served {
         }
         connection.shutdown(Shutdown::Write)?;
         if !head.as_ref().is_ok_and(Head::is_read) {
-            // Closed with something unread, a connection is reset, and the answer may be lost.
+            // Closing with unread input would reset the connection, and the answer could be lost.
             let (due, mut part, mut read) = (due.min(Instant::now() + OF_HEAD), [0; 1024], 1);
             for _ in 0..MOST_BYTES / part.len() {
                 if read > 0 {
@@ -354,13 +351,15 @@ impl Served {
         Ok(())
     }
 
-    /// The whole answer. `busy`: by the thread that takes connections.
+    /// Returns the whole answer. `busy`: the accepting thread answers, since no other is free.
     fn text(&self, head: &Result<Head, TooLong>, busy: bool) -> String {
         let (status, kind, body) = match head {
             Ok(head) => self.of(&head.method, &head.path, busy),
-            Err(TooLong) => {
-                ("431 Request Header Fields Too Large", PLAIN, format!("{MOST_BYTES} bytes are enough\n"))
-            }
+            Err(TooLong) => (
+                "431 Request Header Fields Too Large",
+                PLAIN,
+                format!("the head exceeds {MOST_BYTES} bytes; send fewer headers\n"),
+            ),
         };
         let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
         let length = body.len();
@@ -373,34 +372,38 @@ impl Served {
         text
     }
 
-    /// Status, type and body.
+    /// Returns status, content type and body.
     fn of(&self, method: &str, path: &str, busy: bool) -> (&'static str, &'static str, String) {
         let unavailable = |why: &str| ("503 Service Unavailable", PLAIN, format!("{why}\n"));
         match (method, path) {
             ("GET" | "HEAD", "/healthz") if (self.alive)() => ("200 OK", PLAIN, "ok\n".to_owned()),
             ("GET" | "HEAD", "/healthz") => unavailable("out of service"),
-            _ if busy => unavailable("as many connections are served as may be"),
-            ("", _) | (_, "") => ("400 Bad Request", PLAIN, "this is HTTP\n".to_owned()),
+            _ if busy => unavailable("too many connections; try again"),
+            ("", _) | (_, "") => {
+                ("400 Bad Request", PLAIN, "not an HTTP request; send GET /metrics HTTP/1.0\n".to_owned())
+            }
             ("GET" | "HEAD", "/metrics") => match Place::of(SCRAPES, &self.scrapes) {
-                None => unavailable("as many scrapes are under way as may be"),
+                None => unavailable("too many scrapes at a time; try again"),
                 Some(_place) => (self.figures)()
                     .map_or_else(|| unavailable("out of service"), |text| ("200 OK", CONTENT_TYPE, text)),
             },
-            ("GET" | "HEAD", _) => ("404 Not Found", PLAIN, "there are /metrics and /healthz\n".to_owned()),
-            _ => ("405 Method Not Allowed", PLAIN, "GET and HEAD are allowed\n".to_owned()),
+            ("GET" | "HEAD", _) => {
+                ("404 Not Found", PLAIN, "not found; use /metrics or /healthz\n".to_owned())
+            }
+            _ => ("405 Method Not Allowed", PLAIN, "only GET and HEAD are allowed\n".to_owned()),
         }
     }
 }
 
 impl Head {
-    /// Whether nothing comes behind it.
+    /// Returns whether the request has no body.
     fn is_read(&self) -> bool {
         ["GET", "HEAD"].contains(&self.method.as_str())
     }
 }
 
-/// Once more after a signal: calls with a time limit are not made again by the system, whatever the signal's
-/// handler asks for.
+/// Repeats a call after a signal. The system never restarts calls with a time limit, even if the signal's
+/// handler asks for it.
 fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {
@@ -410,7 +413,10 @@ fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-/// How long a connection has still.
+/// Returns the time until `due`.
+///
+/// # Errors
+/// `TimedOut` if `due` has passed.
 fn left(due: Instant) -> io::Result<Duration> {
     let left = due.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }

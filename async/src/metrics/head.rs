@@ -1,39 +1,41 @@
-//! The head of an HTTP request, as it comes: in one piece or byte by byte, from whoever can connect.
+//! Reads the head of an HTTP request from an untrusted client, in one piece or byte by byte.
 //!
-//! As much of HTTP as the endpoint's two paths take: method and path. What else the head says is read and
-//! left out.
+//! The two paths of the endpoint need only the method and the path. The rest of the head is read and ignored.
 //!
 //! Invariants
-//! - I1: no more than [`MOST_BYTES`] are kept, and each is looked at once, however the head is cut into
+//! - I1: at most [`MOST_BYTES`] are kept, and each byte is examined once, however the head is divided into
 //!   pieces.
-//! - I2: what is read does not depend on where it is cut.
+//! - I2: the result does not depend on the division into pieces.
 
-/// Bytes that a head may have.
+/// The most bytes of a head.
 pub const MOST_BYTES: usize = 8 << 10;
 
-/// What a request asks for; empty where it is none.
+/// Method and path of a request; empty where the head has none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Head {
-    /// `GET`, …
+    /// The method, such as `GET`.
     pub method: String,
-    /// Without the host that a proxy is told, and without what stands behind a question mark.
+    /// The path, without the host of a proxy request and without the query.
     pub path: String,
 }
 
-/// More than [`MOST_BYTES`], and no end of the head among them.
+/// The head has no end within its first [`MOST_BYTES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLong;
 
-/// A head that is read.
+/// Reads a head piece by piece.
 #[derive(Debug, Clone, Default)]
 pub struct HeadReader {
     bytes: Vec<u8>,
 }
 
 impl HeadReader {
-    /// Takes the next bytes. None: there is more to come.
+    /// Takes the next bytes. Returns none while the head is incomplete.
+    ///
+    /// # Errors
+    /// [`TooLong`]: the head exceeds [`MOST_BYTES`].
     pub fn push(&mut self, part: &[u8]) -> Option<Result<Head, TooLong>> {
-        // An end that began in the bytes before.
+        // The end may have begun in the bytes before.
         let from = self.bytes.len().saturating_sub(3);
         let room = MOST_BYTES - self.bytes.len();
         self.bytes.extend_from_slice(&part[..part.len().min(room)]);
@@ -55,7 +57,7 @@ impl Head {
         let line = String::from_utf8_lossy(line);
         let mut words = line.split(' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        // With the host before it, as a proxy is asked.
+        // A proxy request has the host before the path.
         let of_host = target.strip_prefix("http://");
         let target = of_host.map_or(target, |rest| rest.find('/').map_or("/", |at| &rest[at..]));
         let path = target.split('?').next().unwrap_or_default();
@@ -68,7 +70,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The plainest reader: all bytes up to the limit are looked through from the beginning.
+    /// The simplest reader: it searches all bytes up to the limit.
     fn naive(bytes: &[u8]) -> Option<Result<Head, TooLong>> {
         let kept = &bytes[..bytes.len().min(MOST_BYTES)];
         let ends = |end: &[u8]| kept.windows(end.len()).any(|window| window == end);

@@ -1,15 +1,15 @@
-//! What an operator watches: a manager's figures as a struct, as Prometheus text, and over HTTP.
+//! Metrics of a manager for operators: as a struct, as Prometheus text, and over HTTP.
 //!
 //! ```text
-//!   what the tiers have counted ─► Metrics ─┬─► to_prometheus ─► endpoint.rs     GET /metrics
+//!   counters of the tiers ───────► Metrics ─┬─► to_prometheus ─► endpoint.rs     GET /metrics
 //!                                (struct)   ├─► reference                        docs/metrics.md
 //!                                           └─► serde
 //! ```
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `endpoint.rs` | [`Endpoint`]: `/metrics` and `/healthz` |
-//! | `head.rs` | the head of a request |
+//! | `head.rs` | the head of an HTTP request |
 
 mod endpoint;
 mod head;

@@ -1,4 +1,4 @@
-//! A mover that goes wrong by a seed, over one that does not.
+//! A mover with faults drawn from a seed, over a sound one.
 //!
 //! ```text
 //!   start ──┬─ lost: dropped, which is its answer
@@ -12,7 +12,7 @@ use crate::common::Random;
 use kvstrata_tiers::transfer::{Cause, Copies, DeviceMover, Failure, Landed, Landing, Lands};
 use std::sync::{Arc, Mutex};
 
-/// What goes wrong, in percent: of lists, and for failures of copies.
+/// Faults in percent: of lists, and for `failed` of copies.
 #[derive(Debug, Clone, Copy)]
 pub struct Faults {
     pub lost: u64,
@@ -56,7 +56,7 @@ impl FaultyMover {
         FaultyMover { inner, books: Arc::new(Books { faults, state: Mutex::new(state) }) }
     }
 
-    /// Delays nothing any more that has been started by now. A function of its own, to be called from a landing.
+    /// Returns a function that ends the delay of all lists started by then, for a landing to call.
     pub fn release(&self) -> impl Fn() + Send + Sync + 'static {
         let books = Arc::clone(&self.books);
         move || books.release()
@@ -107,7 +107,7 @@ impl Drop for FaultyMover {
 
 /// Takes the answer of the mover below.
 struct Below {
-    /// The list as it came, whose copies are lent.
+    /// The list as it came. Its copies are lent to the mover below.
     copies: Mutex<Option<Copies>>,
     delayed: Option<u64>,
     books: Arc<Books>,

@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Helpers of several tests.
 #![allow(dead_code, unused_imports, reason = "each test uses some of it")]
 
 mod random;

@@ -1,4 +1,4 @@
-//! A second reader of a volume's books, written from docs/disk-format.md alone.
+//! A second reader of a volume's metadata, written from docs/disk-format.md alone.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,20 +8,20 @@ use twox_hash::XxHash3_64;
 const PAGE: usize = 4096;
 const RECORD: usize = 64;
 
-/// What a volume's superblocks and table say.
+/// The contents of a volume's superblocks and table.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Reading {
     /// Hash and slot of each valid record.
     pub blocks: HashMap<u128, u64>,
-    /// Parents of those that have one, by their keys.
+    /// Keys of the parents of blocks that have one.
     pub parents: HashMap<u128, u64>,
-    /// Whose they are, of those that are somebody's.
+    /// Owners of blocks that have one.
     pub owners: HashMap<u128, u64>,
     pub clean: bool,
     pub table_offset: u64,
     pub origin: u64,
     pub stride: u64,
-    /// Why records, and copies of the superblock, are not taken.
+    /// Records, and copies of the superblock, that are not taken, by reason.
     pub record: u64,
     pub length: u64,
     pub duplicate: u64,
@@ -33,12 +33,12 @@ fn number(bytes: &[u8], offset: usize, length: usize) -> u128 {
     bytes[offset..offset + length].iter().rev().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
-/// What a record of its child has of a hash.
+/// The key by which a child's record names a hash.
 pub fn key(hash: u128) -> u64 {
     XxHash3_64::oneshot(&hash.to_le_bytes())
 }
 
-/// `None`: no superblock is whole.
+/// Reads a volume. `None`: no superblock is whole.
 pub fn read(path: &Path) -> Option<Reading> {
     let bytes = std::fs::read(path).expect("the volume");
     let copies = [bytes.get(..PAGE), bytes.len().checked_sub(PAGE).and_then(|start| bytes.get(start..))];
@@ -46,7 +46,7 @@ pub fn read(path: &Path) -> Option<Reading> {
         &copy[..8] == b"KVSTRATA" && number(copy, 4088, 8) == u128::from(XxHash3_64::oneshot(&copy[..4088]))
     };
     let whole: Vec<&[u8]> = copies.into_iter().flatten().filter(whole).collect();
-    // Of equal ones the first.
+    // Of equal copies the first.
     let best =
         whole.iter().copied().reduce(|a, b| if number(b, 136, 8) > number(a, 136, 8) { b } else { a })?;
     let field = |offset| number(best, offset, 8) as u64;
@@ -102,7 +102,8 @@ pub fn read(path: &Path) -> Option<Reading> {
     Some(reading)
 }
 
-/// Waits until no process has the volume any more: the kernel ends a killed one's transfers in its own time.
+/// Waits until no process has the volume any more: the kernel ends a killed process's transfers in its
+/// own time.
 pub fn settle(path: &Path) {
     let file = File::open(path).expect("the volume");
     file.lock().expect("a file system with locks");

@@ -1,4 +1,4 @@
-//! Which bytes go where, and what becomes of their sums.
+//! The bytes of copies, and their sums.
 
 use crate::ground::{
     BLOCK_BYTES, BLOCKS, Ground, Heard, LAYER_BYTES, LAYERS, config, copy_of, host, pattern,
@@ -13,9 +13,9 @@ fn all_well(list: &[Copy]) {
     list.iter().for_each(|copy| assert_eq!(copy.outcome, Ok(()), "{copy:?}"));
 }
 
-/// All blocks down into others, and up into others again, in two lists at a time.
+/// Copies all blocks down into others, and up into others again, in two lists at a time.
 #[test]
-fn blocks_go_down_and_come_up_as_they_were() {
+fn blocks_copied_down_and_up_keep_their_bytes() {
     for seed in 0..6 {
         let ground = Ground::seeded(seed, CudaMoverOptions::new().threads(1 + seed as usize % 3));
         let there = |device: u32| (device * 3 + 1) % BLOCKS;
@@ -43,7 +43,7 @@ fn blocks_go_down_and_come_up_as_they_were() {
                 assert!(ground.memory.matches(&held, layer, sum), "layer {layer} is sealed");
             }
         }
-        // Up to where another block was.
+        // Up into another block's place.
         let up = |hosts: [u32; 4]| {
             hosts.map(|host| ground.up(host, (host + 3) % BLOCKS, 0..LAYERS, true)).into_iter().collect()
         };
@@ -58,13 +58,13 @@ fn blocks_go_down_and_come_up_as_they_were() {
 }
 
 #[test]
-fn layers_go_by_themselves_and_others_are_left() {
+fn copied_layers_leave_other_layers_as_they_are() {
     let ground = Ground::new(CudaMoverOptions::new());
-    // Twice: prepared, and found.
+    // Twice: the plan is prepared, then found.
     for round in 0..2u64 {
         let fill = pattern(90 + round, BLOCK_BYTES);
         (0..BLOCKS).for_each(|block| ground.seal(block, &fill));
-        // Several ranges in one list, and neighbours of a range that are apart in it.
+        // Several ranges in one list, and blocks of one range that are apart in it.
         let list = vec![
             ground.down(0, 0, 1..2),
             ground.down(1, 1, 0..2),
@@ -98,7 +98,7 @@ fn layers_go_by_themselves_and_others_are_left() {
 }
 
 #[test]
-fn a_flipped_bit_is_a_mismatch_where_it_is_looked_for() {
+fn flipped_bit_is_a_mismatch_under_verify() {
     let ground = Ground::new(CudaMoverOptions::new());
     (0..4).for_each(|block| ground.seal(block, &pattern(50 + u64::from(block), BLOCK_BYTES)));
     // In the last layer of block 1.
@@ -116,7 +116,7 @@ fn a_flipped_bit_is_a_mismatch_where_it_is_looked_for() {
     for block in [0, 2, 3] {
         assert!(ground.peek(block) == ground.host(block));
     }
-    // The other layers are whole, and nobody looks without `verify`.
+    // The other layers are whole, and without `verify` no sum is compared.
     all_well(&ground.carry_out(vec![ground.up(1, 1, 0..2, true)]));
     all_well(&ground.carry_out(vec![ground.up(1, 1, 0..LAYERS, false)]));
     assert!(ground.peek(1) == ground.host(1));
@@ -124,7 +124,7 @@ fn a_flipped_bit_is_a_mismatch_where_it_is_looked_for() {
 }
 
 #[test]
-fn a_tier_of_its_own_is_read_and_written_by_whoever_waits() {
+fn mover_with_its_own_memory_reads_and_writes_blocks() {
     let ground = Ground::new(CudaMoverOptions::new());
     let (memory, pinned) = host(&ground.device, &[LAYER_BYTES; LAYERS as usize]);
     let ends = (Arc::clone(&memory), pinned);
@@ -145,11 +145,14 @@ fn a_tier_of_its_own_is_read_and_written_by_whoever_waits() {
         assert!(mover.read_block(BlockId(block)).expect("read") == pattern(u64::from(block), BLOCK_BYTES));
     }
     let short = mover.write_block(BlockId(0), &[0; 7]).expect_err("too short");
-    assert_eq!(short.to_string(), format!("7 bytes for a block of {BLOCK_BYTES}; give all of it"));
+    assert_eq!(
+        short.to_string(),
+        format!("bytes given: 7, bytes of a block: {BLOCK_BYTES}; give the whole block")
+    );
     assert!(matches!(mover.read_block(BlockId(BLOCKS)), Err(CudaMoverError::Cuda(_))));
     assert!(mover.describe().contains("8 blocks of 3 layers, by the copy engine"), "{}", mover.describe());
     drop((mover, memory));
-    // An engine's tensors, by the same way.
+    // An engine's tensors are reached the same way.
     let fill = pattern(77, BLOCK_BYTES);
     ground.mover().write_block(BlockId(3), &fill).expect("written");
     assert!(ground.peek(3) == fill && ground.mover().read_block(BlockId(3)).expect("read") == fill);
@@ -157,7 +160,7 @@ fn a_tier_of_its_own_is_read_and_written_by_whoever_waits() {
 }
 
 #[test]
-fn host_memory_that_does_not_agree_is_refused_with_numbers() {
+fn host_memory_of_other_sizes_is_refused_with_numbers() {
     let ground = Ground::new(CudaMoverOptions::new());
     let refused = |memory, pinned| {
         let place: Vec<_> =
@@ -169,12 +172,11 @@ fn host_memory_that_does_not_agree_is_refused_with_numbers() {
     let (memory, pinned) = host(&ground.device, &[LAYER_BYTES, LAYER_BYTES - 8, LAYER_BYTES + 8]);
     assert_eq!(
         refused(Arc::clone(&memory), pinned),
-        "layer 1 of a block has 256 bytes from 256 on, and the host memory has 248 bytes from 256 on for it; make the host memory of \
-         the geometry's layer_bytes"
+        "layer 1: 256 bytes at 256, but 248 at 256 in host memory; make host memory with the geometry's layer_bytes"
     );
     let (other, pinned) = host(&ground.device, &[BLOCK_BYTES / 2; 2]);
     assert!(refused(memory, Arc::clone(&pinned)).contains("register `HostMemory::arena`"));
-    assert!(refused(other, pinned).contains("the device's blocks have 3 layers, and the host's 2"));
+    assert!(refused(other, pinned).contains("layers per block: 3 on the device, 2 in host memory"));
     // The place has a byte of each tensor.
     let (memory, pinned) = host(&ground.device, &[LAYER_BYTES; LAYERS as usize]);
     assert!(refused(memory, pinned).contains("are not inside the device ranges"));

@@ -1,4 +1,4 @@
-//! The mover's own end, and what whoever is told does to it.
+//! The end of the mover, and landings that call it.
 
 use crate::ground::{BLOCKS, Ground, Heard, LAYERS, until};
 use kvstrata::movers::{CudaMover, CudaMoverOptions};
@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 #[test]
-fn a_mover_that_is_dropped_waits_for_the_device() {
+fn mover_dropped_waits_for_the_device() {
     let mut ground = Ground::new(CudaMoverOptions::new());
     ground.double.hold();
     let heard = Heard::new();
@@ -32,7 +32,7 @@ fn a_mover_that_is_dropped_waits_for_the_device() {
 }
 
 #[test]
-fn one_without_patience_leaves_the_answer_to_its_threads() {
+fn mover_dropped_without_patience_answers_from_its_threads() {
     let mut ground = Ground::new(CudaMoverOptions::new().patience(Duration::ZERO));
     ground.double.hold();
     let heard = Heard::new();
@@ -47,7 +47,7 @@ fn one_without_patience_leaves_the_answer_to_its_threads() {
     ground.finish();
 }
 
-/// Told of a list, it waits until it is let go.
+/// A landing that waits until it is let go.
 struct Waits {
     told: Barrier,
     let_go: Barrier,
@@ -61,13 +61,13 @@ impl Lands for Waits {
 }
 
 #[test]
-fn lists_that_nothing_is_queued_of_are_abandoned() {
+fn unqueued_lists_of_a_dropped_mover_are_abandoned() {
     let mut ground = Ground::new(CudaMoverOptions::new().threads(1).patience(Duration::ZERO));
     let waits = Arc::new(Waits { told: Barrier::new(2), let_go: Barrier::new(2) });
     let first = Copies::new(vec![ground.down(0, 0, 0..LAYERS)], Landing::new(Arc::<Waits>::clone(&waits)));
     ground.mover().start(first);
     waits.told.wait();
-    // The only thread is busy, and comes to this one when the mover is gone.
+    // The only thread is busy, and comes to this list when the mover is gone.
     let heard = Heard::new();
     ground.start(vec![ground.down(1, 1, 0..LAYERS)], &heard);
     let queued = ground.double.calls("cuEventRecord");
@@ -101,7 +101,7 @@ impl Lands for Chain {
             mover.start(Copies::new(vec![copy], Landing::new(this)));
         } else {
             drop(list);
-            // The last share of it: dropped by its own thread.
+            // The last share of the mover: its own thread drops it.
             let mover = self.mover.lock().expect("no panic").take();
             drop(mover);
             self.this.lock().expect("no panic").take();
@@ -110,7 +110,7 @@ impl Lands for Chain {
 }
 
 #[test]
-fn who_is_told_may_start_the_next_list_and_drop_the_mover() {
+fn landing_may_start_the_next_list_and_drop_the_mover() {
     for threads in [1, 3] {
         let mut ground = Ground::new(CudaMoverOptions::new().threads(threads));
         let mover = Arc::new(ground.mover.take().expect("there"));
@@ -141,7 +141,7 @@ impl Lands for Panics {
 }
 
 #[test]
-fn a_panic_of_who_is_told_ends_nothing_else() {
+fn landing_that_panics_ends_nothing_else() {
     let ground = Ground::new(CudaMoverOptions::new().threads(1));
     for block in 0..BLOCKS {
         let list = vec![ground.down(block, block, 0..LAYERS)];

@@ -1,4 +1,4 @@
-//! What cannot be done, what the driver refuses, and a device that dies.
+//! Copies that cannot be made, refusals of the driver, and a device that dies.
 
 use crate::ground::{BLOCK_BYTES, BLOCKS, Ground, Heard, LAYERS, pattern, until};
 use kvstrata::movers::CudaMoverOptions;
@@ -7,7 +7,7 @@ use kvstrata_core::BlockId;
 use kvstrata_ffi::cuda::QueueOptions;
 
 #[test]
-fn what_cannot_be_is_refused_by_itself() {
+fn impossible_copy_is_refused_alone() {
     let ground = Ground::new(CudaMoverOptions::new());
     let other = HostMemory::new(1, &[BLOCK_BYTES]).expect("memory");
     let held = HostSide::Write(other.write(0).expect("free"));
@@ -38,7 +38,7 @@ fn what_cannot_be_is_refused_by_itself() {
 }
 
 #[test]
-fn a_full_queue_is_an_answer_at_once_and_a_retry_may_succeed() {
+fn full_queue_is_answered_at_once_and_a_retry_succeeds() {
     let ground = Ground::new(CudaMoverOptions::new().queue(QueueOptions::new().depth(1)));
     ground.double.hold();
     let (first, second) = (Heard::new(), Heard::new());
@@ -58,9 +58,10 @@ fn a_full_queue_is_an_answer_at_once_and_a_retry_may_succeed() {
     ground.finish();
 }
 
-/// A part is refused when others are queued: the failure is known at once, and answered when the device is done.
+/// The driver refuses a part while others are queued: the failure is known at once, and
+/// answered when the device is done.
 #[test]
-fn what_the_driver_refuses_comes_back_when_the_device_is_done_with_the_rest() {
+fn copies_refused_by_the_driver_come_back_after_the_rest() {
     for (code, failure) in [(1, Failure::of(Cause::Device)), (2, Failure::passing(Cause::Device))] {
         let ground = Ground::new(CudaMoverOptions::new());
         ground.double.fail("cuMemcpyBatchAsync_v2", 1, code);
@@ -71,7 +72,7 @@ fn what_the_driver_refuses_comes_back_when_the_device_is_done_with_the_rest() {
             assert_eq!(copy.outcome, Err(failure));
             assert!(matches!(copy.host, HostSide::Write(_)), "the device has answered: the guard is back");
         }
-        // And the next one goes.
+        // The next list succeeds.
         let list = ground.carry_out(list);
         assert!(list.iter().all(|copy| copy.outcome == Ok(())), "{list:?}");
         drop(list);
@@ -79,9 +80,10 @@ fn what_the_driver_refuses_comes_back_when_the_device_is_done_with_the_rest() {
     }
 }
 
-/// The device dies under lists in both directions: all are answered, and what it may still reach is nobody's any more.
+/// The device dies under lists in both directions. All are answered, and memory that it may
+/// still reach is never given back.
 #[test]
-fn a_device_that_dies_answers_every_list_and_keeps_what_it_had() {
+fn dying_device_answers_every_list_and_keeps_its_memory() {
     for operation in 1..=6 {
         let ground = Ground::seeded(operation, CudaMoverOptions::new());
         (4..BLOCKS).for_each(|block| ground.seal(block, &pattern(u64::from(block), BLOCK_BYTES)));
@@ -115,7 +117,7 @@ fn a_device_that_dies_answers_every_list_and_keeps_what_it_had() {
         for (block, kept) in of {
             assert_eq!(ground.memory.write(block).is_err(), kept, "operation {operation}: block {block}");
         }
-        // From now on the answer is at once, and the guard never left.
+        // From now on the answer comes at once, and the guard never leaves.
         let list = ground.carry_out(vec![ground.down(3, 3, 0..LAYERS)]);
         assert_eq!(list[0].outcome, Err(Failure::of(Cause::Device)));
         assert!(matches!(list[0].host, HostSide::Write(_)));
@@ -125,9 +127,9 @@ fn a_device_that_dies_answers_every_list_and_keeps_what_it_had() {
     }
 }
 
-/// Blocks on their way to be overwritten are kept as copies are; refused, they are as they were.
+/// Blocks that are being overwritten are kept as those of copies are. Refused, they are as they were.
 #[test]
-fn a_device_that_dies_keeps_what_it_was_to_overwrite() {
+fn dying_device_keeps_blocks_to_overwrite() {
     let ground = Ground::new(CudaMoverOptions::new());
     ground.double.fail("cuMemcpyBatchAsync_v2", 1, 2);
     ground.double.fail("cuMemcpy2DAsync_v2", 1, 2);
@@ -149,7 +151,7 @@ fn a_device_that_dies_keeps_what_it_was_to_overwrite() {
         assert_eq!(copy.outcome, Err(Failure::of(Cause::Device)));
         assert!(matches!(copy.host, HostSide::Kept { up: true }), "{copy:?}");
     }
-    // From now on the answer is at once, and the block not the device's.
+    // From now on the answer comes at once, and the device does not keep the block.
     let list = ground.carry_out(vec![ground.zeros(4)]);
     assert_eq!(list[0].outcome, Err(Failure::of(Cause::Device)));
     assert!(matches!(list[0].host, HostSide::Zeros));

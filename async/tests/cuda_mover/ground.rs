@@ -1,5 +1,5 @@
-//! A device of the double with an engine's tensors, pinned host memory, and a mover between them. The device's bytes are reached past all
-//! of our code, by the layout's own addresses.
+//! A device of the double with an engine's tensors, pinned host memory, and a mover between them. Tests
+//! reach the device's bytes past all of our code, by the layout's own addresses.
 
 use kvstrata::movers::{CudaMover, CudaMoverOptions};
 use kvstrata::transfer::{Copies, Copy, DeviceMover, HostMemory, HostSide, Landed, Landing, Lands, Token};
@@ -26,7 +26,7 @@ pub fn config() -> LayoutConfig {
     LayoutConfig::new().num_blocks(BLOCKS).num_layers(LAYERS).outer_dim(2).page_size(2).heads(2, 32)
 }
 
-/// In the order of their drop: the double last, which looks at what is left.
+/// Fields drop in this order: the double comes last, and checks what is left.
 pub struct Ground {
     pub mover: Option<CudaMover>,
     pub memory: Arc<HostMemory>,
@@ -37,7 +37,7 @@ pub struct Ground {
     pub double: Double,
 }
 
-/// Copies by the copy engine alone: a child of the tests has no kernels, nor do routes matter here.
+/// Copies by the copy engine alone: these tests have no kernels, and routes do not matter here.
 pub fn copy_of(device: &Arc<CudaDevice>) -> CudaCopy {
     let none = CudaError::NoKernels { why: "as a test".to_owned() };
     CudaCopy::with(device, Err(none), CopyOptions::new())
@@ -56,7 +56,7 @@ impl Ground {
         Ground::seeded(0, options)
     }
 
-    /// With an order between streams.
+    /// The seed decides the order between streams.
     pub fn seeded(seed: u64, options: CudaMoverOptions) -> Ground {
         let double = Double::new();
         double.seed(seed);
@@ -82,7 +82,7 @@ impl Ground {
         self.mover.as_ref().expect("there until it is dropped")
     }
 
-    /// Each row of a device's block: its address, and where it is in the block as the host has it.
+    /// Each row of a device block: its address, and its range in the block as the host has it.
     fn rows(&self, block: u32) -> impl Iterator<Item = (u64, Range<usize>)> {
         let [_, layers, outers, tokens, heads] = config().shape();
         let indices = (0..layers).flat_map(move |layer| {
@@ -101,12 +101,13 @@ impl Ground {
         self.rows(block).flat_map(|(address, row)| self.double.peek(address, row.len())).collect()
     }
 
-    /// Overwrites one.
+    /// Overwrites a block.
     pub fn poke(&self, block: u32, bytes: &[u8]) {
         for (address, row) in self.rows(block) {
             let place = self.double.translator()(address, row.len() as u64).cast::<u8>();
             assert!(!place.is_null(), "{address:#x} is in no allocation");
-            // SAFETY: inside an allocation of the double's, of as many bytes, which nothing reaches while a test pokes at rest.
+            // SAFETY: inside an allocation of the double's, of as many bytes, which nothing
+            // reaches while a test pokes at rest.
             unsafe { core::ptr::copy_nonoverlapping(bytes[row.clone()].as_ptr(), place, row.len()) };
         }
     }
@@ -153,18 +154,18 @@ impl Ground {
         self.memory.read(block).expect("not written").to_vec()
     }
 
-    /// The end of a test: all given back, nothing misused.
+    /// Ends a test: all is given back, and nothing was misused.
     pub fn finish(mut self) {
         drop(self.mover.take());
         let Ground { memory, pinned, layout, tensors, device, double, .. } = self;
         drop((memory, pinned, layout, tensors, device));
         until("the release", || double.left().contexts == 0);
-        // Marks for the engine, which nobody waits for.
+        // Marks for the engine, which no test waits for.
         double.idle();
         double.finish();
     }
 
-    /// The end of a test that breaks the device.
+    /// Ends a test that breaks the device.
     pub fn finish_broken(mut self) {
         drop(self.mover.take());
         let Ground { memory, pinned, layout, tensors, device, double, .. } = self;
@@ -174,7 +175,7 @@ impl Ground {
     }
 }
 
-/// What was answered, list by list.
+/// The answers, list by list.
 #[derive(Default)]
 pub struct Heard {
     lists: Mutex<Vec<Vec<Copy>>>,
@@ -186,7 +187,7 @@ impl Heard {
         Arc::default()
     }
 
-    /// The answers, when there are so many.
+    /// The answers, once there are so many.
     pub fn wait(&self, answers: usize) -> Vec<Vec<Copy>> {
         let lists = self.lists.lock().expect("no panic under it");
         let patience = Duration::from_secs(60);
@@ -217,7 +218,7 @@ pub fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Waits for something that another thread does.
+/// Waits for another thread.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !done() {

@@ -1,4 +1,5 @@
-//! A manager over a CUDA device: blocks of the engine's tensors go down to pinned memory and come back; and a device that dies.
+//! A manager over a CUDA device: blocks of the engine's tensors go down to pinned memory and
+//! come back; and a device that dies.
 
 use crate::ground::{BLOCK_BYTES, BLOCKS, Ground, LAYERS, pattern};
 use kvstrata::OriginalNames;
@@ -54,7 +55,7 @@ async fn compute(manager: &Tiers, ground: &Ground, hashes: &[SequenceHash]) -> B
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_left_the_device_comes_back_with_its_bytes_whole_or_by_layers() {
+async fn offloaded_blocks_come_back_whole_or_by_layers() {
     let mut ground = Ground::new(CudaMoverOptions::new());
     let manager = manager(&mut ground);
     let group = manager.default_group();
@@ -83,7 +84,7 @@ async fn what_left_the_device_comes_back_with_its_bytes_whole_or_by_layers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_device_that_dies_makes_misses_and_nobody_waits_for_it() {
+async fn dying_device_makes_misses_and_delays_no_call() {
     let mut ground = Ground::new(CudaMoverOptions::new().patience(Duration::from_millis(100)));
     let manager = manager(&mut ground);
     let group = manager.default_group();
@@ -95,7 +96,7 @@ async fn a_device_that_dies_makes_misses_and_nobody_waits_for_it() {
     let up = group.onboard(found, OnboardOptions::default()).expect("fits").await;
     assert_eq!((up.blocks.len(), up.missed), (0, Some(Cause::Device)));
     drop(up);
-    // What goes on is without a copy below: a victim whose copy fails is dropped.
+    // The manager goes on without a copy below: a victim is dropped when its copy fails.
     let again = tokio::time::timeout(Duration::from_secs(10), group.allocate(1)).await.expect("an answer");
     drop(again);
     manager.shutdown().await;
@@ -104,9 +105,9 @@ async fn a_device_that_dies_makes_misses_and_nobody_waits_for_it() {
     ground.finish_broken();
 }
 
-/// By settings alone: the engine reaches the blocks by the port, or by its address.
+/// A manager of settings alone: the engine reaches the blocks by the port, or by its address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_manager_that_makes_its_device_memory_hands_out_a_way_to_it() {
+async fn manager_of_settings_gives_access_to_its_device_memory() {
     // Blocks of 5,120 bytes a layer, one behind the other, or as far apart as the alignment says.
     for alignment in [None, Some(65_536)] {
         hands_out_a_way_to_its_memory(alignment).await;

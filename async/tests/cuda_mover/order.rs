@@ -1,4 +1,4 @@
-//! Order with an engine's own streams, whatever order the device takes streams in.
+//! Order with an engine's own streams, in whichever order the device takes streams.
 
 use crate::ground::{BLOCK_BYTES, Ground, Heard, LAYERS, pattern, until};
 use core::ffi::c_void;
@@ -34,7 +34,7 @@ impl Stream {
         unsafe { LentStream::lend(&self.device, EngineStream::of(self.raw()), Arc::<Stream>::clone(self)) }
     }
 
-    /// What an engine's kernel writes, over all of a tensor.
+    /// Writes over all of a tensor, as an engine's kernel does.
     fn fills(&self, tensor: &Arc<DeviceStorage>, byte: u8) {
         let (address, bytes) = (tensor.base_address(), tensor.size_bytes() as usize);
         // SAFETY: all of live memory, which the test alone uses.
@@ -53,7 +53,7 @@ impl Drop for Stream {
 }
 
 #[test]
-fn offloads_come_after_what_the_engine_has_written() {
+fn offloads_come_after_writes_of_the_engine() {
     for seed in 1..25 {
         let ground = Ground::seeded(seed, CudaMoverOptions::new());
         let stream = Stream::new(&ground.device);
@@ -77,7 +77,7 @@ fn offloads_come_after_what_the_engine_has_written() {
 }
 
 #[test]
-fn zeros_come_after_what_the_engine_has_written() {
+fn zeros_come_after_writes_of_the_engine() {
     for seed in 1..25 {
         let ground = Ground::seeded(seed, CudaMoverOptions::new());
         let stream = Stream::new(&ground.device);
@@ -98,9 +98,10 @@ fn zeros_come_after_what_the_engine_has_written() {
     }
 }
 
-/// Kernels that use a block are still queued when the CPU has released it, and its bytes are replaced: by what is brought up, or by zeros.
+/// Kernels that use a block are still queued when the CPU has released it. Then an onboard or zeros
+/// replace its bytes.
 #[test]
-fn onboards_and_zeros_come_after_what_still_uses_the_blocks() {
+fn onboards_and_zeros_come_after_queued_uses_of_the_blocks() {
     for seed in 1..25 {
         let ground = Ground::seeded(seed, CudaMoverOptions::new());
         let stream = Stream::new(&ground.device);
@@ -130,7 +131,7 @@ fn onboards_and_zeros_come_after_what_still_uses_the_blocks() {
 }
 
 #[test]
-fn what_the_engine_queues_later_comes_after_onboards() {
+fn later_work_of_the_engine_comes_after_onboards() {
     for seed in 1..25 {
         let ground = Ground::seeded(seed, CudaMoverOptions::new());
         let stream = Stream::new(&ground.device);
@@ -154,7 +155,7 @@ fn what_the_engine_queues_later_comes_after_onboards() {
 
 /// Nothing is copied out of order: the failure passes, as the capture does.
 #[test]
-fn a_capture_of_the_engines_is_a_failure_that_passes() {
+fn capture_of_an_engine_stream_is_a_passing_failure() {
     let ground = Ground::new(CudaMoverOptions::new());
     let stream = Stream::new(&ground.device);
     ground.seal(0, &pattern(1, BLOCK_BYTES));

@@ -1,4 +1,4 @@
-//! What every disk does while nothing goes wrong.
+//! The contract of every disk while nothing goes wrong.
 
 use crate::ground::{BYTES, Ground, HOST_BLOCKS, PATIENCE, SLOTS, bytes_of, hash, name, token};
 use kvstrata::transfer::{HostMemory, Landed, Landing, Lands, TierPort, TierRead, Token};
@@ -9,14 +9,14 @@ use std::sync::{Arc, Weak};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-pub async fn bytes_come_back_exactly_and_into_their_own_buffers(mut ground: Ground) {
+pub async fn reads_bring_exact_bytes_into_their_own_buffers(mut ground: Ground) {
     let blocks = u64::from(SLOTS);
     ground.store(0..blocks).await;
     // All host memory is marked, so that a byte beside the buffers shows.
     for block in 0..HOST_BLOCKS as u32 {
         ground.memory.write(block).expect("idle").fill(0xEE);
     }
-    // Every second host block, in another order than they were written in.
+    // Every second host block, in another order than the writes.
     for number in (0..blocks).rev() {
         let (held, _) = ground.read(number, 2 * number as u32 + 1).expect("found");
         let bytes = ground.came().await.expect("read");
@@ -33,7 +33,7 @@ pub async fn bytes_come_back_exactly_and_into_their_own_buffers(mut ground: Grou
     assert!(ground.close().await.is_empty());
 }
 
-/// At the moment of an answer, says whether the block is found.
+/// At the moment of an answer, reports whether the block is found.
 struct Finds {
     port: Arc<dyn TierPort>,
     found: mpsc::UnboundedSender<bool>,
@@ -47,7 +47,7 @@ impl Lands for Finds {
     }
 }
 
-pub async fn a_block_is_found_from_its_answer_on(ground: Ground) {
+pub async fn block_is_found_from_its_answer_on(ground: Ground) {
     let (found, mut answers) = mpsc::unbounded_channel();
     let ear: Arc<dyn Lands> = Arc::new(Finds { port: Arc::clone(&ground.port), found });
     for number in 0..20 {
@@ -66,7 +66,7 @@ pub async fn a_block_is_found_from_its_answer_on(ground: Ground) {
     }
 }
 
-pub async fn a_second_copy_is_answered_as_stored_and_not_kept(mut ground: Ground) {
+pub async fn second_copy_is_answered_as_stored_and_not_kept(mut ground: Ground) {
     for block in 0..3 {
         ground.write(5, block);
     }
@@ -78,7 +78,7 @@ pub async fn a_second_copy_is_answered_as_stored_and_not_kept(mut ground: Ground
     assert_eq!(ground.fetch(5).await, Some(Ok(bytes_of(5))));
 }
 
-pub async fn slots_are_taken_once_and_given_back(mut ground: Ground) {
+pub async fn slots_are_reserved_once_and_given_back(mut ground: Ground) {
     ground.store(0..3).await;
     let mut taken = ground.take(SLOTS as usize + 10);
     taken.sort_unstable_by_key(|slot| slot.0);
@@ -92,10 +92,10 @@ pub async fn slots_are_taken_once_and_given_back(mut ground: Ground) {
     assert_eq!(ground.port.pool().free(), SLOTS as usize - 1);
 }
 
-pub async fn a_read_beside_an_eviction_brings_its_own_block(mut ground: Ground) {
+pub async fn read_beside_an_eviction_brings_its_own_block(mut ground: Ground) {
     let blocks = u64::from(SLOTS);
     ground.store(0..blocks).await;
-    // The oldest, which would go first.
+    // The oldest, which would be evicted first.
     let held: Vec<(BlockRef, Token)> =
         (0..8).map(|number| ground.read(number, number as u32).expect("found")).collect();
     let slots = ground.take(SLOTS as usize);
@@ -127,7 +127,7 @@ pub async fn a_read_beside_an_eviction_brings_its_own_block(mut ground: Ground) 
     }
 }
 
-pub async fn many_are_under_way_at_once(mut ground: Ground) {
+pub async fn many_requests_at_once_are_answered_exactly(mut ground: Ground) {
     let old = u64::from(SLOTS) / 2;
     ground.store(0..old).await;
     let mut expected = BTreeMap::new();
@@ -175,7 +175,7 @@ struct Chain {
 impl Chain {
     fn ask(&self, number: u64) {
         let landing = Landing::new(self.this.upgrade().expect("it asks"));
-        // Nobody evicts here, so it need not be held.
+        // Nothing is evicted here, so the block need not be held.
         let slot = self.port.find(hash(number), true).expect("found").id();
         self.port.read(TierRead {
             token: Token(number),
@@ -200,7 +200,7 @@ impl Lands for Chain {
     }
 }
 
-pub async fn a_landing_may_ask_for_more(mut ground: Ground) {
+pub async fn landing_may_start_another_read(mut ground: Ground) {
     let blocks = 40;
     ground.store(0..blocks).await;
     let (end, mut ended) = mpsc::unbounded_channel();
@@ -210,7 +210,7 @@ pub async fn a_landing_may_ask_for_more(mut ground: Ground) {
     assert_eq!(timeout(PATIENCE, ended.recv()).await, Ok(Some(blocks - 1)));
 }
 
-pub async fn what_is_under_way_is_answered_when_the_port_is_dropped(mut ground: Ground) {
+pub async fn requests_in_flight_at_the_port_drop_are_answered(mut ground: Ground) {
     let old = u64::from(SLOTS) / 2;
     ground.store(0..old).await;
     for block in 0..HOST_BLOCKS as u32 {
@@ -229,8 +229,8 @@ pub async fn what_is_under_way_is_answered_when_the_port_is_dropped(mut ground: 
     assert!((0..HOST_BLOCKS as u32).all(|block| memory.write(block).is_ok()), "buffers are back");
 }
 
-/// Erased slots are nobody's, are given back, and hold other blocks later; with zeros or without.
-pub async fn erased_slots_are_found_by_nobody_and_used_again(mut ground: Ground) {
+/// Erased slots are unowned. Given back, they hold other blocks later, with zeros or without.
+pub async fn erased_slots_are_not_found_and_used_again(mut ground: Ground) {
     for zero in [false, true] {
         let slots = ground.store(0..4).await;
         let held = ground.port.find(hash(0), true).expect("stored").into_ref();

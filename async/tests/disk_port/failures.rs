@@ -1,9 +1,10 @@
-//! What every disk does when something goes wrong: never a wrong byte, always an answer, and the slots stay in the books.
+//! The contract of every disk when something goes wrong: never a wrong byte, always an answer, and no
+//! slot unaccounted for.
 
 use crate::ground::{BYTES, Ground, SLOTS, bytes_of, hash};
 use kvstrata::transfer::{Cause, Failure, HostMemory};
 
-pub async fn a_failed_write_is_not_found_and_its_slot_comes_back(mut ground: Ground) {
+pub async fn failed_write_is_not_found_and_its_slot_comes_back(mut ground: Ground) {
     ground.store(0..2).await;
     let short = HostMemory::new(1, &[BYTES / 2]).expect("memory");
     for number in 10..20 {
@@ -18,7 +19,7 @@ pub async fn a_failed_write_is_not_found_and_its_slot_comes_back(mut ground: Gro
     assert_eq!(ground.fetch(1).await, Some(Ok(bytes_of(1))));
 }
 
-pub async fn a_rotten_block_is_rejected_and_gone(mut ground: Ground) {
+pub async fn rotten_block_is_rejected_and_gone(mut ground: Ground) {
     let slots = ground.store(0..3).await;
     ground.faults.rot(slots[1]);
     assert_eq!(ground.fetch(1).await, Some(Err(Failure::of(Cause::Rejected))));
@@ -31,20 +32,20 @@ pub async fn a_rotten_block_is_rejected_and_gone(mut ground: Ground) {
     assert_eq!(ground.fetch(1).await, Some(Ok(bytes_of(1))), "and can be written again");
 }
 
-pub async fn a_failed_read_is_a_miss_and_the_others_stay(mut ground: Ground) {
+pub async fn failed_read_is_a_miss_and_other_blocks_stay(mut ground: Ground) {
     ground.store(0..3).await;
     ground.faults.fail_reads(true);
     let (held, _) = ground.read(1, 0).expect("found");
     let (other, _) = ground.read(1, 1).expect("found by two at once");
     let causes =
         [ground.came().await, ground.came().await].map(|came| came.map(drop).expect_err("it failed").cause);
-    // The first one to fail empties the slot.
+    // The first read to fail empties the slot.
     assert_eq!(causes[0], Cause::Tier);
     assert!(matches!(causes[1], Cause::Tier | Cause::Rejected), "{causes:?}");
     ground.faults.fail_reads(false);
     for held in [held, other] {
         ground.release(held);
-        // Refused while somebody holds it.
+        // Refused while a reader holds it.
         ground.port.forget(held);
     }
     assert_eq!(ground.fetch(1).await, None);
@@ -52,13 +53,13 @@ pub async fn a_failed_read_is_a_miss_and_the_others_stay(mut ground: Ground) {
     assert_eq!(ground.port.pool().census().active, 0);
 }
 
-pub async fn a_lost_disk_answers_everything_finds_nothing_and_gives_no_slots(mut ground: Ground) {
+pub async fn lost_disk_answers_all_finds_nothing_and_gives_no_slots(mut ground: Ground) {
     ground.store(0..20).await;
     ground.faults.lose();
     let held: Vec<_> = (0..10).filter_map(|number| ground.read(number, number as u32)).collect();
     for _ in 0..held.len() {
         match ground.came().await {
-            // It takes a moment to be gone.
+            // The loss takes a moment.
             Ok(_) => {}
             Err(failure) => assert_eq!(failure, Failure::of(Cause::Lost)),
         }
@@ -78,7 +79,7 @@ pub async fn a_lost_disk_answers_everything_finds_nothing_and_gives_no_slots(mut
     assert!(ground.take(SLOTS as usize).is_empty());
 }
 
-pub async fn a_write_that_meets_a_lost_disk_parks_its_slot(mut ground: Ground) {
+pub async fn write_to_a_lost_disk_parks_its_slot(mut ground: Ground) {
     let taken = ground.take(SLOTS as usize);
     ground.faults.lose();
     let mut met = false;
@@ -86,7 +87,7 @@ pub async fn a_write_that_meets_a_lost_disk_parks_its_slot(mut ground: Ground) {
         let bytes = ground.filled(0, number);
         ground.write_to(slot, number, bytes);
         match ground.written().await {
-            // It takes a moment to be gone.
+            // The loss takes a moment.
             Ok(_) => assert!(!met, "gone for good"),
             Err(failure) => {
                 assert_eq!(failure, Failure::of(Cause::Lost));
@@ -101,13 +102,13 @@ pub async fn a_write_that_meets_a_lost_disk_parks_its_slot(mut ground: Ground) {
     assert!((0..u64::from(SLOTS)).all(|number| ground.port.find(hash(number), true).is_none()));
 }
 
-pub async fn a_lost_disk_says_what_it_could_not_overwrite(ground: Ground) {
+pub async fn erase_on_a_lost_disk_reports_the_failed_slots(ground: Ground) {
     let taken = ground.take(SLOTS as usize);
     ground.faults.lose();
     let mut met = false;
     for slot in &taken {
         let failed = ground.port.erase(vec![*slot], true).await;
-        // It takes a moment to be gone.
+        // The loss takes a moment.
         assert!(!met || failed == [*slot], "gone for good");
         met |= failed == [*slot];
     }

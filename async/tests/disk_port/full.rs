@@ -1,6 +1,6 @@
-//! A volume whose queue of writes is full, or that hangs: whoever calls goes on, and so do other volumes and the end of the runtime; what
-//! has to wait does so elsewhere. What slots held that were given back is forgotten before they are anybody's, before a purge ends, and before the
-//! volume is closed.
+//! A volume with a full queue of writes, or one that hangs. Callers go on, and so do other volumes and
+//! the end of the runtime: requests that have to wait do so elsewhere. The blocks of slots given back are
+//! forgotten before the slots are given out again, before a purge ends, and before the volume is closed.
 
 use crate::common::volume;
 use crate::ground::{BYTES, Ground, PATIENCE, SLOTS, hash, name, token};
@@ -23,11 +23,12 @@ use tokio::task::yield_now;
 
 /// Requests of a class that may wait for the ring thread.
 const QUEUE: u64 = 4;
-/// Far more than what waits for nobody takes.
+/// Far more than a call takes that does not wait for the device.
 const SOON: Duration = Duration::from_secs(10);
 
 struct Full {
-    /// While it is there, the first volume takes nothing out of its queues. The first to go: the others' ends wait for the volume.
+    /// While it is there, the first volume takes nothing out of its queues. It drops first: the ends of
+    /// the other fields wait for the volume.
     stalled: Option<Sender<()>>,
     ground: Ground,
     tier: Arc<DiskTier>,
@@ -35,7 +36,7 @@ struct Full {
     place: PathBuf,
 }
 
-/// The first one's is the one that a ground knows.
+/// A ground knows the first volume's file.
 const FILES: [&str; 2] = ["volume", "other"];
 
 fn open(folder: &Path, volumes: usize) -> DiskTier {
@@ -50,20 +51,20 @@ fn of_the_first(slot: &BlockId) -> bool {
     slot.0.is_multiple_of(2)
 }
 
-/// Ends soon, whatever a device does that hangs until it is told to go on.
+/// Runs `body`, which must end soon though a device hangs until it is told to go on.
 fn soon<R: Send>(stalled: &mut Option<Sender<()>>, body: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| {
         let (done, is_done) = channel();
         scope.spawn(move || done.send(body()));
         is_done.recv_timeout(SOON).unwrap_or_else(|_| {
-            // So that it ends.
+            // Ends the wait, so that the scope ends.
             drop(stalled.take());
             panic!("it waits for the device")
         })
     })
 }
 
-/// Others of the runtime have their turn.
+/// Gives other tasks of the runtime their turn.
 async fn turns() {
     for _ in 0..8 {
         yield_now().await;
@@ -83,13 +84,13 @@ impl Full {
         Full { stalled: None, ground, tier, runtime, place }
     }
 
-    /// A write in every place of the queue, of blocks from 100 on.
+    /// Fills every place of the queue with a write, of blocks from 100 on.
     fn fill(&mut self) {
         self.stalled = Some(stall(&self.tier));
         (0..QUEUE).for_each(|number| _ = self.ground.write(100 + number, 200 + number as u32));
     }
 
-    /// The same of the first volume, and of somebody else's, who knows nothing of the port.
+    /// The same for the first volume, by a caller that knows nothing of the port.
     fn fill_from_elsewhere(&mut self) -> Vec<Pending<BlockRead>> {
         let volumes = self.tier.volumes().volumes().len() as u32;
         let free = self.ground.take(self.ground.port.pool().free()).into_iter();
@@ -104,7 +105,7 @@ impl Full {
         filled.iter().zip(0..).map(write).collect()
     }
 
-    /// What must not wait for the device.
+    /// Runs a call that must not wait for the device.
     fn at_once<R: Send>(&mut self, body: impl FnOnce(&mut Ground, &Runtime) -> R + Send) -> R {
         let Full { ground, runtime, stalled, .. } = self;
         soon(stalled, || body(ground, runtime))
@@ -120,7 +121,7 @@ impl Full {
         self.runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await }).expect("in time")
     }
 
-    /// The next opening's blocks.
+    /// The tier that the next opening finds.
     fn reopened(self) -> DiskTier {
         let Full { mut ground, tier, runtime, place, .. } = self;
         let volumes = tier.volumes().volumes().len();
@@ -135,7 +136,7 @@ impl Full {
 }
 
 #[test]
-fn nobody_waits_for_room_and_a_slot_that_was_given_back_is_nobodys_until_its_block_is_forgotten() {
+fn released_slot_at_a_full_queue_is_unowned_until_forgotten() {
     let mut full = Full::new();
     let at_once = (full.ground.port.facts().reads_at_once, full.ground.port.facts().writes_at_once);
     assert_eq!(at_once, (4, 3), "some room is for what is forgotten");
@@ -177,7 +178,7 @@ fn nobody_waits_for_room_and_a_slot_that_was_given_back_is_nobodys_until_its_blo
 }
 
 #[test]
-fn a_read_that_has_failed_is_answered_once_its_record_is_about_to_end_and_keeps_nobody_waiting() {
+fn failed_read_at_a_full_queue_is_answered_after_its_record() {
     let mut full = Full::new();
     full.runtime.block_on(full.ground.store(0..1));
     full.ground.faults.fail_reads(true);
@@ -189,7 +190,7 @@ fn a_read_that_has_failed_is_answered_once_its_record_is_about_to_end_and_keeps_
     }
     full.ground.faults.fail_reads(false);
     full.fill();
-    // Its task looks at what has ended, and others have their turn.
+    // The task looks at requests that have ended, and other tasks have their turn.
     let answered = full.at_once(|ground, runtime| {
         runtime.block_on(async {
             turns().await;
@@ -217,7 +218,7 @@ fn a_read_that_has_failed_is_answered_once_its_record_is_about_to_end_and_keeps_
 }
 
 #[test]
-fn a_purge_keeps_no_task_from_its_turn() {
+fn purge_at_a_full_queue_delays_no_task() {
     let mut full = Full::new();
     full.runtime.block_on(full.ground.store(0..4));
     let taken: Vec<BlockId> = (0..4).map(|number| full.take(number)).collect();
@@ -234,14 +235,14 @@ fn a_purge_keeps_no_task_from_its_turn() {
     assert_eq!(full.wait(erasing).expect("no panic"), []);
 }
 
-/// The blocks of these that the next opening of a volume would find.
+/// The blocks among these that the next opening of a volume would find.
 fn in_file(file: &Path, numbers: std::ops::Range<u64>) -> Vec<u64> {
     let there = volume::read(file).expect("a superblock").blocks;
     numbers.filter(|number| there.contains_key(&hash(*number).to_u128())).collect()
 }
 
 #[test]
-fn what_was_given_back_is_found_by_no_restart_once_it_is_forgotten_for_good_or_something_else_erased() {
+fn released_blocks_forgotten_for_good_survive_no_restart() {
     let mut full = Full::new();
     let file = full.place.join("volume");
     full.runtime.block_on(full.ground.store(0..4));
@@ -254,14 +255,14 @@ fn what_was_given_back_is_found_by_no_restart_once_it_is_forgotten_for_good_or_s
     full.ground.port.release(full.take(0));
     assert_eq!(full.wait(full.ground.port.erase(vec![erased], false)), []);
     assert_eq!(in_file(&file, 0..4), [3]);
-    // It has been forgotten, so that it is free at once.
+    // Its block is forgotten already, so it is free at once.
     full.ground.port.release(erased);
     assert_eq!(full.ground.port.pool().free(), SLOTS as usize - 1);
 }
 
 /// Each volume has a list of its own, and a number of its own for a slot.
 #[test]
-fn a_volume_that_hangs_keeps_no_slot_of_another_nor_its_end() {
+fn hanging_volume_delays_neither_slots_nor_end_of_another() {
     let mut full = Full::over(2);
     let stored = &full.runtime.block_on(full.ground.store(0..16));
     let numbers = |first| (0..16).filter(move |number| of_the_first(&stored[*number as usize]) == first);
@@ -270,13 +271,13 @@ fn a_volume_that_hangs_keeps_no_slot_of_another_nor_its_end() {
     let ([first, other @ ..], 4) = (&slots[..], slots.len()) else { panic!("blocks of both") };
     let pending = full.fill_from_elsewhere();
     let free = full.ground.port.pool().free();
-    // Somebody waits for room in the first.
+    // A release waits for room in the first volume.
     full.at_once(|ground, _| ground.give_back([*first]));
     full.at_once(|ground, _| {
         ground.give_back(other[..2].iter().copied());
         assert_eq!(ground.port.pool().free(), free + 2, "the other volume has room");
     });
-    // So does one that fails, and one that is told to wait.
+    // A write to the other volume and an erasure there do not wait either.
     let mut free = full.ground.take(full.ground.port.pool().free());
     let at = free.iter().position(|slot| !of_the_first(slot)).expect("one of the other");
     let slot = free.swap_remove(at);
@@ -308,9 +309,9 @@ fn a_volume_that_hangs_keeps_no_slot_of_another_nor_its_end() {
     assert_eq!(found, [left, vec![50]].concat());
 }
 
-/// What waits for the device does so on threads that no runtime joins.
+/// Requests that wait for the device do so on threads that no runtime joins.
 #[test]
-fn a_runtime_ends_though_a_volume_hangs_in_which_something_is_erased_and_something_waits_for_room() {
+fn runtime_ends_with_requests_on_a_hanging_volume() {
     let mut full = Full::new();
     full.runtime.block_on(full.ground.store(0..4));
     let taken: Vec<BlockId> = (0..4).map(|number| full.take(number)).collect();
@@ -335,7 +336,7 @@ fn a_runtime_ends_though_a_volume_hangs_in_which_something_is_erased_and_somethi
 }
 
 #[test]
-fn nobody_waits_for_room_where_the_runtime_has_gone() {
+fn writes_after_runtime_end_do_not_wait_for_room() {
     let mut full = Full::new();
     full.runtime.block_on(full.ground.store(0..1));
     full.fill();
@@ -360,9 +361,9 @@ fn nobody_waits_for_room_where_the_runtime_has_gone() {
     drop(tier);
 }
 
-/// The port's end does not keep what a thread has still to bring from being answered as it went.
+/// A thread has still to hand a write over when the port ends. The write is answered by its own outcome.
 #[test]
-fn what_waits_for_room_when_the_port_is_dropped_is_answered_as_it_ends() {
+fn write_awaiting_room_at_the_port_drop_is_answered_written() {
     let mut full = Full::new();
     let pending = full.fill_from_elsewhere();
     let (slot, bytes) = (full.ground.take(1)[0], full.ground.filled(0, 5));
@@ -371,7 +372,7 @@ fn what_waits_for_room_when_the_port_is_dropped_is_answered_as_it_ends() {
     let last = runtime.block_on(async {
         let mut closing = pin!(ground.close());
         assert!(closing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        // The task has seen that nothing more will be asked for.
+        // The task has seen that no more requests will come.
         turns().await;
         drop(stalled.take());
         closing.await
@@ -380,9 +381,9 @@ fn what_waits_for_room_when_the_port_is_dropped_is_answered_as_it_ends() {
     drop((pending, tier));
 }
 
-/// One waits for room in its volume, and the next, of another volume, does not.
+/// One write waits for room in its volume, and the next, to another volume, does not.
 #[test]
-fn writes_in_order_end_in_order_though_one_has_waited_for_room() {
+fn writes_in_order_end_in_order_past_a_full_queue() {
     let mut full = Full::over(2);
     let pending = full.fill_from_elsewhere();
     let mover = DiskMover::new(Arc::clone(&full.tier), full.runtime.handle()).in_order();
@@ -413,7 +414,7 @@ fn writes_in_order_end_in_order_though_one_has_waited_for_room() {
 }
 
 #[test]
-fn what_was_given_back_before_the_end_is_found_by_no_restart() {
+fn blocks_released_before_close_survive_no_restart() {
     let full = Full::new();
     let Full { mut ground, tier, runtime, place, .. } = full;
     runtime.block_on(ground.store(0..4));

@@ -1,4 +1,4 @@
-//! What the contract stands on: a port, host memory, a way to break things, and an ear for the answers.
+//! The ground of the contract: a port, host memory, a way to break things, and a receiver of the answers.
 
 use kvstrata::transfer::{
     Failure, HostMemory, Landed, Landing, Lands, Reserve, TierPort, TierRead, TierWrite, Token,
@@ -19,18 +19,18 @@ pub const SLOTS: u32 = 64;
 pub const BYTES: usize = 5000;
 /// Blocks of host memory.
 pub const HOST_BLOCKS: usize = 256;
-/// Far more than any answer takes; virtual where time is.
+/// Far more than any answer takes; in virtual time where the test runs in it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What can go wrong with the disk, on demand.
+/// Faults of the disk, on demand.
 pub trait Faults: Send {
-    /// A bit of what a slot holds flips.
+    /// Flips a bit of a slot's bytes.
     fn rot(&self, slot: BlockId);
 
     /// Whether reads fail from now on.
     fn fail_reads(&self, fail: bool);
 
-    /// The device is gone, now or a moment later.
+    /// Loses the device, now or a moment later.
     fn lose(&self);
 }
 
@@ -43,7 +43,7 @@ pub struct Ground {
     asked: BTreeSet<u64>,
 }
 
-/// Whatever lands goes into the channel.
+/// Sends each landing into the channel.
 struct Ear {
     heard: mpsc::UnboundedSender<Landed>,
     next: AtomicU64,
@@ -51,7 +51,7 @@ struct Ear {
 
 impl Lands for Ear {
     fn landed(&self, landed: Landed) {
-        // A test that fails listens no more.
+        // A failed test listens no more.
         let _ = self.heard.send(landed);
     }
 }
@@ -89,7 +89,7 @@ impl Ground {
         Landing::new(Arc::clone(&self.ear) as Arc<dyn Lands>)
     }
 
-    /// A token of its own, whose answer is expected.
+    /// A new token. Its answer is expected.
     pub fn token(&mut self) -> Token {
         let token = self.ear.next.fetch_add(1, Relaxed);
         self.asked.insert(token);
@@ -102,7 +102,7 @@ impl Ground {
         slots
     }
 
-    /// Slots are free, or owned by nobody but the port, for a while at most.
+    /// Gives slots back. They are free, or owned by the port alone for a while.
     pub fn give_back(&self, slots: impl IntoIterator<Item = BlockId>) {
         slots.into_iter().for_each(|slot| self.port.release(slot));
         self.port.forget_released();
@@ -128,7 +128,7 @@ impl Ground {
         (slot, self.write_to(slot, number, bytes))
     }
 
-    /// Starts a read of a block that is held, as a reference, until the answer.
+    /// Starts a read of a block, which is held as a reference until the answer.
     pub fn read(&mut self, number: u64, block: u32) -> Option<(BlockRef, Token)> {
         let held = self.port.find(hash(number), true)?.into_ref();
         let token = self.token();
@@ -143,7 +143,7 @@ impl Ground {
         Some((held, token))
     }
 
-    /// The next answer, to something that was asked and not answered before.
+    /// The next answer, to a request that was not answered before.
     pub async fn next(&mut self) -> Landed {
         let next = tokio::time::timeout(PATIENCE, self.answers.recv()).await;
         let landed = next.expect("answered in time").expect("the ear is here");
@@ -165,7 +165,7 @@ impl Ground {
         }
     }
 
-    /// Writes blocks, one after the other. Where they are.
+    /// Writes blocks, one after the other. Returns their slots.
     pub async fn store(&mut self, numbers: std::ops::Range<u64>) -> Vec<BlockId> {
         let mut slots = Vec::new();
         for number in numbers {
@@ -194,7 +194,7 @@ impl Ground {
         self.asked.len()
     }
 
-    /// Lets go of the port, and listens to the end.
+    /// Drops the port, and receives all answers to the end.
     pub async fn close(self) -> Vec<Landed> {
         let Ground { port, ear, mut answers, mut asked, faults, .. } = self;
         drop((port, faults));

@@ -1,4 +1,5 @@
-//! The contract of `TierPort`, over a real volume, the simulated disk, pageable memory and a remote store; and what is each one's own.
+//! The contract of `TierPort`, over a real volume, the simulated disk, pageable memory and a remote
+//! store; and tests of each one alone.
 //!
 //!   KVSTRATA_DISK_DIR=/mnt/nvme cargo test -p kvstrata --test disk_port      the volumes are made there
 
@@ -43,7 +44,7 @@ fn remote<F: Future<Output = ()>>(body: impl FnOnce(Ground) -> F) {
     simulated::run(async { body(remote::ground()).await });
 }
 
-/// Each test on every tier.
+/// Runs each test on every tier.
 macro_rules! on_all {
     ($($file:ident::$name:ident,)*) => {
         mod on_a_volume {
@@ -62,20 +63,20 @@ macro_rules! on_all {
 }
 
 on_all! {
-    contract::bytes_come_back_exactly_and_into_their_own_buffers,
-    contract::a_block_is_found_from_its_answer_on,
-    contract::a_second_copy_is_answered_as_stored_and_not_kept,
-    contract::slots_are_taken_once_and_given_back,
-    contract::a_read_beside_an_eviction_brings_its_own_block,
-    contract::many_are_under_way_at_once,
-    contract::a_landing_may_ask_for_more,
-    contract::erased_slots_are_found_by_nobody_and_used_again,
-    contract::what_is_under_way_is_answered_when_the_port_is_dropped,
-    failures::a_failed_write_is_not_found_and_its_slot_comes_back,
-    failures::a_rotten_block_is_rejected_and_gone,
+    contract::reads_bring_exact_bytes_into_their_own_buffers,
+    contract::block_is_found_from_its_answer_on,
+    contract::second_copy_is_answered_as_stored_and_not_kept,
+    contract::slots_are_reserved_once_and_given_back,
+    contract::read_beside_an_eviction_brings_its_own_block,
+    contract::many_requests_at_once_are_answered_exactly,
+    contract::landing_may_start_another_read,
+    contract::erased_slots_are_not_found_and_used_again,
+    contract::requests_in_flight_at_the_port_drop_are_answered,
+    failures::failed_write_is_not_found_and_its_slot_comes_back,
+    failures::rotten_block_is_rejected_and_gone,
 }
 
-/// Each test on tiers whose hardware fails, or is lost.
+/// Runs each test on tiers with hardware that fails, or is lost.
 macro_rules! on_hardware {
     ($($file:ident::$name:ident,)*) => {
         mod on_a_volume_that_fails {
@@ -88,8 +89,8 @@ macro_rules! on_hardware {
 }
 
 on_hardware! {
-    failures::a_failed_read_is_a_miss_and_the_others_stay,
-    failures::a_write_that_meets_a_lost_disk_parks_its_slot,
-    failures::a_lost_disk_says_what_it_could_not_overwrite,
-    failures::a_lost_disk_answers_everything_finds_nothing_and_gives_no_slots,
+    failures::failed_read_is_a_miss_and_other_blocks_stay,
+    failures::write_to_a_lost_disk_parks_its_slot,
+    failures::erase_on_a_lost_disk_reports_the_failed_slots,
+    failures::lost_disk_answers_all_finds_nothing_and_gives_no_slots,
 }

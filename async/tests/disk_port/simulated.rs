@@ -1,4 +1,4 @@
-//! The simulated disk: its ground, what goes wrong by its plan, and that it is the same each time.
+//! The simulated disk: its ground, the faults of its plan, and that it does the same each time.
 
 use crate::common::Random;
 use crate::ground::{BYTES, Faults, Ground, HOST_BLOCKS, SLOTS, bytes_of, hash, token};
@@ -10,7 +10,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// On one thread, with a clock that goes on only when all wait for it.
+/// Runs on one thread, with a clock that goes on only when all wait for it.
 pub fn run<T>(body: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(body)
@@ -41,15 +41,16 @@ pub fn ground(plan: Plan) -> Ground {
     ground_of(&Arc::new(SimDisk::new(SLOTS, BYTES, plan)))
 }
 
-/// Reads and writes at random, some dozens at a time, while the plan does what it can. What was answered, and when.
+/// Reads and writes at random, some dozens at a time, under the faults of a plan. Returns the answers
+/// with their times, and the counts.
 async fn storm(plan: Plan, requests: u64) -> (Vec<String>, crate::sim::Counts) {
     let disk = Arc::new(SimDisk::new(SLOTS, BYTES, plan));
     let mut ground = ground_of(&disk);
-    // Not the plan's.
+    // Not the plan's numbers.
     let mut random = Random(77);
     let begin = tokio::time::Instant::now();
     let mut log = Vec::new();
-    // By token: the block, the host block, and what is held.
+    // By token: the block, the host block, and the held reference.
     let mut under_way = BTreeMap::new();
     let mut idle: Vec<u32> = (0..24).collect();
     let mut stuck = false;
@@ -103,7 +104,7 @@ async fn storm(plan: Plan, requests: u64) -> (Vec<String>, crate::sim::Counts) {
 }
 
 #[test]
-fn the_same_seed_is_the_same_run_and_never_a_wrong_byte() {
+fn same_seed_is_the_same_run_without_a_wrong_byte() {
     for seed in 1..6 {
         let runs = [0, 1].map(|_| run(storm(Plan::rough(seed), 3000)));
         let (log, counts) = &runs[0];
@@ -124,7 +125,7 @@ fn the_same_seed_is_the_same_run_and_never_a_wrong_byte() {
 }
 
 #[test]
-fn without_faults_nothing_fails() {
+fn plan_without_faults_fails_nothing() {
     let (log, counts) = run(storm(Plan::calm(3), 3000));
     assert_eq!((counts.failed, counts.rejected, counts.parked, counts.refused), (0, 0, 0, 0));
     assert!(
@@ -133,7 +134,7 @@ fn without_faults_nothing_fails() {
 }
 
 #[test]
-fn what_hangs_is_answered_at_the_shutdown_and_not_before() {
+fn hanging_requests_are_answered_at_the_shutdown() {
     run(async {
         let disk = Arc::new(SimDisk::new(SLOTS, BYTES, Plan::calm(1)));
         let mut ground = ground_of(&disk);
@@ -161,7 +162,7 @@ fn what_hangs_is_answered_at_the_shutdown_and_not_before() {
 }
 
 #[test]
-fn what_callers_must_not_do_is_noted() {
+fn forbidden_calls_are_noted() {
     run(async {
         let disk = Arc::new(SimDisk::new(SLOTS, BYTES, Plan::calm(1)));
         let mut ground = ground_of(&disk);
@@ -172,7 +173,7 @@ fn what_callers_must_not_do_is_noted() {
         disk.release(slots[0]);
         let violations = disk.counts().violations;
         assert_eq!(violations.len(), 3, "{violations:?}");
-        // The read is of a slot that was emptied under it.
+        // The slot of the read was emptied under it.
         while ground.outstanding() > 0 {
             match ground.next().await {
                 Landed::Read(_, outcome) => drop(outcome.map(|_| panic!("nothing is there")).map_err(|_| ())),
@@ -184,7 +185,7 @@ fn what_callers_must_not_do_is_noted() {
 }
 
 #[test]
-fn dropped_it_answers_what_hangs() {
+fn dropped_disk_answers_hanging_requests() {
     run(async {
         let mut hanging = ground(Plan { hang: ALWAYS, ..Plan::calm(1) });
         hanging.write(5, 1);

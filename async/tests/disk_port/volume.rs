@@ -1,4 +1,4 @@
-//! `DiskMover` over a volume: its ground, and what becomes of requests when their runtime is gone.
+//! `DiskMover` over a volume: its ground, and requests whose runtime has gone.
 
 use crate::ground::{BYTES, Faults, Ground, HOST_BLOCKS, PATIENCE, SLOTS, hash, name};
 use kvstrata::disk::{AdmissionPolicy, DiskMover, DiskTier, RecoveryReport, TierOptions};
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc;
 
-/// Where volumes are made.
+/// A folder for volumes.
 pub fn folder() -> TempDir {
     let place = std::env::var_os("KVSTRATA_DISK_DIR").map(PathBuf::from);
     let place = place.unwrap_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")));
@@ -59,7 +59,7 @@ impl Faults for Breaks {
     }
 }
 
-/// Where nothing is broken.
+/// Faults of a disk that a test does not break.
 pub struct Nothing;
 
 impl Faults for Nothing {
@@ -94,7 +94,7 @@ pub fn ground(slots: u32) -> Ground {
     ground_on(folder, &Arc::new(tier), &Handle::current())
 }
 
-/// A waker that keeps the thread which wakes it until it is told to go on.
+/// A waker that blocks the waking thread until it is told to go on.
 struct Keeps {
     entered: Sender<()>,
     go_on: Mutex<Receiver<()>>,
@@ -107,7 +107,7 @@ impl Wake for Keeps {
     }
 }
 
-/// Stops the ring thread, so that nothing is answered until what is returned is dropped.
+/// Stops the ring thread: nothing is answered until the returned sender is dropped.
 pub fn stall(tier: &DiskTier) -> Sender<()> {
     let arena = HostArena::new(1, BYTES).expect("memory");
     loop {
@@ -130,7 +130,7 @@ fn let_end(tier: &DiskTier, writes: u64, ground: &Ground) {
     while tier.volumes().stats().writes < writes {
         std::thread::yield_now();
     }
-    // Counted shortly before it is told; what comes behind it is answered after that.
+    // A write is counted shortly before its caller is told. A read behind it is answered after that.
     let buffer = ground.memory.write(100).expect("idle");
     let _ = tier.volumes().read(SLOTS - 1, hash(u64::MAX), Urgency::Urgent, buffer).wait();
 }
@@ -154,8 +154,7 @@ fn answers(ground: &mut Ground, count: usize) -> Vec<Landed> {
 }
 
 #[test]
-fn what_the_device_has_not_answered_when_the_runtime_goes_is_abandoned_and_its_memory_and_slot_are_not_used()
-{
+fn unanswered_requests_at_runtime_end_are_abandoned() {
     let (folder, runtime) = (folder(), one_thread());
     let (tier, _) = open(folder.path(), SLOTS, TierOptions::default());
     let tier = Arc::new(tier);
@@ -165,7 +164,7 @@ fn what_the_device_has_not_answered_when_the_runtime_goes_is_abandoned_and_its_m
     let (held, _) = ground.read(1, 0).expect("found");
     let (slot, _) = ground.write(7, 1);
     assert!(tier.lookup(hash(7)).is_none(), "not before its bytes are down");
-    // On that thread nothing has run since.
+    // Nothing has run on that thread since.
     drop(runtime);
     for landed in answers(&mut ground, 2) {
         let outcome = match landed {
@@ -178,7 +177,7 @@ fn what_the_device_has_not_answered_when_the_runtime_goes_is_abandoned_and_its_m
     assert!(ground.memory.write(0).is_err() && ground.memory.write(1).is_err(), "the device has them");
     assert_eq!((tier.stats().abandoned, tier.pool().census().owned), (1, 1));
     assert!(ground.take(SLOTS as usize).iter().all(|taken| *taken != slot), "nobody gets the slot");
-    // Later requests are answered as well.
+    // Later requests are answered, too.
     let bytes = ground.filled(2, 8);
     ground.write_to(BlockId(0), 8, bytes);
     answers(&mut ground, 1);
@@ -190,7 +189,7 @@ fn what_the_device_has_not_answered_when_the_runtime_goes_is_abandoned_and_its_m
 }
 
 #[test]
-fn what_the_device_has_answered_when_the_runtime_goes_is_not_given_up() {
+fn answered_requests_at_runtime_end_are_not_abandoned() {
     let (folder, runtime) = (folder(), one_thread());
     let (tier, _) = open(folder.path(), SLOTS, TierOptions::default());
     let tier = Arc::new(tier);
@@ -206,7 +205,7 @@ fn what_the_device_has_answered_when_the_runtime_goes_is_not_given_up() {
 }
 
 #[test]
-fn what_is_asked_for_wakes_nobody_and_what_ends_together_wakes_the_task_once() {
+fn requests_ending_together_wake_the_task_once() {
     let (folder, runtime) = (folder(), one_thread());
     let (tier, _) = open(folder.path(), SLOTS, TierOptions::default());
     let tier = Arc::new(tier);
@@ -237,7 +236,7 @@ fn what_is_asked_for_wakes_nobody_and_what_ends_together_wakes_the_task_once() {
 }
 
 #[test]
-fn the_volume_is_closed_for_whoever_has_heard_the_last_answer() {
+fn volume_is_closed_after_the_last_answer() {
     let folder = folder();
     let place = folder.path().to_owned();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
@@ -265,7 +264,7 @@ fn the_volume_is_closed_for_whoever_has_heard_the_last_answer() {
     }
 }
 
-/// Who keeps the tier open at each answer.
+/// Reports at each answer how many owners keep the tier open.
 struct Keepers(Weak<DiskTier>, mpsc::UnboundedSender<usize>);
 
 impl Lands for Keepers {
@@ -275,7 +274,7 @@ impl Lands for Keepers {
 }
 
 #[test]
-fn the_last_answer_is_given_when_nobody_keeps_the_tier_any_more() {
+fn last_answer_comes_when_the_tier_is_unowned() {
     let (folder, runtime) = (folder(), one_thread());
     let (tier, _) = open(folder.path(), SLOTS, TierOptions::default());
     let (tier, arena) = (Arc::new(tier), HostArena::new(8, BYTES).expect("memory"));
@@ -302,7 +301,7 @@ fn the_last_answer_is_given_when_nobody_keeps_the_tier_any_more() {
 }
 
 #[test]
-fn a_read_that_brings_nothing_is_counted_and_its_record_ended() {
+fn failed_read_is_counted_and_its_record_ended() {
     let (folder, runtime) = (folder(), one_thread());
     let place = folder.path().to_owned();
     let (tier, _) = open(&place, SLOTS, TierOptions::default());
@@ -325,7 +324,7 @@ fn a_read_that_brings_nothing_is_counted_and_its_record_ended() {
 }
 
 #[test]
-fn admission_and_budget_are_the_tiers() {
+fn port_applies_admission_and_budget_of_its_tier() {
     let folder = folder();
     let options = TierOptions::default()
         .admission(AdmissionPolicy::SecondUse)
@@ -346,7 +345,7 @@ fn admission_and_budget_are_the_tiers() {
 }
 
 #[test]
-fn a_slot_that_was_not_taken_is_nobodys_to_write() {
+fn write_to_an_unreserved_slot_is_refused() {
     let runtime = one_thread();
     runtime.block_on(async {
         let mut ground = ground(4);

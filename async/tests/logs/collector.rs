@@ -1,4 +1,4 @@
-//! As much of a collector as takes what it is sent first.
+//! A minimal collector: it takes one connection and keeps the bytes that come.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,13 +11,13 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// One that reads until it has all of these, answers, and takes what may follow.
+    /// Starts a collector that reads until it has seen all of `wanted`, answers, and takes the rest.
     pub fn until(wanted: &'static [&'static str]) -> Collector {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
         let taken = thread::spawn(move || {
             let (mut connection, _) = listener.accept().expect("a sender");
-            // Half of what it sends is a failure, not a wait for the rest.
+            // A sender that stops half way is a failure, not a wait for the rest.
             connection.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
             let (mut sent, mut part) = (Vec::new(), [0; 4096]);
             let has =
@@ -35,9 +35,9 @@ impl Collector {
         Collector { address, taken }
     }
 
-    /// What it was sent, now that whoever sends has ended.
+    /// Returns the bytes that came. The sender must have ended.
     pub fn sent(self) -> String {
-        // If nothing has come, this ends the wait for it.
+        // If no sender has connected, this connection ends the wait.
         drop(TcpStream::connect(self.address));
         self.taken.join().expect("it is sent")
     }

@@ -1,4 +1,5 @@
-//! Who hears what is logged. Managers work on many threads, so one subscriber hears all of the process: a test at a time.
+//! A subscriber that records log lines and spans. Managers work on many threads, so one subscriber hears
+//! the whole process, and tests that listen run one at a time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -12,7 +13,7 @@ use tracing_subscriber::prelude::*;
 
 pub type Fields = BTreeMap<String, String>;
 
-/// A line, or a span: its level or none, its name or message, its fields.
+/// A log line or a span: its level, its message or name, its fields.
 #[derive(Debug, Clone)]
 pub struct Heard {
     pub level: Level,
@@ -31,12 +32,12 @@ struct All {
     lines: Vec<Heard>,
     open: HashMap<u64, Heard>,
     closed: Vec<Heard>,
-    /// Each line at this level ends in a panic.
+    /// If set, the subscriber panics at each line of this level.
     panics_at: Option<Level>,
     panicked: usize,
 }
 
-/// Hears lines at info and above, and spans at debug and above.
+/// Records lines at info and above, and spans at debug and above.
 #[derive(Clone, Default)]
 pub struct Ears(Arc<Mutex<All>>);
 
@@ -61,20 +62,20 @@ impl Ears {
         self.all().lines.clone()
     }
 
-    /// Those with these words.
+    /// Lines that contain these words.
     pub fn said(&self, words: &str) -> Vec<Heard> {
         self.lines().into_iter().filter(|line| line.what.contains(words)).collect()
     }
 
-    /// Those that say that something is wrong, but for what this machine, or its file system, lacks.
+    /// Lines at warn and above, except those about what this machine or its file system lacks.
     pub fn complaints(&self) -> Vec<Heard> {
-        let lacks = [OF_FILE_SYSTEMS, "served the slow way"];
+        let lacks = [OF_FILE_SYSTEMS, "served without io_uring"];
         let of_machine = |line: &Heard| lacks.iter().any(|words| line.what.contains(words));
         let wrong = |line: &Heard| line.level <= Level::WARN && !of_machine(line);
         self.lines().into_iter().filter(wrong).collect()
     }
 
-    /// From now on each line at a level ends in a panic.
+    /// From now on the subscriber panics at each line of this level.
     pub fn panic_at(&self, level: Level) {
         self.all().panics_at = Some(level);
     }
@@ -124,10 +125,10 @@ impl<S: Subscriber> Layer<S> for Ears {
     }
 }
 
-/// Words about where a volume is.
-pub const OF_FILE_SYSTEMS: &str = "not on what a disk tier wants";
+/// Words of the line about a volume in an unsuitable place.
+pub const OF_FILE_SYSTEMS: &str = "file system does not suit a disk tier";
 
-/// The process's ears, for one test at a time, which has heard nothing yet.
+/// Returns the process's subscriber, emptied, and the turn that keeps other listening tests out.
 pub async fn listen() -> (Ears, Turn<'static, ()>) {
     static EARS: OnceLock<Ears> = OnceLock::new();
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -144,12 +145,12 @@ pub async fn listen() -> (Ears, Turn<'static, ()>) {
     (ears.clone(), turn)
 }
 
-/// No two lines say the same, and each that complains says where and what to do.
+/// Checks that no two complaints are equal, and that each names its place and a remedy.
 pub fn check_complaints(ears: &Ears) {
     let mut said: Vec<_> = Vec::new();
     for line in ears.complaints() {
         let [tier, remedy] = ["tier", "remedy"].map(|field| line.field(field).to_owned());
-        // A file, or a transfer's path; a group, of what does not move.
+        // A file or a transfer's path; for a line about neither, the group.
         let place = ["file", "path", "group"].map(|field| line.field(field).to_owned()).concat();
         assert!(!tier.is_empty() && !place.is_empty() && !remedy.is_empty(), "{line:?}");
         let what = (line.what, line.fields.get("cause").cloned(), tier, place);

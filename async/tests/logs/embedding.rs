@@ -1,11 +1,13 @@
-//! An engine's own subscriber, with the layer that sends kvstrata's spans: begun and ended on an executor's thread.
+//! The subscriber of an LLM engine, with the layer that exports kvstrata's spans. The layer begins
+//! and ends on an executor's thread.
 
 use crate::collector::Collector;
 use kvstrata::otel::Exporting;
 use std::process::Command;
 use tracing_subscriber::prelude::*;
 
-/// What names the engine to the collector, and this process as the engine: variables are a process's, and other tests are in the first.
+/// The variable that names the engine to the collector. The test sets it for a child process, which then
+/// acts as the engine: variables belong to a process, and other tests run in this one.
 const SERVICE: (&str, &str) = ("OTEL_SERVICE_NAME", "an-engine");
 
 fn be_the_engine() {
@@ -30,7 +32,7 @@ fn be_the_engine() {
 }
 
 #[test]
-fn an_engine_s_subscriber_sends_what_is_kvstrata_s() {
+fn engine_subscriber_with_layer_sends_only_kvstrata_spans() {
     if std::env::var(SERVICE.0).is_ok_and(|name| name == SERVICE.1) {
         return be_the_engine();
     }

@@ -1,4 +1,5 @@
-//! What is logged: what an operator can act on, once, with the tier, the path and the remedy; spans with requests and counts; nothing by the block.
+//! Log lines and spans. Each condition that an operator can act on is logged once, with the tier, the
+//! path and the remedy. Spans carry requests and counts. No line is logged for each block.
 
 #[cfg(feature = "otel")]
 mod collector;
@@ -35,7 +36,7 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
 }
 
-/// A manager whose blocks go to one volume, and the volume's tier.
+/// Returns a manager with one volume below it, and the volume's tier.
 fn over_a_volume(folder: &Path) -> (Ground, Arc<DiskTier>) {
     let volume = VolumeOptions::new(folder.join("volume"), 32, BYTES).keep(true);
     let (tier, _) =
@@ -45,7 +46,7 @@ fn over_a_volume(folder: &Path) -> (Ground, Arc<DiskTier>) {
     (Ground::over(settings(4, 4).disk_blocks(32), 4, 4, Some(disk)), tier)
 }
 
-/// Sequences of 4 blocks each, all that there is of the first on the disk alone.
+/// Computes sequences of 4 blocks each. Older ones are pushed down to the disk.
 async fn fill(ground: &Ground, sequences: u64) {
     for sequence in 1..=sequences {
         drop(compute(&ground.manager, &hashes(sequence, 4), None).await);
@@ -53,7 +54,7 @@ async fn fill(ground: &Ground, sequences: u64) {
     }
 }
 
-/// Its sequences are asked for, and more come.
+/// Restores these sequences, then computes more.
 async fn use_all(ground: &Ground, sequences: &[u64], more: std::ops::Range<u64>) {
     for sequence in sequences {
         drop(ground.manager.default_group().restore_to_gpu(&hashes(*sequence, 4)).await.expect("it fits"));

@@ -1,4 +1,5 @@
-//! What an opening and an end say: what was lost, of which file, and what a volume should not be on.
+//! Lines at the opening and at the end of a disk tier: losses with their file, and unsuitable places of
+//! volumes.
 
 use crate::ears::{OF_FILE_SYSTEMS, check_complaints, listen};
 use crate::ground::{BYTES, compute, hashes, rest};
@@ -12,13 +13,13 @@ use tempfile::tempdir_in;
 use tracing::Level;
 
 #[tokio::test]
-async fn a_shutdown_is_no_loss() {
+async fn shutdown_logs_no_loss() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let (ground, tier) = over_a_volume(folder.path());
     fill(&ground, 5).await;
     assert!(ground.manager.shutdown().await);
-    // Who comes late is told that it is out of service, and nobody is to see to that.
+    // A read after the shutdown fails as out of service. No operator has to act on that.
     let buffer = ground.memory.write(0).expect("nobody has it");
     let late = tier.read_slot(BlockId(0), hashes(1, 1)[0], Urgency::Ordinary, buffer).wait();
     tier.rejected_slot(BlockId(0), &late.map(drop).expect_err("closed"));
@@ -26,11 +27,11 @@ async fn a_shutdown_is_no_loss() {
     assert!(ears.complaints().is_empty(), "{:?}", ears.complaints());
     let spans = ears.spans("shutdown");
     assert_eq!((spans.len(), spans[0].field("clean")), (1, "true"));
-    // Found again: said with its counts.
+    // Opened again: the line has its counts.
     let (_ground, _tier) = over_a_volume(folder.path());
     let open = ears.said("tier is open");
     let after: Vec<&str> = open.iter().map(|open| open.field("after")).collect();
-    assert_eq!(after, ["nothing: it is new", "a clean end"]);
+    assert_eq!(after, ["creation", "a clean shutdown"]);
     assert!(open.iter().all(|open| Path::new(open.field("files")) == folder.path().join("volume")));
     assert!(
         open[0].field("blocks") == "0"
@@ -40,7 +41,7 @@ async fn a_shutdown_is_no_loss() {
 }
 
 #[tokio::test]
-async fn what_an_opening_has_lost_is_said_with_its_file() {
+async fn open_with_lost_volumes_logs_each_file() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let files = ["a", "b", "c", "d"].map(|name| folder.path().join(name));
@@ -69,22 +70,22 @@ async fn what_an_opening_has_lost_is_said_with_its_file() {
         let causes: Vec<&str> = of.map(|line| line.field("cause")).collect();
         assert!(causes.len() == 1 && causes[0].contains(what), "{what}: {complaints:?}");
     };
-    told(0, "gone");
+    told(0, "missing");
     told(1, "one superblock");
     told(2, "neither superblock");
     assert_eq!(complaints.len(), 3, "{complaints:?}");
     check_complaints(&ears);
     let opened = ears.said("tier is open");
     assert_eq!((opened.len(), opened[2].field("rejected")), (3, "superblock 3"));
-    // What is of which volume is said beside the sum.
-    let of_volumes = ears.said("its opening did not take");
+    // The rejections of each volume are logged beside the sum.
+    let of_volumes = ears.said("the opening rejected parts");
     let of_volumes = of_volumes.iter().map(|line| (Path::new(line.field("file")), line.field("rejected")));
     let wanted = [(files[1].as_path(), "superblock 1"), (files[2].as_path(), "superblock 2")];
     assert_eq!(of_volumes.collect::<Vec<_>>(), wanted);
 }
 
 #[tokio::test]
-async fn a_volume_in_memory_is_said_to_be() {
+async fn volume_in_memory_is_logged() {
     let (ears, _turn) = listen().await;
     let Ok(folder) = tempdir_in("/dev/shm") else {
         return println!("SKIP tmpfs: there is no /dev/shm");
@@ -108,14 +109,15 @@ async fn a_volume_in_memory_is_said_to_be() {
     }
 }
 
-/// A crash leaves records of payloads that had not been written: no fault of the drive's, unlike what goes bad since.
+/// A crash leaves records of payloads that were not written. That is no fault of the drive,
+/// unlike payloads that go bad later.
 #[tokio::test]
-async fn what_a_crash_has_left_is_told_from_what_goes_bad_later() {
+async fn crash_leftovers_are_told_from_later_rot() {
     let (ears, _turn) = listen().await;
     let (folder, later) = (directory(), directory());
     let (ground, tier) = over_a_volume(folder.path());
     fill(&ground, 5).await;
-    // As a kill would leave it, once the slot table has been written.
+    // The file as a kill would leave it, after the slot table has been written.
     tier.volumes().volumes().iter().for_each(|volume| volume.flush().wait().expect("written"));
     let file = later.path().join("volume");
     std::fs::copy(folder.path().join("volume"), &file).expect("a copy");
@@ -131,10 +133,10 @@ async fn what_a_crash_has_left_is_told_from_what_goes_bad_later() {
     let rejected = tier.stats().rejected_reads;
     assert!(rejected.after_crash > 0 && rejected.payload == 0, "{rejected:?}");
     assert!(ears.complaints().is_empty(), "{:?}", ears.complaints());
-    let told = ears.said("of before the crash");
+    let told = ears.said("from before the crash");
     assert_eq!((told.len(), told[0].level), (1, Level::INFO), "{told:?}");
-    assert_eq!(ears.said("tier is open")[1].field("after"), "a crash, or a kill");
-    // What this process writes into the same slots.
+    assert_eq!(ears.said("tier is open")[1].field("after"), "a crash or a kill");
+    // Blocks that this process writes into the same slots.
     for sequence in 11..20 {
         drop(compute(&ground.manager, &hashes(sequence, 4), None).await);
         rest(&ground.manager).await;

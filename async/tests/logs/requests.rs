@@ -1,4 +1,4 @@
-//! Spans of requests, and what is said of copies and of who waits.
+//! Spans of requests, and lines about copies and about waiting callers.
 
 use crate::directory;
 use crate::ears::{Ears, Heard, check_complaints, listen};
@@ -15,13 +15,13 @@ use std::task::Poll;
 use std::time::Duration;
 use tracing::Level;
 
-/// Blocks as spans have them.
+/// Block numbers as spans format them.
 fn numbers(ids: impl Iterator<Item = BlockId>) -> String {
     format!("{:?}", ids.map(|id| id.0).collect::<Vec<_>>())
 }
 
 #[tokio::test]
-async fn copies_that_fail_are_said_once_a_path() {
+async fn failed_copies_are_logged_once_per_path() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(4, 16);
     fill(&ground, 2).await;
@@ -29,7 +29,7 @@ async fn copies_that_fail_are_said_once_a_path() {
     rest(&ground.manager).await;
     let mut came = Vec::new();
     for _ in 0..2 {
-        // What fails is tried again, and comes.
+        // A failed copy is tried again, and arrives.
         ground.mover.close();
         let found = ground.manager.default_group().match_prefix(&hashes(1, 4));
         let up = ground.manager.default_group().onboard(found, OnboardOptions::default().request(7));
@@ -49,7 +49,7 @@ async fn copies_that_fail_are_said_once_a_path() {
     let group = ground.manager.metrics().tiers[0].group.clone();
     assert_eq!((complaints[0].field("group"), complaints[0].field("tenant")), (group.as_str(), ""));
     check_complaints(&ears);
-    // Each request, with its number and its counts.
+    // One span for each request, with its number and its counts.
     let spans = ears.spans("onboard");
     assert_eq!(spans.iter().map(|span| span.field("block_ids")).collect::<Vec<_>>(), came);
     for span in spans {
@@ -60,7 +60,7 @@ async fn copies_that_fail_are_said_once_a_path() {
 }
 
 #[tokio::test]
-async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
+async fn offloads_and_waits_have_spans_and_full_queues_are_logged() {
     let (ears, _turn) = listen().await;
     let one_at_a_time = settings(4, 16).transfer_queue(1).transfer_in_flight(BYTES as u64);
     let ground = Ground::of(one_at_a_time, 4, 16);
@@ -71,7 +71,7 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
     ground.mover.close();
     let asked = OffloadOptions::default().request(9);
     let under_way = group.offload(&first, asked);
-    // One is under way and one waits: there is no room for more.
+    // One copy moves and one waits: the queue has no room for more.
     for _ in 0..2 {
         assert_eq!(group.offload(&second, asked).await.refused, 2);
     }
@@ -98,14 +98,14 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
         spans.iter().map(|span| span.field("block_ids")).collect::<Vec<_>>(),
         [&ids[1], &ids[1], &ids[0]]
     );
-    // Who waits, and is served.
+    // A caller that waits and is then served.
     let mut more = Box::pin(group.allocate(1).request(12).into_future());
     assert!(poll_fn(|context| Poll::Ready(more.as_mut().poll(context).is_pending())).await, "all are held");
     drop(first);
     let more = more.await.expect("one that nobody has");
     assert_eq!(of_request("12"), ["12", "1", &numbers(more.ids().iter().copied())]);
     let complaints = ears.complaints();
-    for what in ["a queue is full", "not served in time"] {
+    for what in ["queue is full", "allocation timed out"] {
         assert_eq!(
             complaints.iter().filter(|line| line.what.contains(what)).count(),
             1,
@@ -116,7 +116,7 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
 }
 
 #[tokio::test]
-async fn what_is_had_at_once_has_a_span_too() {
+async fn call_served_at_once_has_a_span() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(4, 16);
     let group = ground.manager.default_group();
@@ -132,9 +132,9 @@ async fn what_is_had_at_once_has_a_span_too() {
     assert_eq!(span(&ears, "onboard", &fields), format!("4 3 0 0 3 {}", numbers(there.ids())));
 }
 
-/// A tenant whose quota of the host is one block, and one that is to have none there.
+/// A tenant with a host quota of zero, and one with a quota of one block.
 #[tokio::test]
-async fn what_is_lost_for_want_of_room_below_is_said_once_a_tier_unless_it_is_meant_to_be() {
+async fn victims_without_room_below_are_logged_once_unless_intended() {
     let (ears, _turn) = listen().await;
     for (host, said) in [(0.0, 0), (1.0 / 16.0, 1)] {
         let acme = TenantSettings { name: "acme".to_owned(), host: Some(host), ..TenantSettings::default() };
@@ -158,9 +158,9 @@ async fn what_is_lost_for_want_of_room_below_is_said_once_a_tier_unless_it_is_me
     check_complaints(&ears);
 }
 
-/// A host that is full of what somebody holds: each victim is lost at once, and nothing else ever changes.
+/// A caller holds the only host block, so each victim is lost at once, and nothing else changes.
 #[tokio::test]
-async fn what_is_lost_at_once_is_said() {
+async fn victim_lost_at_once_is_logged() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(2, 1);
     let manager = &ground.manager;
@@ -179,9 +179,9 @@ async fn what_is_lost_at_once_is_said() {
     drop(found);
 }
 
-/// A purge has the only block of the host: a larger host is no remedy, and the line is left for who needs it.
+/// A purge has the only host block. A larger host is no remedy, so no line is spent on it.
 #[tokio::test]
-async fn what_a_purge_has_of_the_host_is_no_reason_to_make_it_larger() {
+async fn host_block_under_purge_logs_no_lost_blocks() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(2, 1);
     let manager = &ground.manager;
@@ -204,7 +204,7 @@ async fn what_a_purge_has_of_the_host_is_no_reason_to_make_it_larger() {
     assert_eq!(ears.said("blocks are lost").len(), 0);
 }
 
-/// The fields of the only span of a name.
+/// The given fields of the only span with this name.
 fn span(ears: &Ears, name: &str, fields: &[&str]) -> String {
     let spans = ears.spans(name);
     assert_eq!(spans.len(), 1, "{name}: {spans:?}");
@@ -212,7 +212,7 @@ fn span(ears: &Ears, name: &str, fields: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn a_request_that_is_preempted_and_comes_back_has_its_number_in_each_span() {
+async fn preempted_request_has_its_number_in_each_span() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(4, 16);
     let group = ground.manager.default_group();
@@ -238,7 +238,7 @@ async fn a_request_that_is_preempted_and_comes_back_has_its_number_in_each_span(
 }
 
 #[tokio::test]
-async fn what_is_persisted_and_purged_has_a_span_with_its_counts() {
+async fn persist_and_purge_have_spans_with_counts() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let (ground, _tier) = over_a_volume(folder.path());

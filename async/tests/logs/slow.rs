@@ -1,4 +1,4 @@
-//! A drive that does not keep up: said once when it begins, and once when it is over.
+//! A drive that does not keep up: one line when it begins, and one when it is over.
 
 use crate::ears::{Heard, listen};
 use crate::ground::{BYTES, hashes, settings};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tracing::Level;
 
-/// So many milliseconds of virtual time a block, one after the other.
+/// A drive that takes so many milliseconds of virtual time for a block, one block after the other.
 fn plan(milliseconds: u64) -> Plan {
     let bytes_a_second = 1000 * BYTES as u64 / milliseconds;
     Plan {
@@ -54,13 +54,13 @@ async fn fill(manager: &Tiers, sequences: std::ops::Range<u64>) {
     }
 }
 
-/// Virtual time goes on.
+/// Lets virtual time pass.
 async fn pass(time: Duration) {
     sleep_until(Instant::now() + time).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn drive_that_is_slow_is_said_once_and_once_more_when_it_is_not() {
+async fn slow_drive_is_logged_at_its_beginning_and_end() {
     let (ears, _turn) = listen().await;
     let disk = Arc::new(SimDisk::new(64, BYTES, plan(200)));
     let manager = over(&disk);
@@ -72,7 +72,7 @@ async fn drive_that_is_slow_is_said_once_and_once_more_when_it_is_not() {
     let fields = ["tier", "path", "group"].map(|field| begun.field(field));
     assert_eq!((begun.level, fields), (Level::WARN, ["disk", "host_to_disk", "all"]));
     assert!(begun.field("remedy").contains("transfer.patience"), "{begun:?}");
-    // It goes on for longer than the pause after which it would be over.
+    // The drive stays slow for longer than the pause that would end the condition.
     for turn in 0..10 {
         fill(&manager, 100 + 10 * turn..110 + 10 * turn).await;
         pass(Duration::from_secs(10)).await;

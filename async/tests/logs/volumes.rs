@@ -1,4 +1,5 @@
-//! Of volumes, and of other disks: what fails is said once, with its file; by the manager, where a disk does not.
+//! Lines about volumes and other disks: each failure is logged once, with its file. The manager
+//! logs it for a disk that does not.
 
 use crate::ears::{Heard, check_complaints, listen};
 use crate::gated::Ground;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use tracing::Level;
 
 #[tokio::test]
-async fn a_volume_that_goes_out_of_service_is_said_once_with_its_file() {
+async fn volume_out_of_service_is_logged_once_with_its_file() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let (ground, tier) = over_a_volume(folder.path());
@@ -25,7 +26,7 @@ async fn a_volume_that_goes_out_of_service_is_said_once_with_its_file() {
     assert!(tier.pool().inactive() > 0, "something is on the disk");
     assert!(ears.complaints().is_empty(), "{:?}", ears.complaints());
     tier.volumes().volumes()[0].retire();
-    // Reads, and writes, until it is known, and after that.
+    // Reads and writes until the loss is noticed, and after that.
     use_all(&ground, &[1, 2, 1, 2], 10..14).await;
     assert_eq!(tier.stats().lost_volumes, 1);
     let lost = ears.said("out of service");
@@ -36,7 +37,7 @@ async fn a_volume_that_goes_out_of_service_is_said_once_with_its_file() {
 }
 
 #[tokio::test]
-async fn what_rots_on_a_disk_is_said_once_however_many_blocks() {
+async fn rotten_blocks_of_a_disk_are_logged_once() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let (ground, tier) = over_a_volume(folder.path());
@@ -51,18 +52,18 @@ async fn what_rots_on_a_disk_is_said_once_however_many_blocks() {
     assert_eq!(complaints.len(), 1, "{complaints:?}");
     assert_eq!((complaints[0].level, complaints[0].field("tier")), (Level::ERROR, "disk"));
     check_complaints(&ears);
-    // All of them are in the figures, by what was wrong.
+    // The figures count all of them, by cause.
     let rotten = ground.manager.metrics().verification_failures;
     let rotten = rotten.into_iter().filter(|of| of.count > 0).map(|of| (of.tier, of.cause, of.count));
     assert_eq!(rotten.collect::<Vec<_>>(), [(Tier::DISK, "payload", tier.stats().rejected_reads.payload)]);
 }
 
 #[tokio::test]
-async fn a_full_file_system_does_not_keep_a_broken_drive_from_being_said() {
+async fn broken_drive_after_full_file_system_is_logged() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let (_ground, tier) = over_a_volume(folder.path());
-    // ENOSPC, EDQUOT, EIO, and each again.
+    // ENOSPC, EDQUOT, EIO, then ENOSPC and EIO again.
     for errno in [28, 122, 5, 28, 5] {
         let (path, cause) = (Arc::from(folder.path()), FailureCause::Os { errno });
         let failure = IoFailure { path, slot: 0, direction: Direction::Read, cause };
@@ -75,32 +76,33 @@ async fn a_full_file_system_does_not_keep_a_broken_drive_from_being_said() {
 }
 
 #[tokio::test]
-async fn a_subscriber_that_panics_takes_nothing_along() {
+async fn panicking_subscriber_stops_neither_tier_nor_manager() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let (ground, tier) = over_a_volume(folder.path());
     fill(&ground, 5).await;
     tier.volumes().volumes()[0].retire();
     ears.panic_at(Level::ERROR);
-    // A loss is found out by the task that serves the disk: it goes on, and so does the manager.
+    // The task that serves the disk notices the loss and logs it. It goes on after the panic, and so
+    // does the manager.
     use_all(&ground, &[1, 2, 1, 2], 10..14).await;
     assert!(ears.panicked() > 0, "it was called");
     let stats = ground.manager.stats();
     let up = stats.path(kvstrata::transfer::Path::DISK_TO_DEVICE);
     assert_eq!(up.failed_by(Cause::Abandoned), 0, "the task that answers is there");
-    // Slots that were taken are free, or parked with their volume, or of blocks: none is lost.
+    // Each slot that was taken is free, parked with its volume, or holds a block: none is lost.
     let stats = tier.stats();
     assert_eq!(stats.lost_volumes, 1);
     let pool = tier.pool();
     assert_eq!(pool.free() as u64 + pool.inactive() as u64 + stats.parked, 32, "{stats:?}");
 }
 
-/// A disk that is not ours says nothing: the manager does, for each cause once.
+/// A disk of another implementation logs nothing, so the manager does, once for each cause.
 #[tokio::test]
-async fn what_another_disk_fails_at_the_manager_says() {
+async fn failures_of_a_foreign_disk_are_logged_by_the_manager() {
     for (cause, level, words) in [
         (Cause::Tier, Level::WARN, "failed a transfer"),
-        (Cause::Rejected, Level::ERROR, "something else than what was written"),
+        (Cause::Rejected, Level::ERROR, "returned wrong data"),
         (Cause::Lost, Level::ERROR, "out of service"),
     ] {
         let (ears, _turn) = listen().await;
@@ -127,17 +129,16 @@ async fn what_another_disk_fails_at_the_manager_says() {
     }
 }
 
-/// While the file is empty nothing of the volume can be read, its superblock neither: as of a drive that is
-/// gone.
+/// The file is unlinked while the volume is open: the volume goes on.
 #[tokio::test]
-async fn a_volume_whose_file_is_removed_is_said_once() {
+async fn removed_volume_file_is_logged_once() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     let (ground, tier) = over_a_volume(folder.path());
     fill(&ground, 5).await;
     std::fs::remove_file(folder.path().join("volume")).expect("there");
     assert!(ears.complaints().is_empty(), "{:?}", ears.complaints());
-    // Its name is looked at every few seconds.
+    // The tier looks for the file's name every few seconds.
     while tier.stats().removed_files == 0 {
         use_all(&ground, &[1, 2, 3], 0..0).await;
     }
@@ -151,7 +152,7 @@ async fn a_volume_whose_file_is_removed_is_said_once() {
 }
 
 #[tokio::test]
-async fn one_of_two_volumes_that_cannot_be_opened_is_said_and_left_out() {
+async fn unopenable_volume_is_logged_and_left_out() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     std::fs::write(folder.path().join("bad"), "no volume").expect("written");

@@ -1,4 +1,4 @@
-//! All blocks of a sequence in one call: what is there, and blocks for what is not.
+//! `acquire`: all blocks of a sequence in one call, those that exist and fresh ones for the rest.
 
 use crate::gated::Ground;
 use crate::ground::{build, check, compute, hashes, rest, settings};
@@ -7,13 +7,13 @@ use kvstrata::tier::Tier;
 use kvstrata::transfer::Cause;
 use std::time::Duration;
 
-/// Blocks that were there, and fresh ones.
+/// Counts held and fresh blocks.
 fn counts(blocks: &Acquired) -> (usize, usize) {
     (blocks.held.len(), blocks.fresh.len())
 }
 
 #[tokio::test]
-async fn acquire_of_a_new_sequence_gives_fresh_blocks_and_those_besides() {
+async fn acquire_of_new_sequence_gives_fresh_blocks_and_more() {
     let manager = build(settings(16, 0));
     let group = manager.default_group();
     let run = hashes(1, 6);
@@ -28,7 +28,7 @@ async fn acquire_of_a_new_sequence_gives_fresh_blocks_and_those_besides() {
 }
 
 #[tokio::test]
-async fn acquire_brings_up_what_the_host_has() {
+async fn acquire_onboards_blocks_of_the_host() {
     let manager = build(settings(8, 16));
     let group = manager.default_group();
     let run = hashes(1, 6);
@@ -42,7 +42,7 @@ async fn acquire_brings_up_what_the_host_has() {
 }
 
 #[tokio::test]
-async fn acquire_replaces_blocks_that_are_lost_on_their_way() {
+async fn acquire_replaces_blocks_lost_in_flight() {
     let ground = Ground::of(settings(8, 16).transfer_retries(0), 8, 16);
     let run = hashes(1, 5);
     drop(compute(&ground.manager, &run, None).await);
@@ -68,7 +68,7 @@ async fn acquire_replaces_blocks_that_are_lost_on_their_way() {
 }
 
 #[tokio::test]
-async fn acquire_of_more_than_the_device_is_refused_and_keeps_nothing() {
+async fn acquire_beyond_the_device_is_refused_and_keeps_nothing() {
     let manager = build(settings(8, 8));
     let group = manager.default_group();
     let error = group.acquire(&hashes(1, 6)).more(3).await.expect_err("too many");
@@ -79,7 +79,7 @@ async fn acquire_of_more_than_the_device_is_refused_and_keeps_nothing() {
 }
 
 #[tokio::test]
-async fn acquire_that_is_late_or_dropped_keeps_nothing() {
+async fn acquire_late_or_dropped_keeps_nothing() {
     let manager = build(settings(8, 16));
     let group = manager.default_group();
     let run = hashes(1, 6);
@@ -98,7 +98,7 @@ async fn acquire_that_is_late_or_dropped_keeps_nothing() {
     assert_eq!(counts(&blocks), (6, 2));
 }
 
-/// Each wants most of the device: they are served one after the other, and neither waits for the other's part.
+/// Each caller wants most of the device. They are served in turn, and none waits for another's part.
 #[tokio::test]
 async fn acquires_of_most_of_the_device_are_served_in_turn() {
     let manager = build(settings(8, 64));

@@ -1,4 +1,5 @@
-//! Copies ahead of need reach every block that is due, in each tier, and what a queue has refused is made later.
+//! Copies ahead of need reach each block that is due, in each tier. A copy that a full queue refuses is
+//! made later.
 
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, bytes_of, check, compute, hashes, rest, settings, still};
@@ -10,7 +11,7 @@ use kvstrata::transfer::Cause;
 use kvstrata_core::SequenceHash;
 use std::time::Duration;
 
-/// Iterations, and all that follows from each.
+/// Runs iterations, and lets the copies of each finish.
 async fn iterate(manager: &Tiers, times: usize) {
     for _ in 0..times {
         manager.step().expect("no iteration runs");
@@ -18,7 +19,7 @@ async fn iterate(manager: &Tiers, times: usize) {
     }
 }
 
-/// With a disk, and no room kept free for evictions.
+/// Settings with a disk, and with no room kept free for evictions.
 fn with_disk(settings: ManagerConfigBuilder) -> (tempfile::TempDir, ManagerConfigBuilder) {
     let directory = tempfile::tempdir().expect("a directory");
     let volume = directory.path().join("volume");
@@ -26,14 +27,14 @@ fn with_disk(settings: ManagerConfigBuilder) -> (tempfile::TempDir, ManagerConfi
     (directory, settings)
 }
 
-/// Registers blocks whose bytes are of no interest.
+/// Registers blocks whose bytes do not matter.
 async fn register(manager: &Tiers, hashes: &[SequenceHash]) -> Blocks {
     let blocks = manager.default_group().allocate(hashes.len()).await.expect("blocks");
     blocks.register(hashes, None).expect("registered")
 }
 
 #[tokio::test]
-async fn whatever_has_been_idle_for_long_is_copied_however_much_it_is() {
+async fn idle_blocks_past_limit_are_all_copied() {
     let manager = build(settings(600, 1400).idle_host_after(Some(3)));
     drop(register(&manager, &hashes(1, 600)).await);
     iterate(&manager, 12).await;
@@ -41,15 +42,15 @@ async fn whatever_has_been_idle_for_long_is_copied_however_much_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_in_use_and_what_blocks_were_before_keep_nothing_from_being_copied() {
+async fn idle_copy_reaches_blocks_past_used_ones_and_reused_slots() {
     let manager = build(settings(900, 2000).idle_host_after(Some(3)));
     drop(register(&manager, &hashes(1, 900)).await);
     drop(manager.default_group().allocate(900).await.expect("blocks"));
     rest(&manager).await;
     assert_eq!(manager.stats().offloaded[0], 900);
-    // These had another one's block before, which was not copied ahead.
+    // The slots of these had other blocks before, which were not copied ahead.
     let held = register(&manager, &hashes(2, 300)).await;
-    // These have been released, and are in use again.
+    // These were released, and are in use again.
     drop(register(&manager, &hashes(3, 300)).await);
     let used = manager.default_group().match_prefix(&hashes(3, 300));
     iterate(&manager, 1).await;
@@ -60,7 +61,7 @@ async fn what_is_in_use_and_what_blocks_were_before_keep_nothing_from_being_copi
 }
 
 #[tokio::test]
-async fn the_watermark_reaches_all_that_is_above_it_however_much_it_is() {
+async fn watermark_copies_all_blocks_above_it() {
     const BLOCKS: u32 = 9500;
     let settings = settings(BLOCKS, BLOCKS).geometry_block_bytes(Some(64));
     let manager = build(settings.watermark_device(0.5).watermark_device_low(0.0));
@@ -70,7 +71,7 @@ async fn the_watermark_reaches_all_that_is_above_it_however_much_it_is() {
 }
 
 #[tokio::test]
-async fn above_the_hosts_watermark_its_next_victims_are_copied_to_the_disk_and_stay() {
+async fn host_watermark_copies_next_victims_to_disk_and_keeps_them() {
     let (_directory, settings) = with_disk(settings(20, 20));
     let manager = build(settings.watermark_host(0.9).watermark_host_low(0.5));
     let blocks = compute(&manager, &hashes(1, 17), None).await;
@@ -85,7 +86,7 @@ async fn above_the_hosts_watermark_its_next_victims_are_copied_to_the_disk_and_s
 }
 
 #[tokio::test]
-async fn what_is_idle_goes_on_to_the_disk_counted_from_the_same_use() {
+async fn idle_blocks_reach_disk_counted_from_the_same_use() {
     let (_directory, settings) = with_disk(settings(20, 20));
     let manager = build(settings.idle_host_after(Some(3)).idle_disk_after(Some(5)));
     drop(compute(&manager, &hashes(1, 4), None).await);
@@ -99,7 +100,7 @@ async fn what_is_idle_goes_on_to_the_disk_counted_from_the_same_use() {
         [4, 4],
         "5 iterations after the use, whenever they have come to the host"
     );
-    // A victim of the device brings its last use with it, too.
+    // A victim of the device brings its last use along, too.
     drop(compute(&manager, &hashes(2, 4), None).await);
     iterate(&manager, 2).await;
     drop(manager.default_group().allocate(20).await.expect("blocks"));
@@ -110,7 +111,7 @@ async fn what_is_idle_goes_on_to_the_disk_counted_from_the_same_use() {
 }
 
 #[tokio::test]
-async fn what_is_written_through_goes_on_to_the_disk() {
+async fn write_through_goes_on_to_the_disk() {
     let (_directory, settings) = with_disk(settings(8, 16));
     let manager = build(settings.offload_mode(WriteMode::Through));
     let held = compute(&manager, &hashes(1, 4), None).await;
@@ -121,7 +122,7 @@ async fn what_is_written_through_goes_on_to_the_disk() {
 }
 
 #[tokio::test]
-async fn a_second_use_is_one_of_what_the_device_has_too() {
+async fn second_use_on_the_device_writes_through() {
     let manager = build(settings(8, 16).offload_mode(WriteMode::SecondUse));
     let all = hashes(1, 2);
     let held = compute(&manager, &all, None).await;
@@ -135,7 +136,7 @@ async fn a_second_use_is_one_of_what_the_device_has_too() {
 }
 
 #[tokio::test]
-async fn what_a_full_queue_refuses_is_written_through_later() {
+async fn write_through_refused_by_full_queue_is_made_later() {
     for mode in [WriteMode::Through, WriteMode::SecondUse] {
         let bytes = Some(BYTES as u64);
         let settings = settings(8, 16).offload_mode(mode).transfer_queue(2).iteration_bytes(bytes);
@@ -154,7 +155,7 @@ async fn what_a_full_queue_refuses_is_written_through_later() {
 }
 
 #[tokio::test]
-async fn what_a_full_queue_refuses_is_written_through_though_nobody_iterates() {
+async fn write_through_refused_is_made_without_iterations() {
     for mode in [WriteMode::Through, WriteMode::SecondUse] {
         let one_at_a_time = settings(8, 16).transfer_queue(2).transfer_in_flight(BYTES as u64);
         let (_directory, settings) = with_disk(one_at_a_time.offload_mode(mode));
@@ -169,8 +170,8 @@ async fn what_a_full_queue_refuses_is_written_through_though_nobody_iterates() {
 }
 
 #[tokio::test]
-async fn what_is_owed_is_made_up_for_in_parts() {
-    // At a time, under the lock.
+async fn deferred_copies_are_made_in_parts() {
+    // Copies at a time, under the lock.
     const PART: usize = 64;
     const QUEUE: u32 = 2 * PART as u32;
     const BLOCKS: u32 = 4 * QUEUE;
@@ -181,7 +182,7 @@ async fn what_is_owed_is_made_up_for_in_parts() {
     ground.mover.close();
     let held = register(manager, &hashes(1, u64::from(BLOCKS))).await;
     let census = manager.census();
-    // The queue was full, and all of it went, for which the iteration had bytes.
+    // The queue was full, and all of it began: the iteration had bytes for it.
     assert_eq!((census.moving, census.queued), (QUEUE as usize, PART));
     ground.mover.open();
     still(manager).await;
@@ -197,7 +198,7 @@ async fn what_is_owed_is_made_up_for_in_parts() {
 }
 
 #[tokio::test]
-async fn what_is_hot_and_was_brought_up_meanwhile_is_not_fetched_again() {
+async fn hot_blocks_brought_up_meanwhile_are_not_prefetched() {
     let manager = build(settings(8, 32).prefetch_threshold(0.2));
     let group = manager.default_group();
     let (hot, cold) = (hashes(1, 4), hashes(2, 4));
@@ -218,7 +219,7 @@ async fn what_is_hot_and_was_brought_up_meanwhile_is_not_fetched_again() {
 }
 
 #[tokio::test]
-async fn what_is_rotten_and_was_wanted_by_two_is_found_by_nobody_and_gives_way_to_the_good() {
+async fn rotten_host_block_with_two_readers_is_replaced() {
     let ground = Ground::new(4, 16);
     let (manager, all) = (&ground.manager, hashes(1, 1));
     let group = manager.default_group();
@@ -244,7 +245,7 @@ async fn what_is_rotten_and_was_wanted_by_two_is_found_by_nobody_and_gives_way_t
 }
 
 #[tokio::test]
-async fn what_the_disk_rejects_and_two_have_found_is_found_by_nobody_and_gives_way_to_the_good() {
+async fn rejected_disk_block_with_two_holders_is_replaced() {
     let directory = tempfile::tempdir().expect("a directory");
     let volume = directory.path().join("volume");
     let manager = build(settings(4, 0).disk_paths(vec![volume.clone()]).disk_bytes(Some(4 << 20)));

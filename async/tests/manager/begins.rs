@@ -1,5 +1,5 @@
-//! The rule of calls: each begins when it is made, before its future is polled; dropped, polled or not, it
-//! leaves nothing behind.
+//! The rule of calls: each begins when it is made, before its future is polled. A dropped call leaves
+//! nothing behind, whether it was polled or not.
 
 use super::flying::look;
 use super::gated::Ground;
@@ -12,10 +12,10 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// What is dropped: a future that has been polled so many times.
+/// How often a future is polled before it is dropped.
 const POLLS: [u32; 2] = [0, 1];
 
-/// Polls a call that has begun so many times, and drops it.
+/// Polls a call that has begun `polls` times, and drops it.
 fn drop_after<T>(polls: u32, call: impl Future<Output = T>) {
     let mut call = pin!(call);
     for _ in 0..polls {
@@ -23,14 +23,14 @@ fn drop_after<T>(polls: u32, call: impl Future<Output = T>) {
     }
 }
 
-/// A manager whose copies wait.
+/// A ground whose mover keeps its copies waiting.
 fn closed(device: u32, host: u32) -> Ground {
     let ground = Ground::new(device, host);
     ground.mover.close();
     ground
 }
 
-/// The same, whose host tier has a sequence of four that its device lacks.
+/// The same, with a sequence of four blocks that the host tier has and the device lacks.
 async fn below() -> (Ground, Vec<SequenceHash>) {
     let (ground, all) = (Ground::new(4, 16), hashes(1, 4));
     drop(compute(&ground.manager, &all, None).await);
@@ -40,7 +40,7 @@ async fn below() -> (Ground, Vec<SequenceHash>) {
     (ground, all)
 }
 
-/// Nothing is under way or held, and all of the device can be had.
+/// Checks that no block is in flight or held, and that the whole device can be allocated.
 async fn is_whole(ground: &Ground) {
     ground.mover.open();
     rest(&ground.manager).await;
@@ -53,7 +53,7 @@ async fn is_whole(ground: &Ground) {
 }
 
 #[tokio::test]
-async fn allocate_takes_its_place_when_it_is_made() {
+async fn allocate_takes_its_place_at_the_call() {
     let manager = build(settings(4, 0));
     let group = manager.default_group();
     let held = group.allocate(4).await.expect("all of them");
@@ -65,13 +65,13 @@ async fn allocate_takes_its_place_when_it_is_made() {
     let mut second = Box::pin(second);
     assert!(look(second.as_mut()).is_pending());
     drop(held);
-    // Served in the order of the calls, whichever is polled first.
+    // Calls are served in the order in which they were made, not polled.
     assert_eq!(second.await.expect("in time").len(), 1);
     assert_eq!(first.await.expect("in time").len(), 3);
 }
 
 #[tokio::test]
-async fn allocate_has_free_blocks_before_it_is_polled() {
+async fn allocate_holds_free_blocks_before_it_is_polled() {
     let manager = build(settings(4, 0));
     let group = manager.default_group();
     let blocks = group.allocate(3).into_future();
@@ -81,7 +81,7 @@ async fn allocate_has_free_blocks_before_it_is_polled() {
 }
 
 #[tokio::test]
-async fn allocate_dropped_leaves_the_queue_and_what_it_was_granted() {
+async fn allocate_dropped_leaves_queue_and_grant() {
     for polls in POLLS {
         let ground = closed(4, 4);
         let group = ground.manager.default_group();
@@ -95,7 +95,7 @@ async fn allocate_dropped_leaves_the_queue_and_what_it_was_granted() {
             behind
         };
         assert_eq!(behind.await.expect("what the first had gathered").len(), 1);
-        // Granted, and not taken.
+        // A grant that the future has not taken.
         let granted = group.allocate(2).into_future();
         drop(held);
         assert_eq!(ground.manager.census().waiting, 0);
@@ -141,7 +141,7 @@ async fn acquire_holds_and_onboards_before_it_is_polled() {
 }
 
 #[tokio::test]
-async fn acquire_of_what_the_device_has_is_answered_at_once() {
+async fn acquire_of_device_blocks_is_answered_at_once() {
     let ground = closed(4, 4);
     let all = hashes(1, 2);
     drop(compute(&ground.manager, &all, None).await);
@@ -150,7 +150,7 @@ async fn acquire_of_what_the_device_has_is_answered_at_once() {
     assert_eq!(group.available(Tier::Device), 1, "two are held, and one is to be filled");
     drop(acquiring);
     assert_eq!(group.available(Tier::Device), 4);
-    // The rest waits, and what was found is held meanwhile.
+    // The rest waits, and the call holds the blocks that it found.
     let held = group.allocate(2).await.expect("two are free");
     let acquiring = group.acquire(&all).more(1).into_future();
     assert_eq!((ground.manager.census().waiting, group.available(Tier::Device)), (1, 0));
@@ -160,7 +160,7 @@ async fn acquire_of_what_the_device_has_is_answered_at_once() {
 }
 
 #[tokio::test]
-async fn onboard_and_restore_are_on_their_way_before_they_are_polled() {
+async fn onboard_and_restore_start_before_they_are_polled() {
     for polls in POLLS {
         let (ground, all) = below().await;
         let group = ground.manager.default_group();
@@ -177,7 +177,7 @@ async fn onboard_and_restore_are_on_their_way_before_they_are_polled() {
 }
 
 #[tokio::test]
-async fn offload_and_persist_are_on_their_way_and_stay() {
+async fn offload_and_persist_start_at_the_call_and_go_on() {
     for polls in POLLS {
         for persists in [false, true] {
             let ground = closed(4, 16);
@@ -209,7 +209,7 @@ async fn preempted(manager: &KvBlockManager, all: &[SequenceHash]) -> Preempted 
 }
 
 #[tokio::test]
-async fn resume_is_on_its_way_before_it_is_polled() {
+async fn resume_starts_before_it_is_polled() {
     let all = hashes(1, 4);
     for polls in POLLS {
         let ground = Ground::new(4, 16);
@@ -230,7 +230,7 @@ async fn resume_is_on_its_way_before_it_is_polled() {
 }
 
 #[tokio::test]
-async fn prefetch_brings_up_when_it_is_made() {
+async fn prefetch_starts_at_the_call() {
     let (ground, all) = below().await;
     let hint = ground.manager.default_group().prefetch(&all);
     assert_eq!(ground.manager.census().up, 4);
@@ -239,7 +239,7 @@ async fn prefetch_brings_up_when_it_is_made() {
 }
 
 #[tokio::test]
-async fn a_purge_begins_when_it_is_made_and_goes_on() {
+async fn purge_starts_at_the_call_and_goes_on() {
     for polls in POLLS {
         let ground = Ground::new(4, 4);
         let tenant = ground.manager.tenant("a").expect("few tenants");
@@ -256,7 +256,7 @@ async fn a_purge_begins_when_it_is_made_and_goes_on() {
 }
 
 #[tokio::test]
-async fn a_shutdown_refuses_from_the_call_on() {
+async fn shutdown_refuses_from_the_call_on() {
     for polls in POLLS {
         let ground = closed(4, 4);
         let group = ground.manager.default_group();
@@ -266,16 +266,16 @@ async fn a_shutdown_refuses_from_the_call_on() {
         assert!(ground.manager.is_refusing());
         assert!(group.try_allocate(1).is_none());
         drop_after(polls, shutdown);
-        // It ends nothing that is under way.
+        // The shutdown ends no transfer in flight.
         ground.mover.open();
         assert_eq!(down.await.copied, 2);
         assert!(ground.manager.shutdown().await);
     }
 }
 
-/// A request that waits outlives the handle by which it was made, and is answered when the last one goes.
+/// A waiting request outlives the handle that made it, and is answered when the last handle goes.
 #[tokio::test]
-async fn who_waits_when_the_last_handle_goes_is_told() {
+async fn waiter_outliving_the_last_handle_is_answered() {
     let manager = build(settings(2, 0));
     let held = manager.default_group().allocate(2).await.expect("all of them");
     let waits: Pin<Box<dyn Future<Output = _> + Send + 'static>> =

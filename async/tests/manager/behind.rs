@@ -1,4 +1,5 @@
-//! What is registered behind blocks that a pass is still to write: computed from them, it is right only if they are written, and no sooner.
+//! Blocks registered behind blocks that a pass has still to write. They are computed from those, so they
+//! are right only if those are written, and no sooner.
 
 use super::ground::{BYTES, compute, hashes, rest, settings, still};
 use super::unwritten::{ahead, back, down, ground, write};
@@ -8,7 +9,7 @@ use kvstrata::manager::{Ahead, Blocks, BlocksMut, RegisterFault};
 use kvstrata::tier::Tier;
 use kvstrata_core::{DevicePort, SequenceHash};
 
-/// Blocks for these, with bytes that nobody computed.
+/// Allocates blocks for these hashes, with bytes that no pass computed.
 async fn garbage(ground: &Ground, hashes: &[SequenceHash]) -> BlocksMut {
     let blocks = ground.manager.default_group().allocate(hashes.len()).await.expect("blocks");
     for block in blocks.ids() {
@@ -27,9 +28,10 @@ async fn behind(
     blocks.register_ahead(hashes, Some(parent), iteration).expect("registered")
 }
 
-/// A request of the same batch has found a prefix that another one is to write, which is cancelled: what both compute from it is wrong.
+/// A request has found a prefix that another request of the same batch is to write. That request is
+/// cancelled, so all blocks that both compute from the prefix are wrong.
 #[tokio::test]
-async fn what_is_computed_from_blocks_that_are_withdrawn_goes_with_them() {
+async fn withdrawn_blocks_take_their_dependents_along() {
     let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -38,7 +40,7 @@ async fn what_is_computed_from_blocks_that_are_withdrawn_goes_with_them() {
     let found = group.match_device(&all);
     assert_eq!((found.len(), found.written_in()), (2, Some(1)));
     let (second, goes_on) = behind(&ground, &all[2..4], &found, 1).await;
-    // Of a later pass, and as if it had been computed already.
+    // One of a later pass, and one registered as if it had been computed already.
     let (third, _) = behind(&ground, &all[4..6], &second, 2).await;
     let fourth = garbage(&ground, &all[6..]).await.register(&all[6..], Some(&third)).expect("registered");
     assert_eq!((fourth.registered(), fourth.written_in(), manager.census().unwritten), (2, Some(2), 8));
@@ -56,9 +58,9 @@ async fn what_is_computed_from_blocks_that_are_withdrawn_goes_with_them() {
     assert_eq!(group.try_allocate(8).expect("nobody holds them").len(), 8);
 }
 
-/// As if it had been computed, it is written with what it was computed from.
+/// The block is registered as computed, and still counts as written only with its parents.
 #[tokio::test]
-async fn what_is_registered_behind_a_block_that_is_not_written_waits_for_its_pass() {
+async fn block_behind_unwritten_parent_waits_for_its_pass() {
     let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
     let all = hashes(1, 4);
@@ -75,9 +77,10 @@ async fn what_is_registered_behind_a_block_that_is_not_written_waits_for_its_pas
     back(manager, &all).await;
 }
 
-/// Of two lists with the same blocks the earlier one withdraws: what its pass was to compute from them is wrong, what the later one does is not.
+/// Two lists have the same blocks, and the earlier list withdraws. The blocks that its pass computes
+/// from them are wrong; those of the later pass are not.
 #[tokio::test]
-async fn what_an_earlier_pass_computes_from_blocks_that_are_put_off_is_withdrawn() {
+async fn withdrawn_earlier_pass_keeps_blocks_of_the_later_pass() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let all = hashes(1, 4);
@@ -98,10 +101,10 @@ async fn what_an_earlier_pass_computes_from_blocks_that_are_put_off_is_withdrawn
     back(manager, &all[..3]).await;
 }
 
-/// Blocks that are computed keep what was registered behind others of their hashes from being believed: nobody tells any more whether those are
-/// written.
+/// Computed blocks replace unwritten ones of the same hashes. Blocks registered behind the replaced ones
+/// are withdrawn: no pass says any more whether those are written.
 #[tokio::test]
-async fn what_is_behind_blocks_that_give_way_goes_with_them() {
+async fn replaced_blocks_take_their_dependents_along() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let all = hashes(1, 3);
@@ -113,7 +116,7 @@ async fn what_is_behind_blocks_that_give_way_goes_with_them() {
 }
 
 #[tokio::test]
-async fn nothing_is_registered_behind_what_is_wrong_or_comes_later() {
+async fn register_behind_withdrawn_or_later_parent_is_refused() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let all = hashes(1, 4);
@@ -123,7 +126,7 @@ async fn nothing_is_registered_behind_what_is_wrong_or_comes_later() {
     let refused =
         blocks.register_ahead(&all[2..], Some(&first), 2).expect_err("its parent is written by the third");
     assert_eq!(refused.why, RegisterFault::Unwritten { parent: 3, iteration: 2 });
-    assert!(refused.to_string().contains("written in iteration 3, behind iteration 2"), "{refused}");
+    assert!(refused.to_string().contains("written in iteration 3, after iteration 2"), "{refused}");
     assert_eq!((refused.blocks.ids(), cancelled.withdraw()), (&*ids, 2));
     let refused =
         refused.blocks.register_ahead(&all[2..], Some(&first), 3).expect_err("its parent is withdrawn");

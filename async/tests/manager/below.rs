@@ -1,4 +1,4 @@
-//! Several tiers below host memory: one behind the other, of one kind or not.
+//! Several tiers below host memory, one behind the other, of one kind or of different kinds.
 
 use crate::ground::{BYTES, bytes_of, check, compute, hashes, settings};
 use crate::sim::{Plan, Remote, SimDisk, SimMover, Weather};
@@ -57,19 +57,19 @@ pub fn quick_disk(blocks: u32) -> Arc<SimDisk> {
     Arc::new(SimDisk::new(blocks, BYTES, quick()))
 }
 
-/// Time goes on by so much, virtual time at once.
+/// Lets so much time pass; virtual time passes at once.
 pub async fn pass(time: Duration) {
     sleep_until(Instant::now() + time).await;
 }
 
-/// Waits until nothing is under way; virtual time goes on.
+/// Waits until the manager is idle; virtual time passes meanwhile.
 pub async fn rest(manager: &KvBlockManager) {
     while !manager.census().is_idle() {
         pass(Duration::from_millis(1)).await;
     }
 }
 
-/// Computes sequences, each of as many blocks as the device has, and has them written down.
+/// Computes sequences of as many blocks as the device has, and persists each.
 pub async fn fill(manager: &KvBlockManager, sequences: u64) -> Vec<Vec<SequenceHash>> {
     let group = manager.group(0).expect("the first");
     let mut all = Vec::new();
@@ -83,7 +83,7 @@ pub async fn fill(manager: &KvBlockManager, sequences: u64) -> Vec<Vec<SequenceH
     all
 }
 
-/// What of a sequence came up, and where from.
+/// Checks that tier `from` has the whole sequence, onboards it, and checks the bytes.
 pub async fn bring_up(manager: &KvBlockManager, of: &[SequenceHash], from: Tier) {
     let group = manager.group(0).expect("the first");
     let found = group.match_prefix(of);
@@ -93,10 +93,10 @@ pub async fn bring_up(manager: &KvBlockManager, of: &[SequenceHash], from: Tier)
     check(manager, &up.blocks, of);
 }
 
-/// Pinned, then pageable host memory, as the reference draws it: what the pinned tier has no room for comes up from the
-/// pageable one.
+/// Pinned, then pageable host memory, as the reference draws it: blocks for which the pinned tier has no
+/// room come up from the pageable one.
 #[tokio::test]
-async fn pinned_then_pageable_memory_serves_what_the_pinned_tier_lacks() {
+async fn pageable_tier_serves_blocks_that_the_pinned_tier_lacks() {
     let manager = manager(vec![TierParts::new("pageable", pageable(32))]);
     let tier = manager.tier("pageable").expect("a tier of this name");
     assert_eq!((manager.tier_name(tier), manager.tier("disk")), ("pageable", None));
@@ -119,10 +119,10 @@ async fn pinned_then_pageable_memory_serves_what_the_pinned_tier_lacks() {
     assert!(said.contains("pageable memory, 32 blocks"), "{said}");
 }
 
-/// Pageable memory, a disk and a remote store, each larger than the one above: a block is written to all of them, and comes up
-/// from the first that still has it.
+/// Pageable memory, a disk and a remote store, each larger than the one above. A block is written to all
+/// three, and comes up from the first that still has it.
 #[tokio::test(start_paused = true)]
-async fn a_block_is_found_in_the_first_of_three_tiers_that_has_it() {
+async fn block_in_three_tiers_is_found_in_the_first() {
     let remote = Arc::new(Remote::new(64, BYTES, Weather::fair(1)));
     let manager = manager(vec![
         TierParts::new("memory", Arc::new(Remote::new(8, BYTES, Weather::fair(2)))),
@@ -144,7 +144,7 @@ async fn a_block_is_found_in_the_first_of_three_tiers_that_has_it() {
 
 /// A read that fails for good goes on from the next tier that has the block: no miss, and the right bytes.
 #[tokio::test]
-async fn a_read_that_fails_goes_on_from_the_next_tier() {
+async fn failed_read_goes_on_from_the_next_tier() {
     let (first, disk) = (pageable(32), quick_disk(32));
     let manager = manager(vec![
         TierParts::new("pageable", Arc::<MemoryTier>::clone(&first)),
@@ -161,7 +161,7 @@ async fn a_read_that_fails_goes_on_from_the_next_tier() {
     assert_eq!(stats.path(Path::FromBelow(0)).failed.iter().sum::<u64>(), 4, "they were rejected there");
     assert_eq!(stats.onboarded_from(manager.tier("disk").expect("a tier")), 4);
     assert_eq!(disk.counts().read, 4);
-    // What was spoilt is gone, and comes back with the next copy down.
+    // The spoilt blocks are gone there, and come back with the next copy down.
     rest(&manager).await;
     assert!(all[0].iter().all(|hash| !first.pool().contains(*hash)));
     let group = manager.group(0).expect("the first");
@@ -171,9 +171,8 @@ async fn a_read_that_fails_goes_on_from_the_next_tier() {
     assert_eq!(bytes_of(all[0][0]).len(), BYTES);
 }
 
-/// A store that is away costs its own blocks alone.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_away_costs_its_own_blocks_alone() {
+async fn store_that_is_away_costs_only_its_own_blocks() {
     let away =
         Weather { there: Some([Duration::from_secs(1), Duration::from_secs(3600)]), ..Weather::fair(1) };
     let remote = Arc::new(Remote::new(64, BYTES, away));

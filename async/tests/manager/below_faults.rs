@@ -1,4 +1,5 @@
-//! Several tiers below host memory, of which one fails, is away, or takes its time: what that costs, and what not.
+//! Several tiers below host memory, where one fails, is away or is slow: the blocks that this
+//! costs, and those that it does not.
 
 use super::below::{
     HOST, SHUTDOWN, bring_up, fill, manager, manager_and_mover, pass, quick, quick_disk, rest,
@@ -15,10 +16,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Of a tier below, what its port answers to a write is the last it has to do with the slot: where the block goes on to the next
-/// tier, its tenant has no credit there any more.
+/// The port's answer to a failed write is its last use of the slot. The block goes on to the next tier,
+/// and its tenant no longer pays for the slot.
 #[tokio::test(start_paused = true)]
-async fn a_slot_whose_write_has_failed_is_nobodys_where_the_block_goes_on() {
+async fn slot_of_failed_write_is_unowned_when_the_block_goes_on() {
     let fails = Weather { fails: 1000, ..Weather::fair(1) };
     let remote = Arc::new(Remote::new(32, BYTES, fails));
     let manager = manager(vec![
@@ -34,9 +35,9 @@ async fn a_slot_whose_write_has_failed_is_nobodys_where_the_block_goes_on() {
     assert_eq!([used(0), used(1)], [0, 4]);
 }
 
-/// What the first tier has is not lost, nor has it failed, where the next one fails.
+/// Blocks that the first tier has taken are neither lost nor failed when the next tier fails.
 #[tokio::test(start_paused = true)]
-async fn what_a_tier_has_taken_is_not_lost_where_the_next_one_fails() {
+async fn block_in_one_tier_is_not_lost_when_the_next_fails() {
     let fails = Weather { fails: 1000, ..Weather::fair(1) };
     let manager = manager(vec![
         TierParts::new("disk", quick_disk(64)),
@@ -63,12 +64,12 @@ async fn what_a_tier_has_taken_is_not_lost_where_the_next_one_fails() {
     assert_eq!((again.there, again.failed, again.refused), (4, 0, 0), "they are down");
 }
 
-/// A port that frees the slot of a write that fails a while before it answers.
+/// A port that frees the slot of a failing write some time before it answers.
 #[derive(Debug)]
 struct Hasty {
     of: Arc<Remote>,
     cause: Cause,
-    /// Writes that fail.
+    /// Writes that are still to fail.
     left: AtomicU32,
     answers: Mutex<Vec<TierWrite>>,
 }
@@ -124,9 +125,10 @@ impl TierPort for Hasty {
     }
 }
 
-/// The slot of a write that failed is free before that is known: who has taken it meanwhile keeps it, and its purge finds it.
+/// The slot of a failed write is free before the failure is known. Another tenant's block that takes the
+/// slot meanwhile keeps it, and that tenant's purge finds it.
 #[tokio::test(start_paused = true)]
-async fn a_slot_that_is_anothers_when_its_failed_write_is_answered_stays_the_others() {
+async fn slot_reused_before_failed_write_answers_keeps_its_owner() {
     for cause in [Cause::Away, Cause::Lost, Cause::Tier] {
         for next in [false, true] {
             let of = Arc::new(Remote::new(1, BYTES, Weather::fair(1)));
@@ -166,9 +168,9 @@ async fn a_slot_that_is_anothers_when_its_failed_write_is_answered_stays_the_oth
     }
 }
 
-/// A tier that does not answer just now keeps its blocks, and those that another one has come up from there.
+/// A tier that does not answer just now keeps its blocks. Those that another tier has too come up from there.
 #[tokio::test(start_paused = true)]
-async fn what_a_store_that_is_away_has_comes_up_from_the_next_tier_that_has_it() {
+async fn blocks_of_an_away_store_come_up_from_the_next_tier() {
     let away =
         Weather { there: Some([Duration::from_secs(100), Duration::from_secs(3600)]), ..Weather::fair(1) };
     let remote = Arc::new(Remote::new(64, BYTES, away));
@@ -187,9 +189,9 @@ async fn what_a_store_that_is_away_has_comes_up_from_the_next_tier_that_has_it()
     assert_eq!(remote.pool().census().active, 0, "nobody holds them");
 }
 
-/// Victims find out that a store is back.
+/// Writes of victims find out that a store is back.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_was_away_gets_victims_again() {
+async fn store_back_from_away_gets_victims_again() {
     let away = Weather { there: Some([Duration::from_secs(2), Duration::from_secs(20)]), ..Weather::fair(1) };
     let remote = Arc::new(Remote::new(1024, BYTES, away));
     let manager = manager(vec![
@@ -207,7 +209,7 @@ async fn a_store_that_was_away_gets_victims_again() {
 
 /// Bytes that have rotted in host memory take no other block's place.
 #[tokio::test(start_paused = true)]
-async fn what_has_rotted_in_host_memory_takes_no_place_further_down() {
+async fn rotten_host_block_takes_no_place_in_lower_tiers() {
     let second = quick_disk(4);
     let (manager, mover) = manager_and_mover(vec![
         TierParts::new("one", quick_disk(4)),
@@ -230,7 +232,7 @@ async fn what_has_rotted_in_host_memory_takes_no_place_further_down() {
     assert_eq!(manager.stats().path(Path::ToBelow(1)).failed_by(Cause::Mismatch), 0);
 }
 
-/// A tenant's four blocks are being written to the first tier, which waits.
+/// Starts to persist a tenant's four blocks, and returns while the first tier holds their writes back.
 async fn one_waits(manager: &KvBlockManager, first: &SimDisk) -> tokio::task::JoinHandle<Offloaded> {
     first.gate().hold();
     let of = hashes(1, 4);
@@ -243,9 +245,9 @@ async fn one_waits(manager: &KvBlockManager, first: &SimDisk) -> tokio::task::Jo
     asked
 }
 
-/// What is written to one tier when its purge begins goes to no other.
+/// A block in flight to one tier when its purge begins goes to no further tier.
 #[tokio::test(start_paused = true)]
-async fn a_block_that_is_being_purged_goes_no_further() {
+async fn block_purged_during_write_goes_to_no_further_tier() {
     let [first, second] = [16, 16].map(quick_disk);
     let manager = manager(vec![
         TierParts::new("one", Arc::<SimDisk>::clone(&first)),
@@ -265,9 +267,10 @@ async fn a_block_that_is_being_purged_goes_no_further() {
     assert!(first.left().is_empty() && second.left().is_empty());
 }
 
-/// What is written to one tier when the manager closes goes to no other, for which the shutdown would wait.
+/// A block in flight to one tier when the manager closes goes to no further tier, which the
+/// shutdown would have to wait for.
 #[tokio::test(start_paused = true)]
-async fn a_block_goes_no_further_when_the_manager_closes() {
+async fn block_in_flight_at_shutdown_goes_to_no_further_tier() {
     let [first, second] = [16, 16].map(quick_disk);
     let manager = manager(vec![
         TierParts::new("one", Arc::<SimDisk>::clone(&first)),
@@ -276,7 +279,7 @@ async fn a_block_goes_no_further_when_the_manager_closes() {
     let asked = one_waits(&manager, &first).await;
     let closing = manager.clone();
     let shutdown = tokio::spawn(async move { closing.shutdown().await });
-    // Half of its deadline is for what has begun and waits.
+    // Half of the deadline is for transfers that have begun and wait.
     pass(SHUTDOWN * 3 / 4).await;
     first.gate().open();
     assert!(!shutdown.await.expect("no panic"), "not all of it was moved");
@@ -284,9 +287,10 @@ async fn a_block_goes_no_further_when_the_manager_closes() {
     assert_eq!([first.counts().written, second.counts().written], [4, 0]);
 }
 
-/// A purge takes the slots of a tier further down that others' transfers have and have not written, and those of no other tier.
+/// A lower tier has given a tenant's slots to another tenant's transfers, which have not written them
+/// yet. A purge of the former tenant takes these slots, and none of another tier.
 #[tokio::test(start_paused = true)]
-async fn a_purge_takes_unwritten_slots_of_the_tier_that_they_are_of() {
+async fn purge_takes_unwritten_slots_of_their_tier_only() {
     let (first, second) = (quick_disk(16), Arc::new(SimDisk::with_at_once(4, BYTES, quick(), 1)));
     let manager = manager(vec![
         TierParts::new("one", Arc::<SimDisk>::clone(&first)),

@@ -1,4 +1,6 @@
-//! Copies down by layers, while the pass that writes them goes on: which bytes, when, and what becomes of those that are in the middle of it.
+//! Copies down by layers, while the pass that writes the layers goes on: their bytes, their times, and
+//! ways to end a copy in the middle of the pass.
+//!
 //! Past 500 lines because each way to end one in the middle is a test, and all share a ground.
 
 use super::flying::look;
@@ -22,18 +24,18 @@ const LAYERS: u32 = 8;
 const LAYER: usize = BYTES / LAYERS as usize;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An engine in the midst of a pass, whose blocks hold other bytes until their layer is computed.
+/// An engine in the middle of a pass. Its blocks hold other bytes until their layer is computed.
 struct Pass<'g> {
     ground: &'g Ground,
     iteration: u64,
-    /// None: it has ended.
+    /// `None` once the pass has ended.
     running: Option<Iteration>,
     blocks: Blocks,
     hashes: Vec<SequenceHash>,
 }
 
 impl Pass<'_> {
-    /// Begins a pass over new blocks of a sequence, for whoever the manager is.
+    /// Begins a pass over new blocks of a sequence, with the handle of a manager or of a tenant.
     async fn begin<'g>(ground: &'g Ground, of: &Tiers, (sequence, count): (u64, u64)) -> Pass<'g> {
         let hashes = hashes(sequence, count);
         let blocks = of.default_group().allocate(hashes.len()).await.expect("blocks");
@@ -46,14 +48,15 @@ impl Pass<'_> {
         Pass { ground, iteration, running: Some(running), blocks, hashes }
     }
 
-    /// Behind a layer of this pass.
+    /// Offloads the blocks behind a layer of this pass.
     fn offload(&self, layer: u32) -> Offload {
         let gate = Gate::Layer { iteration: self.iteration, layer };
         let options = OffloadOptions::default().gate(gate).request(1).deadline(PATIENCE);
         self.ground.manager.default_group().offload(&self.blocks, options)
     }
 
-    /// Computes layers, when all that may be copied has been: what was copied too early has other bytes.
+    /// Computes layers after each copy that may start has landed. A copy that started too early has
+    /// other bytes.
     async fn write(&self, layers: Range<u32>) {
         if self.ground.mover.waiting() == 0 {
             still(&self.ground.manager).await;
@@ -69,7 +72,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Computes layers, each of which is told of.
+    /// Computes layers, and reports each of them.
     async fn run(&self, layers: Range<u32>) {
         for layer in layers {
             self.write(layer..layer + 1).await;
@@ -88,7 +91,7 @@ impl Pass<'_> {
         self.running.take().expect("it runs").end().expect("one runs");
     }
 
-    /// What was asked for of each block, which is the same of all.
+    /// The ranges of layers copied so far, which must be the same for all blocks.
     fn copied(&self) -> Vec<(u32, u32)> {
         let mut all: Vec<_> = self.blocks.ids().map(|block| self.ground.mover.layers_down(block)).collect();
         let one = all.pop().expect("blocks");
@@ -96,7 +99,7 @@ impl Pass<'_> {
         one
     }
 
-    /// Has all of it brought up from below, and looks at the bytes.
+    /// Brings all blocks up from below, and checks their bytes.
     async fn back(self) {
         let Pass { ground, blocks, hashes, .. } = self;
         drop(blocks);
@@ -127,18 +130,18 @@ fn over_disk(device: u32) -> (Ground, Arc<SimDisk>) {
     (Ground::with_layers(settings(device, 0), (device, 0), LAYERS as usize, Some(port)), disk)
 }
 
-/// What is begun and not over.
+/// Host blocks of copies that have begun and are not over.
 fn host_owned(manager: &Tiers) -> usize {
     manager.census().tiers[0][1].owned
 }
 
-/// Answered soon, whatever the engine does.
+/// Waits for an answer that must come soon, whatever the engine does.
 async fn soon<F: IntoFuture>(future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future).await.expect("not only when the engine goes on")
 }
 
 #[tokio::test]
-async fn layers_go_down_in_steps_behind_the_pass_and_the_block_is_below_when_all_have() {
+async fn offload_by_layers_stores_the_block_after_its_last_step() {
     let ground = ground();
     let manager = &ground.manager;
     let mut pass = Pass::begin(&ground, manager, (1, 3)).await;
@@ -163,7 +166,7 @@ async fn layers_go_down_in_steps_behind_the_pass_and_the_block_is_below_when_all
 }
 
 #[tokio::test]
-async fn what_several_steps_have_opened_goes_in_one_copy() {
+async fn layers_opened_by_several_steps_go_in_one_copy() {
     let ground = ground();
     let mut pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
     let offload = pass.offload(0);
@@ -173,7 +176,7 @@ async fn what_several_steps_have_opened_goes_in_one_copy() {
     ground.mover.open();
     still(&ground.manager).await;
     assert_eq!(pass.copied(), [(0, 1), (1, 3)]);
-    // A layer is done with all before it, and the last ones with the pass.
+    // A layer is reported with all before it, and the last ones with the pass.
     pass.write(3..6).await;
     pass.layer_done(5).expect("in turn");
     pass.write(6..8).await;
@@ -184,7 +187,7 @@ async fn what_several_steps_have_opened_goes_in_one_copy() {
 }
 
 #[tokio::test]
-async fn a_pass_that_ends_early_and_one_that_tells_of_no_layer_open_all_of_them() {
+async fn pass_end_opens_all_layers() {
     let ground = ground();
     let mut pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
     let offload = pass.offload(1);
@@ -196,22 +199,22 @@ async fn a_pass_that_ends_early_and_one_that_tells_of_no_layer_open_all_of_them(
 
     let mut pass = Pass::begin(&ground, &ground.manager, (2, 2)).await;
     pass.end();
-    // Of the next iteration, which is a step.
+    // A gate of the next iteration, which is a `step`.
     let gate = Gate::Layer { iteration: pass.iteration + 1, layer: 1 };
     let options = OffloadOptions::default().gate(gate);
     let offload = ground.manager.default_group().offload(&pass.blocks, options);
     pass.write(0..8).await;
     ground.manager.step().expect("none runs");
     assert_eq!(offload.await.copied, 2);
-    // Their blocks had others before.
+    // Earlier blocks of these slots were copied, too.
     let copied: Vec<_> = pass.blocks.ids().map(|block| ground.mover.layers_down(block)).collect();
     assert!(copied.iter().all(|copied| copied.last() == Some(&(0, 8))), "{copied:?}");
     pass.back().await;
 }
 
-/// At the last layer, beyond it, or with nothing left to come: as any offload.
+/// A gate at the last layer, beyond it, or with no layer left to come: as any offload.
 #[tokio::test]
-async fn whatever_has_no_second_step_goes_whole() {
+async fn offload_without_a_second_step_goes_whole() {
     for layer in [7, 8, u32::MAX] {
         let ground = ground();
         let mut pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
@@ -230,7 +233,7 @@ async fn whatever_has_no_second_step_goes_whole() {
 }
 
 #[tokio::test]
-async fn an_engine_that_stops_within_a_pass_keeps_nothing_beyond_the_deadline() {
+async fn engine_stopped_within_pass_keeps_nothing_past_deadline() {
     let ground = ground_of(settings(8, 16).deadline_offload(Duration::from_millis(20)), 8, 16);
     let tenant = ground.manager.tenant("a").expect("few tenants");
     let pass = Pass::begin(&ground, &tenant, (1, 3)).await;
@@ -242,16 +245,16 @@ async fn an_engine_that_stops_within_a_pass_keeps_nothing_beyond_the_deadline() 
     soon(rest(&ground.manager)).await;
     assert_eq!((host_owned(&ground.manager), tenant.usage(Tier::Host).blocks), (0, 0));
     assert_eq!(ground.manager.stats().path(Path::DeviceToHost).failed_by(Cause::Deadline), 3);
-    // Nor do they go on.
+    // The copies do not go on later either.
     pass.run(4..8).await;
     assert_eq!((pass.copied(), ground.manager.stats().offloaded[0]), (vec![(0, 3)], 0));
     drop(pass.blocks);
     assert_eq!(soon(ground.manager.default_group().allocate(8)).await.expect("nobody holds them").len(), 8);
 }
 
-/// Whatever their gate, and whoever they are: an offload without one, persist, a preemption.
+/// This holds for every copy, whatever its gate: an offload without one, `persist`, a preemption.
 #[tokio::test]
-async fn whoever_asks_for_a_copy_of_what_a_pass_writes_waits_for_the_layers() {
+async fn copies_of_blocks_being_written_wait_for_the_layers() {
     let ground = ground();
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -277,7 +280,7 @@ async fn whoever_asks_for_a_copy_of_what_a_pass_writes_waits_for_the_layers() {
 }
 
 #[tokio::test]
-async fn a_tenant_that_is_purged_within_a_pass_leaves_no_layer_behind() {
+async fn tenant_purged_within_pass_leaves_no_layer() {
     for moves in [false, true] {
         let ground = ground();
         let tenant = ground.manager.tenant("a").expect("few tenants");
@@ -293,7 +296,7 @@ async fn a_tenant_that_is_purged_within_a_pass_leaves_no_layer_behind() {
         assert!(look(purge.as_mut()).is_pending(), "held");
         drop(blocks);
         ground.mover.open();
-        // Until then it writes.
+        // The pass writes until here.
         running.expect("it runs").end().expect("one runs");
         let purged = soon(purge).await.expect("open");
         assert_eq!((purged.complete, purged.in_flight, purged.device.purged), (true, 3, 3), "{moves}");
@@ -312,7 +315,7 @@ async fn a_tenant_that_is_purged_within_a_pass_leaves_no_layer_behind() {
 }
 
 #[tokio::test]
-async fn a_shutdown_within_a_pass_waits_for_no_layer() {
+async fn shutdown_within_pass_waits_for_no_layer() {
     let ground = ground();
     let pass = Pass::begin(&ground, &ground.manager, (1, 3)).await;
     let offload = pass.offload(1);
@@ -327,7 +330,7 @@ async fn a_shutdown_within_a_pass_waits_for_no_layer() {
     assert_eq!((pass.copied(), host_owned(&ground.manager)), (vec![(0, 2)], 0));
     assert!(ground.manager.census().is_idle());
 
-    // With a step under way, which lands later.
+    // The same with a step in flight, which lands later.
     let ground = ground_of(settings(8, 16).deadline_shutdown(Duration::from_millis(20)), 8, 16);
     let pass = Pass::begin(&ground, &ground.manager, (1, 3)).await;
     let offload = pass.offload(1);
@@ -342,7 +345,7 @@ async fn a_shutdown_within_a_pass_waits_for_no_layer() {
 }
 
 #[tokio::test]
-async fn a_step_that_fails_is_tried_again_and_those_before_it_are_not() {
+async fn failed_step_is_retried_without_the_steps_before_it() {
     let retries = |retries| settings(8, 16).transfer_retries(retries).transfer_retry_after(Duration::ZERO);
     let ground = ground_of(retries(1), 8, 16);
     let mut pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
@@ -374,7 +377,7 @@ async fn a_step_that_fails_is_tried_again_and_those_before_it_are_not() {
 }
 
 #[tokio::test]
-async fn the_bytes_of_an_iteration_are_those_of_its_steps() {
+async fn iteration_bytes_bound_the_bytes_of_steps() {
     // Four steps of two layers.
     let bytes = BYTES as u64;
     let ground = ground_of(settings(8, 16).iteration_bytes(Some(bytes)), 8, 16);
@@ -392,9 +395,9 @@ async fn the_bytes_of_an_iteration_are_those_of_its_steps() {
     drop(pass);
 }
 
-/// The bound is of copies that have not begun.
+/// The bound counts only copies that have not begun.
 #[tokio::test]
-async fn what_has_begun_waits_for_its_layers_though_as_many_wait_as_may() {
+async fn begun_copies_waiting_for_layers_take_no_queue_places() {
     let ground = ground_of(settings(8, 16).transfer_queue(2), 8, 16);
     let manager = &ground.manager;
     let mut pass = Pass::begin(&ground, manager, (1, 4)).await;
@@ -417,7 +420,7 @@ async fn what_has_begun_waits_for_its_layers_though_as_many_wait_as_may() {
 }
 
 #[tokio::test]
-async fn a_disk_is_written_to_when_all_layers_are_staged() {
+async fn disk_write_starts_after_all_layers_are_staged() {
     let (ground, disk) = over_disk(4);
     let mut pass = Pass::begin(&ground, &ground.manager, (1, 2)).await;
     let offload = pass.offload(3);
@@ -431,9 +434,9 @@ async fn a_disk_is_written_to_when_all_layers_are_staged() {
     pass.back().await;
 }
 
-/// Of two blocks of staging, each of which a copy has that waits for the engine.
+/// Both blocks of staging belong to copies that wait for the engine.
 #[tokio::test]
-async fn neither_a_read_nor_a_victim_waits_for_staging_until_the_engine_goes_on() {
+async fn reads_and_victims_take_staging_from_gated_copies() {
     let (ground, disk) = over_disk(6);
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -450,7 +453,7 @@ async fn neither_a_read_nor_a_victim_waits_for_staging_until_the_engine_goes_on(
     assert_eq!(found.in_tier(Tier::DISK), 2);
     let up = soon(group.onboard(found, OnboardOptions::default()).expect("fits")).await;
     check(manager, &up.blocks, &others);
-    // What gave its staging up goes whole, when it is written.
+    // A copy that gave up its staging goes whole, when all of the block is written.
     pass.run(4..7).await;
     assert_eq!(manager.census().gated, 2);
     assert!(!pass.copied_whole(), "not all of it is written");
@@ -478,7 +481,7 @@ async fn neither_a_read_nor_a_victim_waits_for_staging_until_the_engine_goes_on(
 }
 
 #[tokio::test]
-async fn what_is_written_waits_for_no_staging_that_waits_for_the_engine() {
+async fn written_blocks_take_staging_from_gated_copies() {
     let (ground, _disk) = over_disk(4);
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -496,7 +499,7 @@ async fn what_is_written_waits_for_no_staging_that_waits_for_the_engine() {
     drop((two, preempted, pass));
     rest(manager).await;
 
-    // Nor does a read that somebody awaits, however little it hurries.
+    // A read that a caller awaits does not wait either, however low its class.
     let mut pass = Pass::begin(&ground, manager, (3, 2)).await;
     let offload = pass.offload(3);
     pass.run(0..4).await;
@@ -512,7 +515,7 @@ async fn what_is_written_waits_for_no_staging_that_waits_for_the_engine() {
 }
 
 #[tokio::test]
-async fn a_shutdown_waits_for_nothing_that_waits_for_what_waits_for_the_engine() {
+async fn shutdown_waits_for_no_copy_behind_gated_staging() {
     let (ground, _disk) = over_disk(4);
     let manager = &ground.manager;
     let pass = Pass::begin(&ground, manager, (1, 4)).await;
@@ -532,9 +535,10 @@ impl Pass<'_> {
     }
 }
 
-/// The host tier is full of copies that wait for the engine: what must leave is dropped, as if nobody had room for it.
+/// The host tier is full of copies that wait for the engine. Victims are dropped, as if no tier had room
+/// for them.
 #[tokio::test]
-async fn an_allocation_within_a_pass_does_not_wait_for_the_host_blocks_of_its_copies() {
+async fn allocation_when_gated_copies_fill_the_host_drops_victims() {
     let ground = ground_of(settings(4, 2).host_headroom(0), 4, 2);
     let manager = &ground.manager;
     drop(super::ground::compute(manager, &hashes(2, 2), None).await);
@@ -550,9 +554,10 @@ async fn an_allocation_within_a_pass_does_not_wait_for_the_host_blocks_of_its_co
     pass.back().await;
 }
 
-/// All blocks of the device are under copies of the pass: nobody else has any, until the engine goes on, or the deadline.
+/// All blocks of the device are under copies of the pass. No other caller gets one until the engine
+/// goes on, or until the deadline.
 #[tokio::test]
-async fn an_engine_that_waits_for_what_its_own_pass_holds_does_so_until_the_deadline() {
+async fn allocation_of_blocks_under_gated_copies_ends_at_deadline() {
     let ground = ground_of(settings(4, 16).deadline_offload(Duration::from_millis(50)), 4, 16);
     let pass = Pass::begin(&ground, &ground.manager, (1, 4)).await;
     let offload = pass.offload(1);
@@ -564,9 +569,9 @@ async fn an_engine_that_waits_for_what_its_own_pass_holds_does_so_until_the_dead
     assert_eq!(offload.await.cause, Some(Cause::Deadline));
 }
 
-/// Which of a group's layers a layer of the model is nobody has said.
+/// No setting says which layer of a group a layer of the model is.
 #[tokio::test]
-async fn a_model_of_several_groups_waits_for_its_last_layer() {
+async fn gate_with_several_groups_waits_for_the_last_layer() {
     let groups = |number: u32| {
         let layers = [2 * number, 2 * number + 1];
         format!("[[group]]\nlayers = {layers:?}\npage_size = 16\nkv_heads = 1\nhead_size = 64\n")

@@ -1,4 +1,4 @@
-//! Calls that tell, or are told, one thing: uses, watermarks, descriptions, hashes of tokens.
+//! Small calls: uses, watermarks, descriptions, hashes of tokens.
 
 use super::ground::{build, check, compute, hashes, rest, settings};
 use kvstrata::OriginalNames;
@@ -7,7 +7,7 @@ use kvstrata::tier::Tier;
 use kvstrata_core::Salt;
 
 #[tokio::test]
-async fn a_block_that_is_accessed_is_the_last_to_leave() {
+async fn touched_block_is_the_last_to_leave() {
     let manager = build(settings(8, 0));
     let group = manager.default_group();
     let all = hashes(1, 8);
@@ -23,7 +23,7 @@ async fn a_block_that_is_accessed_is_the_last_to_leave() {
 }
 
 #[tokio::test]
-async fn the_watermark_is_looked_at_between_iterations_too() {
+async fn watermark_check_between_iterations_copies_blocks() {
     let manager = build(settings(20, 64).watermark_device(0.5).watermark_device_low(0.25));
     drop(compute(&manager, &hashes(1, 10), None).await);
     manager.check_watermark();
@@ -37,7 +37,7 @@ async fn the_watermark_is_looked_at_between_iterations_too() {
 }
 
 #[tokio::test]
-async fn what_was_evicted_is_restored_in_one_call() {
+async fn evicted_blocks_are_restored_in_one_call() {
     let manager = build(settings(8, 32));
     let group = manager.default_group();
     let all = hashes(1, 6);
@@ -53,7 +53,7 @@ async fn what_was_evicted_is_restored_in_one_call() {
 }
 
 #[tokio::test]
-async fn the_description_names_groups_tiers_sizes_and_ways() {
+async fn description_names_groups_tiers_sizes_and_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let manager = build(settings(8, 16).disk_blocks(32).disk_paths(vec![file.clone()]));
@@ -77,15 +77,15 @@ async fn the_description_names_groups_tiers_sizes_and_ways() {
 }
 
 #[tokio::test]
-async fn whoever_has_no_gpu_is_told_why() {
+async fn description_without_gpu_says_why() {
     let manager = build(settings(8, 16).device_kind(DeviceKind::Auto).device_ordinal(1000));
     let text = manager.describe();
-    let why = "device.kind = auto (builder) and device.ordinal = 1000 (builder) and device.blocks = 8 (builder): no GPU is used: ";
+    let why = "device.kind = auto (builder) and device.ordinal = 1000 (builder) and device.blocks = 8 (builder): no GPU used: ";
     assert!(text.contains(why), "{text}");
 }
 
 #[tokio::test]
-async fn a_hint_may_be_of_tokens() {
+async fn prefetch_of_tokens_brings_up_their_blocks() {
     let manager = build(settings(8, 32).geometry_page_size(4));
     let tokens: Vec<u32> = (0..23).collect();
     let salts = [Salt::default(), manager.salt("m", "l", &[])];

@@ -8,7 +8,7 @@ use kvstrata::manager::{OnboardOptions, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata_core::Priority;
 
-/// Computes a sequence, of a class, and lets it go down.
+/// Computes a sequence of a class, and pushes it out of the device.
 async fn below(manager: &Tiers, sequence: u64, blocks: u64, class: Priority) {
     let computed = compute(manager, &hashes(sequence, blocks), None).await;
     computed.set_priority(class);
@@ -18,7 +18,7 @@ async fn below(manager: &Tiers, sequence: u64, blocks: u64, class: Priority) {
     rest(manager).await;
 }
 
-/// What is dear outlives what came later, in the tier below and, brought up, in the device again.
+/// Blocks of high priority outlive later ones in the tier below and, brought up, in the device again.
 async fn class_goes_along(settings: ManagerConfigBuilder, tier: Tier) {
     let manager = build(settings);
     let group = manager.default_group();
@@ -39,7 +39,7 @@ async fn class_goes_along(settings: ManagerConfigBuilder, tier: Tier) {
 }
 
 #[tokio::test]
-async fn a_class_goes_down_and_comes_up_with_its_block() {
+async fn class_goes_down_and_up_with_its_block() {
     class_goes_along(settings(4, 4), Tier::Host).await;
     let directory = tempfile::tempdir().expect("a directory");
     let disk = settings(4, 0).disk_paths(vec![directory.path().join("volume")]).disk_blocks(4);
@@ -47,7 +47,7 @@ async fn a_class_goes_down_and_comes_up_with_its_block() {
 }
 
 #[tokio::test]
-async fn a_copy_that_is_below_already_has_the_class_that_its_block_was_given_last() {
+async fn copy_below_takes_the_last_class_of_its_block() {
     let manager = build(settings(4, 4));
     let group = manager.default_group();
     let all = hashes(1, 2);
@@ -61,18 +61,18 @@ async fn a_copy_that_is_below_already_has_the_class_that_its_block_was_given_las
 }
 
 #[tokio::test]
-async fn what_is_pinned_in_the_device_is_only_dear_below() {
+async fn pinned_device_block_is_evictable_below() {
     let manager = build(settings(4, 2));
     let pinned = compute(&manager, &hashes(1, 2), None).await;
     pinned.set_priority(Priority::Pinned);
     assert_eq!(manager.default_group().offload(&pinned, Default::default()).await.copied, 2);
-    // Nobody could give the copies another class while they are below: they must not stay for ever.
+    // No caller could give the copies another class while they are below: they must not stay for ever.
     let other = compute(&manager, &hashes(2, 2), None).await;
     assert_eq!(manager.default_group().offload(&other, Default::default()).await.copied, 2);
 }
 
 #[tokio::test]
-async fn a_block_that_is_turned_back_on_its_way_down_keeps_its_class() {
+async fn block_matched_on_its_way_down_keeps_its_class() {
     let ground = Ground::new(4, 8);
     let (manager, dear) = (&ground.manager, hashes(1, 2));
     let group = manager.default_group();

@@ -1,4 +1,4 @@
-//! The end of the disk tier: the mark of a clean end, whoever still has a handle.
+//! The end of the disk tier: it marks its volume as clean, whatever handles are left.
 
 use super::flying::look;
 use super::gated::Ground;
@@ -21,7 +21,7 @@ fn is_clean(file: &Path) -> bool {
 }
 
 #[tokio::test]
-async fn a_shutdown_leaves_a_clean_volume_though_there_are_handles() {
+async fn shutdown_with_live_handles_leaves_a_clean_volume() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let first = over(&file);
@@ -32,14 +32,14 @@ async fn a_shutdown_leaves_a_clean_volume_though_there_are_handles() {
     let clone = first.clone();
     assert!(first.shutdown().await);
     assert!(is_clean(&file));
-    // The next one, while the first is still held.
+    // The next manager opens the volume while the first is still held.
     let second = over(&file);
     let found = second.default_group().match_prefix(&all);
     assert_eq!(found.in_tier(Tier::DISK), 8);
     let up = second.default_group().onboard(found, OnboardOptions::default()).expect("fits").await;
     check(&second, &up.blocks, &all);
     drop(up);
-    // What is asked of the first is answered, and touches nothing.
+    // Calls to the first manager are answered, and touch nothing.
     assert!(clone.shutdown().await, "again");
     assert_eq!(clone.default_group().persist(&all).await.copied, 0);
     assert_eq!(clone.default_group().match_prefix(&all).in_tier(Tier::Device), 8);
@@ -51,7 +51,7 @@ async fn a_shutdown_leaves_a_clean_volume_though_there_are_handles() {
 }
 
 #[tokio::test]
-async fn the_last_handle_closes_the_volume_where_nobody_has() {
+async fn last_handle_without_shutdown_closes_the_volume() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let first = over(&file);
@@ -65,9 +65,10 @@ async fn the_last_handle_closes_the_volume_where_nobody_has() {
     assert_eq!(over(&file).default_group().match_prefix(&all).in_tier(Tier::DISK), 4);
 }
 
-/// The queue takes two at a time: the others are owed when it begins, and from the host on too.
+/// The queue takes two at a time. The other copies are deferred when the shutdown begins, also those
+/// from the host on.
 #[tokio::test]
-async fn a_clean_shutdown_has_written_through_what_was_owed() {
+async fn shutdown_makes_deferred_write_through_copies() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let settings = settings(8, 16).disk_blocks(32).disk_paths(vec![file.clone()]);
@@ -82,9 +83,9 @@ async fn a_clean_shutdown_has_written_through_what_was_owed() {
     assert_eq!(second.default_group().match_prefix(&all).in_tier(Tier::DISK), 8);
 }
 
-/// The same hashes, and other bytes: what old weights have computed is no hit for new ones.
+/// The same hashes with other bytes: blocks that old weights have computed are no hit for new ones.
 #[tokio::test]
-async fn a_volume_of_other_weights_is_refused() {
+async fn volume_of_other_weights_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let of = |weights: Option<&str>| {
@@ -104,9 +105,9 @@ async fn a_volume_of_other_weights_is_refused() {
     assert_eq!(again.default_group().match_prefix(&all).in_tier(Tier::DISK), 4);
 }
 
-/// Other settings would not help.
+/// The message suggests no other value of a setting: that would not help.
 #[tokio::test]
-async fn a_volume_of_another_version_is_refused_and_what_to_do_is_said() {
+async fn volume_of_other_version_is_refused_with_remedy() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let all = hashes(1, 4);
@@ -127,7 +128,7 @@ async fn a_volume_of_another_version_is_refused_and_what_to_do_is_said() {
         KvBlockManager::open(&of().build().expect("a configuration")).expect_err("of another version");
     let error = error.to_string();
     let said = [
-        "its version is 1, and 2 is wanted; it was made by another version of kvstrata",
+        "its version is 1, the settings need 2; open it with the version of kvstrata that made it",
         "disk.paths",
         "disk.reinitialize",
     ];
@@ -137,7 +138,7 @@ async fn a_volume_of_another_version_is_refused_and_what_to_do_is_said() {
 }
 
 #[test]
-fn neither_a_shutdown_nor_its_runtime_waits_for_a_disk_whose_end_hangs() {
+fn shutdown_and_runtime_end_though_the_disk_close_hangs() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (ground, hangs) = runtime.block_on(async {
         let disk = SimDisk::new(8, BYTES, Plan::calm(1));
@@ -151,9 +152,10 @@ fn neither_a_shutdown_nor_its_runtime_waits_for_a_disk_whose_end_hangs() {
     hangs.send(()).expect("it hangs still, and goes on when it is told");
 }
 
-/// Whoever purges has blocks of the volumes in hand: they are closed with the last handle then, and the caller is told.
+/// A purge has blocks of the volumes in hand. The volumes close with the last handle then, and the
+/// caller is told.
 #[tokio::test]
-async fn a_shutdown_beside_a_purge_says_that_not_all_is_over() {
+async fn shutdown_during_purge_reports_an_open_volume() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let first = over(&file);

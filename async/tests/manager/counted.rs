@@ -1,4 +1,4 @@
-//! Whatever fails, is refused or is late is counted, by its cause.
+//! Each failure, each refusal and each late call is counted, by its cause.
 
 use crate::flying::look;
 use crate::gated::Ground;
@@ -23,12 +23,12 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-/// Answers as it is told.
+/// A mover that answers as the test tells it.
 #[derive(Debug)]
 struct Told {
     inner: ThreadsMover,
     fails: Mutex<Option<Failure>>,
-    /// Copies that wait to be answered, if any are to.
+    /// Copies that wait for their answer, if any are to wait.
     waits: Mutex<Option<Vec<Copies>>>,
 }
 
@@ -56,7 +56,7 @@ fn told() -> (KvBlockManager, Arc<Told>) {
     told_of(settings(4, 16), None)
 }
 
-/// The same, of settings for so many blocks.
+/// The same with these settings, and with a disk if there is one.
 fn told_of(settings: ManagerConfigBuilder, disk: Option<Arc<dyn TierPort>>) -> (KvBlockManager, Arc<Told>) {
     let config = settings.build().expect("a configuration");
     let layers = [BYTES];
@@ -84,7 +84,7 @@ fn told_of(settings: ManagerConfigBuilder, disk: Option<Arc<dyn TierPort>>) -> (
     (manager.expect("a manager"), mover)
 }
 
-/// A sequence of so many blocks that is in the host alone.
+/// Computes a sequence of so many blocks, and leaves it in the host alone.
 async fn below(manager: &Tiers, blocks: u64) {
     drop(compute(manager, &hashes(1, blocks), None).await);
     drop(manager.default_group().allocate(4).await.expect("blocks"));
@@ -92,7 +92,7 @@ async fn below(manager: &Tiers, blocks: u64) {
 }
 
 #[tokio::test]
-async fn each_cause_that_a_mover_answers_with_counts_on_its_path_once_a_block() {
+async fn mover_failure_counts_once_per_block_by_cause_and_path() {
     for cause in Cause::ALL {
         let (manager, mover) = told();
         below(&manager, 2).await;
@@ -118,7 +118,7 @@ async fn each_cause_that_a_mover_answers_with_counts_on_its_path_once_a_block() 
 }
 
 #[tokio::test]
-async fn host_memory_that_somebody_has_counts_as_busy() {
+async fn host_memory_in_use_counts_as_busy() {
     let ground = Ground::new(4, 16);
     below(&ground.manager, 1).await;
     let all: Vec<_> = (0..16).map(|block| ground.memory.write(block).expect("nobody has it")).collect();
@@ -134,7 +134,7 @@ async fn host_memory_that_somebody_has_counts_as_busy() {
     let metrics = ground.manager.metrics();
     for path in [Path::HostToDevice, Path::DeviceToHost] {
         let (of, before) = (metrics.stats.path(path), before.path(path));
-        // What has failed was a transfer, here as in the histograms.
+        // A failed copy was a transfer, here as in the histograms.
         let more = (of.transfers - before.transfers, of.bytes - before.bytes, of.failed_by(Cause::Busy));
         assert_eq!(more, (1, 0, 1), "{path}");
         let PathMetrics { wait, transfer, .. } = metrics.paths[path.index()];
@@ -144,9 +144,9 @@ async fn host_memory_that_somebody_has_counts_as_busy() {
     }
 }
 
-/// A victim on its way that is purged, or whose manager is shut down, has not been dropped for want of room.
+/// A victim in flight that is purged, or whose manager is shut down, is not dropped for want of room.
 #[tokio::test]
-async fn what_is_called_off_on_its_way_is_not_dropped() {
+async fn victim_cancelled_in_flight_is_not_counted_as_dropped() {
     for purged in [true, false] {
         // One copy moves, and three wait for their turn.
         let one_at_a_time = settings(4, 16).transfer_in_flight(BYTES as u64);
@@ -174,7 +174,7 @@ async fn what_is_called_off_on_its_way_is_not_dropped() {
 }
 
 #[tokio::test]
-async fn what_is_late_and_what_is_called_off_count() {
+async fn late_and_cancelled_calls_are_counted() {
     let ground = Ground::new(4, 16);
     let group = ground.manager.default_group();
     below(&ground.manager, 4).await;
@@ -194,7 +194,7 @@ async fn what_is_late_and_what_is_called_off_count() {
     ground.mover.open();
     rest(&ground.manager).await;
 
-    // What waits for a place has not begun to move.
+    // A transfer that waits for a device block has not begun to move.
     let held = group.allocate(4).await.expect("blocks");
     drop(group.onboard(found(), OnboardOptions::default()).expect("fits"));
     let stats = ground.manager.stats();
@@ -203,14 +203,14 @@ async fn what_is_late_and_what_is_called_off_count() {
 }
 
 #[tokio::test]
-async fn what_is_late_counts_by_one_cause_wherever_it_was() {
+async fn late_onboard_counts_once_by_deadline_in_any_state() {
     let late = |layers| OnboardOptions::default().layers(layers).deadline(Duration::from_millis(10));
     let failed = |ground: &Ground| {
         let stats = ground.manager.stats();
         let all = stats.paths.iter().flat_map(|path| path.failed);
         (stats.path(Path::HostToDevice).failed_by(Cause::Deadline), all.sum::<u64>())
     };
-    // In line for a place; in its queue; with the mover, which has one layer of two.
+    // Waiting for a device block; in its queue; with the mover, which has one layer of two.
     for (held, layers) in [(4, None), (0, None), (0, Some(1))] {
         let in_flight = if layers.is_none() { BYTES } else { 4 * BYTES };
         let ground = Ground::of(settings(4, 16).transfer_in_flight(in_flight as u64), 4, 16);
@@ -226,7 +226,7 @@ async fn what_is_late_counts_by_one_cause_wherever_it_was() {
         assert_eq!(failed(&ground), (4, 4), "{} are held, layers {layers:?}", held.len());
     }
 
-    // Whoever else has waited for it calls it off.
+    // The other onboarding of the same blocks is dropped, and cancels them.
     let ground = Ground::new(4, 16);
     below(&ground.manager, 4).await;
     let held = ground.manager.default_group().allocate(4).await.expect("free ones");
@@ -241,7 +241,7 @@ async fn what_is_late_counts_by_one_cause_wherever_it_was() {
 }
 
 #[tokio::test]
-async fn an_offload_that_is_late_counts_where_its_blocks_are() {
+async fn late_offload_counts_once_by_deadline_in_any_state() {
     let late = OffloadOptions::default().deadline(Duration::from_millis(10));
     let gated = late.gate(Gate::Iteration(1));
     let by_deadline = |ground: &Ground| {
@@ -249,7 +249,7 @@ async fn an_offload_that_is_late_counts_where_its_blocks_are() {
         let all = stats.paths.iter().flat_map(|path| path.failed);
         (stats.path(Path::DeviceToHost).failed_by(Cause::Deadline), all.sum::<u64>())
     };
-    // With the mover; one of them, and the others in the queue; at a gate.
+    // With the mover; one of them there, and the others in the queue; at a gate.
     for (in_flight, options) in [(4, late), (1, late), (4, gated)] {
         let settings = settings(8, 16).transfer_in_flight(in_flight * BYTES as u64);
         let ground = Ground::of(settings.deadline_offload(Duration::from_millis(20)), 8, 16);
@@ -260,11 +260,11 @@ async fn an_offload_that_is_late_counts_where_its_blocks_are() {
         let down = group.offload(&blocks, options).await;
         assert_eq!((down.failed, down.cause), (4, Some(Cause::Deadline)));
         assert_eq!(by_deadline(&ground), (4, 4), "{in_flight} in flight");
-        // What goes on, or is given up by its gate, does not count again.
+        // A copy that goes on, or that its gate gives up, does not count again.
         ground.mover.open();
         rest(manager).await;
         assert_eq!(by_deadline(&ground), (4, 4), "{in_flight} in flight");
-        // Nobody waits for that.
+        // No caller waits for this one.
         ground.mover.close();
         drop(group.offload(&compute(manager, &hashes(2, 2), None).await, late));
         let other = compute(manager, &hashes(3, 1), None).await;
@@ -276,7 +276,7 @@ async fn an_offload_that_is_late_counts_where_its_blocks_are() {
 }
 
 #[tokio::test]
-async fn what_is_refused_counts_by_why() {
+async fn refused_offload_counts_by_reason() {
     let refused = |down: Offloaded, blocks| assert_eq!((down.refused, down.there), (blocks, 0));
     // There is no tier below.
     let manager = build(settings(8, 0));
@@ -284,7 +284,7 @@ async fn what_is_refused_counts_by_why() {
     refused(manager.default_group().offload(&blocks, OffloadOptions::default()).await, 4);
     assert_eq!(manager.stats().refused_by(Refusal::Tier), 4);
 
-    // The queue is full: of a list that found room in it, and goes whole.
+    // A full queue. A list that found room in it goes whole.
     let manager = build(settings(8, 16).transfer_queue(2).iteration_bytes(Some(BYTES as u64)));
     let [first, second] =
         [compute(&manager, &hashes(1, 4), None).await, compute(&manager, &hashes(2, 4), None).await];
@@ -294,7 +294,7 @@ async fn what_is_refused_counts_by_why() {
     let whole = stepping(&manager, whole).await;
     assert_eq!((whole.copied, whole.refused), (4, 0));
 
-    // As many wait for gates as may.
+    // The limit of copies that wait for gates.
     let gated = OffloadOptions::default().gate(Gate::Iteration(1));
     let manager = build(settings(8, 16).transfer_queue(2));
     let blocks = compute(&manager, &hashes(1, 8), None).await;
@@ -317,7 +317,7 @@ async fn what_is_refused_counts_by_why() {
 }
 
 #[tokio::test]
-async fn whatever_is_to_persist_is_in_one_count() {
+async fn persist_puts_each_block_in_one_count() {
     let directory = tempfile::tempdir().expect("a directory");
     let volume = vec![directory.path().join("volume")];
     let settings = settings(8, 8).disk_paths(volume).disk_bytes(Some(4 << 20));
@@ -330,9 +330,10 @@ async fn whatever_is_to_persist_is_in_one_count() {
     drop(held);
 }
 
-/// What has failed on its way to the host, and has come there by another's copy, is counted by what becomes of it then.
+/// The copy to the host fails, but another caller's copy brings the block there. Then it counts by the
+/// outcome at the disk.
 #[tokio::test]
-async fn what_is_to_persist_is_counted_by_where_it_has_come_to() {
+async fn persist_with_failed_copy_counts_the_last_outcome() {
     let disk = Arc::new(SimDisk::new(1, BYTES, Plan::calm(1)));
     let (manager, mover) = told_of(settings(4, 16), Some(disk));
     let all = hashes(1, 3);
@@ -354,9 +355,9 @@ async fn what_is_to_persist_is_counted_by_where_it_has_come_to() {
     );
 }
 
-/// A copy that is to be tried again, much later, keeps nothing from who opens the same files next.
+/// A copy that is to be tried again much later holds nothing that the next opener of the same files needs.
 #[tokio::test]
-async fn a_pause_before_an_attempt_keeps_no_manager() {
+async fn pause_before_a_retry_keeps_no_manager() {
     let patient = settings(4, 16).transfer_retries(3).transfer_retry_after(Duration::from_secs(3600));
     let (manager, mover) = told_of(patient, None);
     let blocks = compute(&manager, &hashes(1, 4), None).await;

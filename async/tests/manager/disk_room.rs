@@ -1,5 +1,5 @@
-//! The manager and what a disk takes: no more at once than it has room for, nothing under the lock that may be a call to the system, and a task
-//! that gives others their turn.
+//! The manager and a disk's limits: no more requests at once than the disk takes, no call under the lock
+//! that may be a system call, and a task that gives others their turn.
 
 use crate::gated::Ground;
 use crate::ground::{BYTES, check, compute, hashes, rest, settings};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::task::yield_now;
 
 const BLOCKS: u32 = 8;
-/// Far more than it takes.
+/// Far more than the test takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn disk(at_once: u32) -> Arc<SimDisk> {
@@ -22,7 +22,7 @@ fn disk(at_once: u32) -> Arc<SimDisk> {
 }
 
 #[tokio::test]
-async fn a_disk_is_asked_for_no_more_at_once_than_it_takes() {
+async fn disk_gets_no_more_requests_at_once_than_it_takes() {
     let disk = disk(2);
     let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>, BLOCKS, 8);
     let group = manager.default_group();
@@ -38,7 +38,7 @@ async fn a_disk_is_asked_for_no_more_at_once_than_it_takes() {
 }
 
 #[tokio::test]
-async fn what_slots_held_is_forgotten_when_nobody_waits_for_that() {
+async fn freed_slot_is_forgotten_outside_the_lock() {
     let disk = disk(u32::MAX);
     let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>, BLOCKS, 8);
     let (heard, hears) = mpsc::channel();
@@ -47,7 +47,7 @@ async fn what_slots_held_is_forgotten_when_nobody_waits_for_that() {
         if asked == Asked::Forget {
             let (looked, looks) = mpsc::channel();
             let manager = asks.clone();
-            // Another caller, who needs the lock.
+            // Another caller that needs the lock.
             std::thread::spawn(move || looked.send(manager.census().is_idle()));
             let _ = heard.send(looks.recv_timeout(PATIENCE).is_ok());
         }
@@ -56,7 +56,7 @@ async fn what_slots_held_is_forgotten_when_nobody_waits_for_that() {
     let partial = manager.default_group().allocate(1).await.expect("a block");
     let mut preempted = manager.default_group().preempt(blocks, partial, 1).expect("one manager");
     assert_eq!(preempted.settled().await.copied, 4);
-    // Its name is nobody's now, and its slot free.
+    // No caller knows its name now, and its slot is free.
     drop(preempted);
     assert_eq!(hears.try_recv(), Ok(true), "asked to forget, and nobody waited for it");
     rest(&manager).await;
@@ -65,7 +65,7 @@ async fn what_slots_held_is_forgotten_when_nobody_waits_for_that() {
 }
 
 #[tokio::test]
-async fn who_compares_bytes_lets_others_have_their_turn_after_each_block() {
+async fn byte_comparison_yields_after_each_block() {
     let disk = disk(u32::MAX);
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let ground = Ground::over(settings(BLOCKS, 2 * BLOCKS), BLOCKS, 2 * BLOCKS, Some(port));
@@ -84,6 +84,6 @@ async fn who_compares_bytes_lets_others_have_their_turn_after_each_block() {
     assert_eq!(manager.default_group().persist(&all).await.copied, all.len());
     other.abort();
     let at = at.lock().expect("no panic");
-    // Two turns of one task may follow one another, where both have yielded.
+    // Two turns of one task may follow each other when both tasks have yielded.
     assert!(at.len() == all.len() && at.windows(3).all(|some| some[0] < some[2]), "{at:?}");
 }

@@ -1,5 +1,6 @@
-//! Futures that are given up: after each number of polls, until what is waited for has ended. Then all comes to rest, nobody has a block of
-//! any tier, and whoever asks for all of the device has it. Those that the simulation does not drop are here.
+//! Futures that are dropped after each number of polls, until the awaited work ends. Then all comes to
+//! rest, no block of any tier is held, and the whole device can be allocated. Futures that the
+//! simulation drops are not here.
 
 use super::gated::Ground;
 use super::ground::{build, check, compute, hashes, rest, settings};
@@ -16,7 +17,7 @@ use std::time::Duration;
 /// More polls than any of these futures needs.
 const MOST: u32 = 100;
 
-/// What a future comes to, unless it is given up after so many polls.
+/// The output of a future, or `None` if it is dropped after so many polls.
 async fn within<F: IntoFuture>(polls: u32, future: F) -> Option<F::Output> {
     let (mut future, mut left) = (pin!(future.into_future()), polls);
     poll_fn(|context| {
@@ -33,7 +34,8 @@ async fn within<F: IntoFuture>(polls: u32, future: F) -> Option<F::Output> {
     .await
 }
 
-/// Runs `body` with ever more polls, until it says that its future has ended: not at the first, or nothing was given up.
+/// Runs `body` with ever more polls, until it reports that its future has ended. A future that ends at
+/// its first poll was never dropped, which is a failure.
 async fn give_up(mut body: impl AsyncFnMut(u32) -> bool) {
     for polls in 0..MOST {
         if body(polls).await {
@@ -44,7 +46,7 @@ async fn give_up(mut body: impl AsyncFnMut(u32) -> bool) {
     panic!("it does not end");
 }
 
-/// Nothing is under way, and nobody has anything.
+/// Checks that no block is in flight or held.
 async fn is_whole(manager: &Tiers) {
     rest(manager).await;
     let census = manager.census();
@@ -60,7 +62,8 @@ async fn is_whole(manager: &Tiers) {
     rest(manager).await;
 }
 
-/// A manager whose host has a sequence of four that its device lacks; its copies wait until somebody else has had a turn.
+/// A manager whose host has a sequence of four that its device lacks. Its copies wait until another task
+/// has had a turn.
 async fn below() -> (Ground, Vec<SequenceHash>) {
     let ground = Ground::new(4, 16);
     let all = hashes(1, 4);
@@ -78,7 +81,7 @@ fn close_for_a_while(ground: &Ground) {
 }
 
 #[tokio::test]
-async fn a_restore() {
+async fn restore_dropped_after_any_poll_leaves_nothing() {
     give_up(async |polls| {
         let (ground, all) = below().await;
         let up = within(polls, ground.manager.default_group().restore_to_gpu(&all)).await;
@@ -91,7 +94,7 @@ async fn a_restore() {
 }
 
 #[tokio::test]
-async fn a_restore_by_a_group() {
+async fn group_restore_dropped_after_any_poll_leaves_nothing() {
     give_up(async |polls| {
         let (ground, all) = below().await;
         let group = ground.manager.group(0).expect("one");
@@ -104,7 +107,7 @@ async fn a_restore_by_a_group() {
 }
 
 #[tokio::test]
-async fn an_onboarding_of_groups() {
+async fn groups_onboard_dropped_after_any_poll_leaves_nothing() {
     give_up(async |polls| {
         let (ground, all) = below().await;
         let found = ground.manager.match_groups(&[&all]);
@@ -118,7 +121,7 @@ async fn an_onboarding_of_groups() {
     .await;
 }
 
-/// Three full blocks and one that is not, given up; copies wait a while.
+/// A preempted request with three full blocks and one that is not full. Copies wait a while.
 async fn preempted() -> (Ground, Preempted, Vec<SequenceHash>) {
     let ground = Ground::new(4, 16);
     let all = hashes(1, 3);
@@ -130,13 +133,13 @@ async fn preempted() -> (Ground, Preempted, Vec<SequenceHash>) {
 }
 
 #[tokio::test]
-async fn the_wait_for_a_preemption() {
+async fn preemption_wait_dropped_after_any_poll_goes_on() {
     give_up(async |polls| {
         let (ground, mut preempted, all) = preempted().await;
         let down = within(polls, preempted.settled()).await;
         let ended = down.map(|down| assert_eq!((down.copied, down.failed), (4, 0), "{down:?}")).is_some();
         rest(&ground.manager).await;
-        // Nobody need wait: the copies are made all the same, and the blocks are had again.
+        // No caller has to wait: the copies are made all the same, and the blocks can be taken again.
         assert_eq!(ground.manager.stats().offloaded[0], 4);
         let resumed =
             ground.manager.default_group().resume(preempted, OnboardOptions::default()).await.expect("fits");
@@ -150,7 +153,7 @@ async fn the_wait_for_a_preemption() {
 }
 
 #[tokio::test]
-async fn a_resume() {
+async fn resume_dropped_after_any_poll_leaves_nothing() {
     give_up(async |polls| {
         let (ground, mut preempted, all) = preempted().await;
         let group = ground.manager.default_group();
@@ -171,9 +174,10 @@ async fn a_resume() {
     .await;
 }
 
-/// All of it is in the device, and the block that is not full is being copied: that is waited for.
+/// All blocks are in the device, and the block that is not full is being copied. The resumption waits
+/// for that copy.
 #[tokio::test]
-async fn a_resume_behind_a_copy() {
+async fn resume_behind_copy_dropped_after_any_poll_leaves_nothing() {
     give_up(async |polls| {
         let (ground, preempted, all) = preempted().await;
         assert_eq!(ground.manager.census().moving, 4);
@@ -185,7 +189,8 @@ async fn a_resume_behind_a_copy() {
             assert_eq!(resumed.partial.expect("with its bytes").len(), 1);
         });
         is_whole(&ground.manager).await;
-        // Nobody knows the name of what is not full: it is nowhere, whatever was given up.
+        // No caller knows the name of the block that is not full. It is in no tier, whenever the future
+        // was dropped.
         assert_eq!(ground.manager.default_group().match_prefix(&all).len(), 3);
         assert_eq!(ground.manager.census().tiers[0][1].inactive, 3);
         ended.is_some()
@@ -195,7 +200,7 @@ async fn a_resume_behind_a_copy() {
 
 /// Large blocks, which take a while: first to the host, then to the disk.
 #[tokio::test]
-async fn a_persist() {
+async fn persist_dropped_after_any_poll_goes_on() {
     for of_group in [false, true] {
         give_up(async |polls| {
             let manager = build(settings(4, 8).geometry_block_bytes(Some(1 << 20)).disk_blocks(16));
@@ -219,14 +224,14 @@ async fn a_persist() {
 }
 
 #[tokio::test]
-async fn a_purge() {
+async fn purge_dropped_after_any_poll_goes_on() {
     give_up(async |polls| {
         let ground = Ground::new(4, 16);
         let tenant = ground.manager.tenant("a").expect("few tenants");
         let all = hashes(1, 4);
         drop(compute(&tenant, &all, None).await);
         close_for_a_while(&ground);
-        // All of them on their way down, for somebody who waits.
+        // All of them are on their way down, for a caller that waits.
         let other = tokio::spawn({
             let manager = ground.manager.clone();
             async move { manager.default_group().allocate(4).await.map(|blocks| blocks.len()) }
@@ -235,7 +240,7 @@ async fn a_purge() {
         let ended = purged.map(|purged| assert!(purged.expect("open").complete, "{purged:?}")).is_some();
         assert_eq!(other.await.expect("no panic").expect("in time"), 4);
         is_whole(&ground.manager).await;
-        // It has begun, polled or not.
+        // The purge has begun, polled or not.
         let found = ground.manager.default_group().match_prefix(&all).len();
         assert_eq!((found, tenant.usage(Tier::Host).blocks), (0, 0), "after {polls} polls");
         drop(compute(&tenant, &all, None).await);
@@ -245,7 +250,7 @@ async fn a_purge() {
 }
 
 #[tokio::test]
-async fn an_allocation_that_is_held_at_a_quota() {
+async fn allocation_at_quota_dropped_after_any_poll_leaves_nothing() {
     give_up(async |polls| {
         let ground = Ground::of(settings(4, 16).quota_device(0.5), 4, 16);
         let [a, b] = ["a", "b"].map(|name| ground.manager.tenant(name).expect("few tenants"));
@@ -256,7 +261,7 @@ async fn an_allocation_that_is_held_at_a_quota() {
         let ended = got.map(|got| assert_eq!(got.expect("in time").len(), 2)).is_some();
         let waiting = ground.manager.census().waiting;
         assert_eq!(waiting, 0, "its place is given up at once, after {polls} polls");
-        // Whoever is behind it is served.
+        // Callers behind it are served.
         let behind = a.default_group().allocate(1).deadline(Duration::from_secs(5)).await.expect("in time");
         let others = b.default_group().allocate(2).deadline(Duration::from_secs(5)).await.expect("in time");
         drop((behind, others));
@@ -268,14 +273,14 @@ async fn an_allocation_that_is_held_at_a_quota() {
     .await;
 }
 
-/// In the lines of both groups, the first of which is served before the other.
+/// It waits in the queues of both groups. The first group serves it before the second.
 #[tokio::test]
-async fn an_allocation_of_all_groups() {
+async fn groups_allocation_dropped_after_any_poll_leaves_nothing() {
     give_up(async |polls| {
         let manager = two_groups();
         let held =
             [0, 1].map(|group| manager.group(group).expect("two").try_allocate(4).expect("all of them"));
-        // One group after the other, with turns for others between.
+        // One group after the other, with turns for other tasks between.
         tokio::spawn(async move {
             for blocks in held {
                 for _ in 0..4 {
@@ -287,7 +292,7 @@ async fn an_allocation_of_all_groups() {
         let got = within(polls, manager.allocate_groups(&[3, 3])).await;
         let ended = got.map(|got| assert_eq!(got.expect("in time").len(), 2)).is_some();
         assert_eq!(manager.census().waiting, 0, "its places are given up at once, after {polls} polls");
-        // Whoever comes next is served.
+        // The next caller is served.
         for group in 0..2 {
             let all = manager.group(group).expect("two").capacity(Tier::Device);
             assert_eq!(
@@ -303,9 +308,9 @@ async fn an_allocation_of_all_groups() {
     .await;
 }
 
-/// Calls that hand on to others.
+/// Calls that pass on to others.
 #[tokio::test]
-async fn what_waits_for_one_block_and_the_calls_of_a_group() {
+async fn waits_for_one_block_dropped_leave_the_queue() {
     let manager = two_groups();
     let group = manager.group(1).expect("two");
     let (first, all) = (all_of(&manager, 0), all_of(&manager, 1));
@@ -325,7 +330,7 @@ fn all_of(manager: &Tiers, group: usize) -> BlocksMut {
     group.try_allocate(group.capacity(Tier::Device)).expect("all of them")
 }
 
-/// Two groups of a few blocks, over nothing.
+/// Two groups of a few blocks each, with no tier below.
 fn two_groups() -> KvBlockManager {
     let group =
         |layer| format!("[[group]]\nlayers = [{layer}]\npage_size = 16\nkv_heads = 1\nhead_size = 64\n");

@@ -1,4 +1,4 @@
-//! Counts that callers give, and counts that grow until they are full.
+//! Counts that callers give, and counts that grow to their limit.
 
 use super::ground::{HYBRID, build, compute, hashes, settings};
 use kvstrata::config::ManagerConfig;
@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const MOST: usize = (1 << 20) - 1;
 
 #[tokio::test]
-async fn a_count_beyond_the_device_is_refused_and_takes_nothing() {
+async fn count_beyond_the_device_is_refused_and_takes_nothing() {
     let manager = build(ManagerConfig::builder().toml("hybrid.toml", HYBRID));
     let tenant = manager.tenant("acme").expect("a tenant");
     for count in [65, u32::MAX as usize, 1 << 32, (1 << 32) + 1, usize::MAX / 2, usize::MAX] {
@@ -31,10 +31,10 @@ async fn a_count_beyond_the_device_is_refused_and_takes_nothing() {
 }
 
 #[tokio::test]
-async fn a_list_is_cloned_whole_or_refused_at_most_references() {
+async fn list_at_most_references_is_cloned_whole_or_refused() {
     let manager = build(settings(4, 0));
     let one = compute(&manager, &hashes(1, 2), None).await;
-    // Of both blocks 1,024 references a list, and the rest one by one.
+    // Each list holds 1,024 references to both blocks; single clones take the rest.
     let mut thousand = one.clone();
     while thousand.len() < 2 * 1024 {
         thousand.append(thousand.try_clone().expect("room")).expect("of one manager");
@@ -42,7 +42,7 @@ async fn a_list_is_cloned_whole_or_refused_at_most_references() {
     let many: Vec<_> = (1..(MOST - 1) / 1024).map(|_| thousand.try_clone().expect("room")).collect();
     let left = MOST - 2 - (many.len() + 1) * 1024;
     let rest: Vec<_> = (0..left).map(|_| one.try_clone().expect("room")).collect();
-    // Those of `one`, too; one more can be had, and none after it.
+    // The references of `one` count, too. One more is possible, and none after it.
     let last = one.try_clone().expect("the last one");
     let refused = one.try_clone().expect_err("all are taken");
     assert_eq!(Some(refused.block), one.ids().next());

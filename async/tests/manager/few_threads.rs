@@ -1,7 +1,9 @@
-//! The system gives few threads, or none: a manager is refused at once, by an error that names what asked for them.
+//! The system gives few threads, or none: a manager is refused at once, by an error that names the
+//! setting or the part that needs the thread.
 //!
-//! A process that may have so many threads builds a manager, one thread more each time, until it has one. The limit is `RLIMIT_NPROC` of a user
-//! that has nothing else; as nobody else but root can become another user, the test is left out where it is not run by root.
+//! A child process with a limited number of threads builds a manager. The test raises the limit until
+//! one is built. The limit is `RLIMIT_NPROC` of a user without other processes. Only root can become
+//! another user, so the test is skipped for anyone else.
 
 use super::ground::settings;
 use kvstrata::manager::KvBlockManager;
@@ -9,13 +11,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Where the process that has few threads puts its volume.
+/// The folder of the volume of the process with few threads.
 const FOLDER: &str = "KVSTRATA_TEST_FEW_THREADS";
 const MOST: u32 = 40;
 
-/// In the process that has few threads.
+/// Runs in the process with few threads.
 #[test]
-fn a_process_of_few_threads_builds_a_manager_or_is_refused() {
+fn process_of_few_threads_builds_a_manager_or_is_refused() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let settings = settings(4, 4)
         .runtime_threads(2)
@@ -31,18 +33,19 @@ fn a_process_of_few_threads_builds_a_manager_or_is_refused() {
     }
 }
 
-/// The same in a process of its own, that may have so many threads, its first one included. No user of this number has any other.
+/// Runs it in a process that may have so many threads, its first one included. No other process has this
+/// user number.
 fn with_threads(threads: u32, folder: &Path) -> Output {
     let me = std::env::current_exe().expect("a program");
     let mut command = Command::new("timeout");
     command.args(["60", "setpriv", "--reuid=61234", "--regid=61234", "--clear-groups", "prlimit"]);
     command.arg(format!("--nproc={threads}:{threads}")).arg(me);
-    command.args(["few_threads::a_process_of_few_threads", "--nocapture", "--test-threads=1"]);
+    command.args(["few_threads::process_of_few_threads", "--nocapture", "--test-threads=1"]);
     command.env(FOLDER, folder).output().expect("coreutils")
 }
 
 #[test]
-fn a_manager_without_threads_is_refused_at_once() {
+fn manager_without_threads_is_refused_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).expect("ours");
     let enough = with_threads(MOST, folder.path());
@@ -68,7 +71,7 @@ fn a_manager_without_threads_is_refused_at_once() {
         }
         refusals.push(answer);
     }
-    // Each kind of thread was once the one that was not to be had.
+    // Each kind of thread was the missing one once.
     let named = |what: &str| refusals.iter().any(|refusal| refusal.contains(what));
     for what in ["runtime.threads", "of a mover", "disk.paths", "metrics.listen"] {
         assert!(named(what), "nothing names {what}: {refusals:#?}");

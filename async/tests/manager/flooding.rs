@@ -1,4 +1,5 @@
-//! Hashes that an attacker chooses share no chain in a manager's tables, whichever way the manager is made.
+//! Hashes that an attacker chooses share no chain in a manager's tables, in whichever way the manager is
+//! made.
 
 use crate::ground::{BYTES, settings};
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, Tiers};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 const BLOCKS: u32 = 4096;
 const MISSES: usize = 200;
 
-/// With the numbers of seed 0, which anyone knows, the product of such a hash is 0: all of them have one place.
+/// With the numbers of seed 0, which are public, the product of such a hash is 0: all of them have one place.
 fn flood(number: u64) -> SequenceHash {
     /// The first number that SplitMix64 makes of 0.
     const OF_SEED_0: u64 = 0xe220_a839_7b1d_cdaf;
@@ -23,7 +24,7 @@ fn all() -> Vec<SequenceHash> {
     (1..=u64::from(BLOCKS)).map(flood).collect()
 }
 
-/// How long lookups of such a hash take that is not there.
+/// The time of lookups of such a hash, which is absent.
 fn misses(mut look_up: impl FnMut(&[SequenceHash]) -> usize) -> Duration {
     let missing = [flood(1 << 40)];
     let since = Instant::now();
@@ -31,7 +32,7 @@ fn misses(mut look_up: impl FnMut(&[SequenceHash]) -> usize) -> Duration {
     since.elapsed()
 }
 
-/// The control: what a pool with that seed takes.
+/// The control: the time in a pool with that seed.
 fn with_seed_0() -> Duration {
     let pool = BlockPool::new(PoolConfig::new(BLOCKS).seed(0)).expect("a pool");
     let (mut blocks, mut held) = (Vec::new(), Vec::new());
@@ -51,7 +52,7 @@ fn in_manager(manager: &Tiers) -> Duration {
     took
 }
 
-/// Of parts as an engine hands them in: with pools that have no seed.
+/// A manager of parts that an engine hands in, with pools that have no seed.
 fn of_parts() -> KvBlockManager {
     let sim = Arc::new(SimDevice::new(BLOCKS as usize, BYTES).expect("memory"));
     let memory = HostMemory::new(1, &[BYTES]).expect("memory");
@@ -77,7 +78,7 @@ fn of_parts() -> KvBlockManager {
 }
 
 #[tokio::test]
-async fn hashes_chosen_for_a_known_seed_share_no_chain_in_a_manager() {
+async fn hashes_chosen_for_a_known_seed_share_no_chain() {
     let control = with_seed_0();
     for (made, manager) in [("settings", crate::ground::build(settings(BLOCKS, 0))), ("parts", of_parts())] {
         let took = in_manager(&manager);

@@ -1,4 +1,4 @@
-//! What is asked of blocks that are on their way: their layers, their places, their end, whoever asks.
+//! Calls about blocks in flight: their layers, their device blocks and their end.
 
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
@@ -15,12 +15,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// The outcome of a look at a future.
+/// Polls a future once.
 pub fn look<F: IntoFuture>(future: F) -> Poll<F::Output> {
     pin!(future.into_future()).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// A manager whose host tier has a sequence of four that its device lacks, and whose copies wait.
+/// A manager with a sequence of four that its host tier has and its device lacks. Copies wait.
 async fn below() -> (Ground, Vec<SequenceHash>) {
     let ground = Ground::new(4, 16);
     let all = below_of(&ground).await;
@@ -37,7 +37,7 @@ async fn below_of(ground: &Ground) -> Vec<SequenceHash> {
 }
 
 #[tokio::test]
-async fn no_layer_is_ready_before_its_bytes_are_there_however_the_run_is_brought_up() {
+async fn layer_of_any_onboard_is_ready_after_its_bytes_arrive() {
     for layers in [None, Some(1)] {
         let (ground, all) = below().await;
         let found = ground.manager.default_group().match_prefix(&all);
@@ -54,8 +54,8 @@ async fn no_layer_is_ready_before_its_bytes_are_there_however_the_run_is_brought
 }
 
 #[tokio::test]
-async fn whoever_asks_for_layers_of_what_others_bring_up_whole_has_them_unless_a_copy_waits_already() {
-    // Transfers of four blocks of two layers, of which the queue has so many when layers are asked for.
+async fn layers_joining_a_whole_onboard_split_it_unless_it_is_queued() {
+    // Transfers of four blocks of two layers. So many are in the queue when layers are asked for.
     for (queued, transfers) in [(0, 8), (3, 4)] {
         let ground = Ground::of(settings(4, 16).transfer_in_flight(BYTES as u64), 4, 16);
         let (manager, all) = (&ground.manager, below_of(&ground).await);
@@ -78,9 +78,9 @@ async fn whoever_asks_for_layers_of_what_others_bring_up_whole_has_them_unless_a
     }
 }
 
-/// What the device has is there at once: its layers, its places, and the run.
+/// Blocks of the device are ready at once: their layers, their ids, and the run.
 #[tokio::test]
-async fn a_run_that_is_there_waits_for_nothing() {
+async fn onboard_of_device_blocks_waits_for_nothing() {
     let manager = build(settings(4, 16));
     let all = hashes(1, 4);
     let held = compute(&manager, &all, None).await;
@@ -94,7 +94,7 @@ async fn a_run_that_is_there_waits_for_nothing() {
 }
 
 #[tokio::test]
-async fn a_run_of_another_manager_is_refused() {
+async fn onboard_of_a_foreign_match_is_refused() {
     let (one, other) = (build(settings(4, 16)), build(settings(4, 16)));
     for (manager, sequence) in [(&one, 1), (&other, 2)] {
         drop(compute(manager, &hashes(sequence, 4), None).await);
@@ -110,7 +110,7 @@ async fn a_run_of_another_manager_is_refused() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_brought_up_as_a_guess_is_still_waited_for() {
+async fn prefetch_onboard_joined_by_an_urgent_one_serves_both() {
     let (ground, all) = below().await;
     let options = OnboardOptions::default().class(Class::Prefetch);
     let guess = ground
@@ -131,7 +131,7 @@ async fn a_run_that_is_brought_up_as_a_guess_is_still_waited_for() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_brought_up_as_a_guess_and_given_up_comes_no_further() {
+async fn prefetch_onboard_dropped_stops_queued_copies() {
     let ground = Ground::of(settings(4, 16).transfer_in_flight(BYTES as u64), 4, 16);
     let all = hashes(1, 4);
     drop(compute(&ground.manager, &all, None).await);
@@ -152,7 +152,7 @@ async fn a_run_that_is_brought_up_as_a_guess_and_given_up_comes_no_further() {
 }
 
 #[tokio::test]
-async fn a_place_that_was_told_is_kept_whoever_began_to_bring_it_up() {
+async fn device_blocks_once_told_are_kept_over_computed_twins() {
     let (ground, all) = below().await;
     let group = ground.manager.default_group();
     let found = || group.match_prefix(&all[..2]);
@@ -160,7 +160,7 @@ async fn a_place_that_was_told_is_kept_whoever_began_to_bring_it_up() {
     let options = OnboardOptions::default().layers(1);
     let layered = group.onboard(found(), options).expect("fits");
     let told = layered.ids().expect("they have places");
-    // An engine that was late has computed them itself.
+    // A late engine has computed the blocks itself.
     let twin = compute(&ground.manager, &all[..2], None).await;
     ground.mover.open();
     let whole = whole.await;
@@ -174,9 +174,9 @@ async fn a_place_that_was_told_is_kept_whoever_began_to_bring_it_up() {
     assert_eq!(up.blocks.ids().collect::<Vec<_>>(), told, "its kernels still read these");
 }
 
-/// A place that nobody was told of gives way to a copy that was computed meanwhile.
+/// A device block that no caller was told of gives way to a block computed meanwhile.
 #[tokio::test]
-async fn what_comes_up_whole_and_is_computed_meanwhile_is_there_once() {
+async fn whole_onboard_of_blocks_computed_meanwhile_keeps_one_copy() {
     let (ground, all) = below().await;
     let tenant = ground.manager.tenant("a").expect("few tenants");
     let found = tenant.default_group().match_prefix(&all[..2]);
@@ -190,7 +190,7 @@ async fn what_comes_up_whole_and_is_computed_meanwhile_is_there_once() {
     check(&ground.manager, &up.blocks, &all[..2]);
 }
 
-/// Does something with the manager when the last one forgets it.
+/// Uses the manager when the last reference to it is dropped.
 struct Forgotten(Tiers);
 
 impl Wake for Forgotten {
@@ -204,7 +204,7 @@ impl Drop for Forgotten {
 }
 
 #[tokio::test]
-async fn a_waker_that_is_forgotten_may_use_the_manager() {
+async fn dropped_waker_may_use_the_manager() {
     let (ground, all) = below().await;
     let down = Ground::new(4, 16);
     let blocks = compute(&down.manager, &all, None).await;
@@ -229,7 +229,7 @@ async fn a_waker_that_is_forgotten_may_use_the_manager() {
 }
 
 #[tokio::test]
-async fn what_is_to_persist_is_on_the_disk_though_it_was_on_its_way_to_the_host() {
+async fn persist_of_blocks_in_flight_to_host_reaches_the_disk() {
     let directory = tempfile::tempdir().expect("a directory");
     // Large ones, which take a while.
     let settings = settings(8, 16)
@@ -256,7 +256,7 @@ impl Wake for Called {
     }
 }
 
-/// Fails if that has not ended in a while.
+/// Fails if `work` has not ended after a while.
 fn in_time(what: &str, work: impl FnOnce() + Send + 'static) {
     let (ended, when) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -264,14 +264,14 @@ fn in_time(what: &str, work: impl FnOnce() + Send + 'static) {
         ended.send(()).expect("the test waits");
     });
     if when.recv_timeout(Duration::from_secs(20)).is_err() {
-        // Whoever unwinds waits for the lock, too.
+        // Unwinding would wait for the lock, too.
         eprintln!("not in time: {what}");
         std::process::abort();
     }
 }
 
 #[tokio::test]
-async fn whoever_is_woken_may_use_the_manager_at_once() {
+async fn woken_waker_may_use_the_manager_at_once() {
     let ground = Ground::new(4, 16);
     let tenant = ground.manager.tenant("a").expect("few tenants");
     let runtime = tokio::runtime::Handle::current();
@@ -305,7 +305,7 @@ async fn whoever_is_woken_may_use_the_manager_at_once() {
 }
 
 #[tokio::test]
-async fn no_path_keeps_the_budget_of_iterations_from_another() {
+async fn path_with_many_copies_leaves_budget_to_others() {
     let directory = tempfile::tempdir().expect("a directory");
     let settings = settings(16, 32)
         .iteration_bytes(Some(BYTES as u64))
@@ -332,22 +332,22 @@ async fn no_path_keeps_the_budget_of_iterations_from_another() {
 }
 
 #[tokio::test]
-async fn who_waits_for_blocks_does_not_wait_for_the_budget_of_an_iteration() {
+async fn allocation_does_not_wait_for_the_iteration_budget() {
     let manager = build(settings(4, 16).iteration_bytes(Some(BYTES as u64)));
     let group = manager.default_group();
     let blocks = compute(&manager, &hashes(1, 4), None).await;
     let partial = group.try_allocate(0).expect("none");
-    // Nothing runs any more: no iteration begins before there are blocks for one.
+    // The engine is idle: no iteration begins before there are blocks for one.
     let _preempted = group.preempt(blocks, partial, 1).expect("one manager");
     let blocks = group.allocate(4).deadline(Duration::from_secs(5)).await;
     assert_eq!(blocks.expect("in time").len(), 4);
 }
 
 #[tokio::test]
-async fn blocks_whose_copy_cannot_begin_are_free_at_once() {
+async fn blocks_that_cannot_be_copied_are_free_at_once() {
     let ground = Ground::new(4, 4);
     drop(compute(&ground.manager, &hashes(1, 4), None).await);
-    // Somebody reads the host's memory, so that nothing is written to it.
+    // Readers hold the host's memory, so that nothing is written to it.
     let reads: Vec<_> = (0..4).map(|block| ground.memory.read(block).expect("nobody writes")).collect();
     let four = look(ground.manager.default_group().allocate(4).into_future());
     assert!(matches!(four, Poll::Ready(Ok(_))), "{four:?}: no event is to come that would serve it");

@@ -1,5 +1,5 @@
-//! A process forks while it has a manager, and the child goes on: there each call is refused, to drop a handle does nothing, and the parent's manager
-//! goes on as if there were no child.
+//! A process forks while it has a manager, and the child goes on. In the child each call is refused, and
+//! dropping a handle does nothing. The parent's manager goes on as if there were no child.
 
 use super::ground::{build, check, compute, hashes, settings};
 use kvstrata::config::WriteMode;
@@ -15,7 +15,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// What a call answers at once: in a child there is nobody who could wake it.
+/// The answer of a call at its first poll: nothing in a child could wake it.
 fn now<F: IntoFuture>(future: F) -> F::Output {
     match pin!(future.into_future()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
@@ -24,12 +24,12 @@ fn now<F: IntoFuture>(future: F) -> F::Output {
 }
 
 #[test]
-fn a_child_is_refused_and_its_drops_do_nothing() {
+fn forked_child_is_refused_and_its_drops_do_nothing() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
     let runtime = runtime.expect("a runtime");
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
-    // Of one with a runtime of its own, too.
+    // Also for a manager with a runtime of its own.
     for own in [false, true] {
         let anywhere = "127.0.0.1:0".parse().expect("an address");
         let settings = || settings(8, 8).disk_blocks(16).disk_paths(vec![file.clone()]);
@@ -57,7 +57,7 @@ fn a_child_is_refused_and_its_drops_do_nothing() {
                 AllocateError::Inherited
             );
             let said = AllocateError::Inherited.to_string();
-            assert!(said.contains("make one in this process, after the fork"), "{said}");
+            assert!(said.contains("build a manager in this process, after the fork"), "{said}");
             let within = manager.default_group().allocate(1).deadline(Duration::from_millis(1));
             assert_eq!(now(within).expect_err("a child"), AllocateError::Inherited);
             assert!(manager.default_group().try_allocate(1).is_none());
@@ -85,7 +85,8 @@ fn a_child_is_refused_and_its_drops_do_nothing() {
             drop((hint, held, tenant, manager));
         })
         .expect("a child in order");
-        // Whoever forks moves what the child has had into it: the parent's handles have gone with the closure, and its manager is closed in order.
+        // `in_child` takes the child's handles by its closure, so the parent's handles have gone with
+        // it, and the manager is closed in order.
         assert!(std::net::TcpStream::connect(address).is_err());
         let _in = runtime.enter();
         let again = build(settings());
@@ -104,9 +105,9 @@ fn a_child_is_refused_and_its_drops_do_nothing() {
     }
 }
 
-/// While another thread has the manager's lock again and again, children do not wait for it.
+/// Another thread takes the manager's lock again and again. Children do not wait for it.
 #[test]
-fn a_child_waits_for_no_lock_of_its_parent() {
+fn forked_child_waits_for_no_lock_of_its_parent() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build();
     let runtime = runtime.expect("a runtime");
     let manager = runtime.block_on(async { build(settings(8, 8)) });

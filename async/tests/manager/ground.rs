@@ -1,4 +1,4 @@
-//! Managers to test, and what their blocks' bytes must be.
+//! Managers for the tests, and the bytes of their blocks.
 
 use kvstrata::config::{ManagerConfig, ManagerConfigBuilder};
 use kvstrata::manager::{Blocks, KvBlockManager, Tiers};
@@ -6,7 +6,8 @@ use kvstrata_core::{BlockId, SequenceHash};
 
 pub const BYTES: usize = 4096;
 
-/// A model of two groups of layers, but for how many layers it has: all blocks, and a window of two.
+/// A model of two groups of layers, without the number of its layers: one group keeps all
+/// blocks, the other a window of two.
 pub const HYBRID: &str = r#"
     [device]
     blocks = 64
@@ -33,7 +34,7 @@ pub const HYBRID: &str = r#"
     head_size = 64
 "#;
 
-/// Blocks of `BYTES`, and nothing done ahead of need.
+/// Blocks of `BYTES`, and no copies ahead of need.
 pub fn settings(device: u32, host: u32) -> ManagerConfigBuilder {
     ManagerConfig::builder()
         .geometry_block_bytes(Some(BYTES as u64))
@@ -44,7 +45,7 @@ pub fn settings(device: u32, host: u32) -> ManagerConfigBuilder {
         .idle_host_after(None)
         .idle_disk_after(None)
         .iteration_idle(None)
-        // Tests say themselves when a disk goes on.
+        // Tests decide themselves when a disk goes on.
         .transfer_patience(Some(std::time::Duration::from_secs(1000)))
 }
 
@@ -91,21 +92,21 @@ pub fn check(manager: &Tiers, blocks: &Blocks, hashes: &[SequenceHash]) {
     }
 }
 
-/// Waits until nothing is under way.
+/// Waits until the manager is idle.
 pub async fn rest(manager: &Tiers) {
     while !manager.census().is_idle() {
         tokio::task::yield_now().await;
     }
 }
 
-/// Waits until what may move has moved.
+/// Waits until all copies that may move have landed.
 pub async fn still(manager: &Tiers) {
     while manager.census().moving > 0 {
         tokio::task::yield_now().await;
     }
 }
 
-/// What a future comes to while iterations go on.
+/// The output of a future while iterations go on.
 pub async fn stepping<F: Future>(manager: &Tiers, future: F) -> F::Output {
     let iterations = async {
         loop {

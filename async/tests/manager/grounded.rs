@@ -1,4 +1,5 @@
-//! Who waits for host memory: victims and urgent reads before copies by choice, of which no more wait than may.
+//! Transfers that wait for host memory: victims and urgent reads go before copies by choice, and the
+//! number of waiting copies by choice is bounded.
 
 use crate::flying::look;
 use crate::gated::Ground;
@@ -26,8 +27,8 @@ pub fn disk() -> Arc<SimDisk> {
     Arc::new(SimDisk::new(64, BYTES, quick))
 }
 
-/// A device full of `hashes(2, 16)`, over a host that is full but for its headroom, over a disk that has nothing, writes one at a time, and
-/// ends none from now on before it is let go.
+/// A device full of `hashes(2, 16)` over a host that is full except for its headroom. The disk below has
+/// nothing, writes one block at a time, and from now on finishes no write until the test lets it.
 pub async fn full(settings: ManagerConfigBuilder) -> (Arc<SimDisk>, Ground) {
     let disk = disk();
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
@@ -48,7 +49,7 @@ fn free(manager: &Tiers) -> usize {
     manager.census().tiers[0][1].free
 }
 
-/// Waits until this is so.
+/// Waits until `is_so`.
 pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let all = async {
         while !is_so() {
@@ -59,7 +60,7 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn an_urgent_read_has_staging_before_copies_by_choice_that_came_first() {
+async fn urgent_read_gets_staging_before_earlier_copies_by_choice() {
     let disk = disk();
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let (manager, _) = staged::over(port, 12, 2);
@@ -88,8 +89,9 @@ async fn an_urgent_read_has_staging_before_copies_by_choice_that_came_first() {
 }
 
 #[tokio::test]
-async fn victims_have_host_blocks_before_copies_by_choice_that_came_first() {
-    // Under LRU a block may leave before what was computed behind it, so there are other victims than those that are copied.
+async fn victims_get_host_blocks_before_earlier_copies_by_choice() {
+    // Under LRU a block may leave before those computed from it, so the victims are not the blocks being
+    // copied.
     let settings = settings(16, HOST).device_policy(Policy::Lru);
     let (disk, ground) = full(settings.watermark_device(0.6).watermark_device_low(0.5)).await;
     let manager = &ground.manager;
@@ -106,9 +108,10 @@ async fn victims_have_host_blocks_before_copies_by_choice_that_came_first() {
     rest(manager).await;
 }
 
-/// Under policies that know parents, those that are copied hold back the others: they become the victims, and have the host blocks that those may have.
+/// Under policies that know parents, the blocks being copied hold back the others. They become the
+/// victims, and get the host blocks that victims may have.
 #[tokio::test]
-async fn copies_by_choice_that_hold_victims_back_are_made_as_theirs() {
+async fn copies_by_choice_holding_victims_back_become_victims() {
     let settings = settings(16, HOST).device_policy(Policy::Reuse);
     let (disk, ground) = full(settings.watermark_device(0.6).watermark_device_low(0.5)).await;
     let manager = &ground.manager;
@@ -124,7 +127,7 @@ async fn copies_by_choice_that_hold_victims_back_are_made_as_theirs() {
 }
 
 #[tokio::test]
-async fn what_victims_wait_for_is_written_before_what_nobody_waits_for() {
+async fn host_writes_for_victims_go_before_unawaited_ones() {
     let (disk, ground) = full(settings(16, HOST).watermark_device(0.6).watermark_device_low(0.5)).await;
     let manager = &ground.manager;
     let first = hashes(1, INACTIVE / 2);
@@ -134,7 +137,7 @@ async fn what_victims_wait_for_is_written_before_what_nobody_waits_for() {
     let mut blocks =
         pin!(manager.default_group().allocate(HEADROOM as usize + 2).deadline(PATIENCE).into_future());
     assert!(look(blocks.as_mut()).is_pending());
-    // The one that had begun, and two for the victims.
+    // The write that had begun, and two for the victims.
     disk.gate().let_go(3);
     assert_eq!(blocks.await.expect("in time").len(), HEADROOM as usize + 2);
     assert_eq!(disk.counts().written, 3);
@@ -144,7 +147,7 @@ async fn what_victims_wait_for_is_written_before_what_nobody_waits_for() {
 }
 
 #[tokio::test]
-async fn the_headroom_is_made_again_while_victims_wait() {
+async fn headroom_is_made_again_while_victims_wait() {
     let (disk, ground) = full(settings(16, HOST)).await;
     let manager = &ground.manager;
     let mut blocks =
@@ -159,7 +162,7 @@ async fn the_headroom_is_made_again_while_victims_wait() {
 }
 
 #[tokio::test]
-async fn copies_by_choice_leave_the_headroom_as_it_comes_free() {
+async fn copies_by_choice_leave_the_headroom_to_victims() {
     let (disk, ground) = full(settings(16, HOST)).await;
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -167,14 +170,14 @@ async fn copies_by_choice_leave_the_headroom_as_it_comes_free() {
     let urgent = OffloadOptions::default().class(Class::Urgent);
     let offload = group.offload(&held, urgent);
     assert_eq!((manager.census().grounded, free(manager)), (8, HEADROOM as usize));
-    // Victims have it.
+    // Victims get it.
     let blocks = group.allocate(HEADROOM as usize).deadline(PATIENCE).await.expect("in time");
     assert_eq!((manager.census().grounded, free(manager)), (8, 0));
     disk.gate().let_go(HEADROOM as usize);
     until("written", || disk.counts().written == u64::from(HEADROOM)).await;
     until("and given back", || manager.census().tiers[0][1].free == HEADROOM as usize).await;
     assert_eq!(manager.census().grounded, 8);
-    // And have it again, at once.
+    // Victims get it again, at once.
     let again = group.allocate(HEADROOM as usize).deadline(PATIENCE).await.expect("in time");
     assert_eq!((disk.counts().written, manager.census().grounded), (u64::from(HEADROOM), 8));
     disk.gate().open();
@@ -184,7 +187,7 @@ async fn copies_by_choice_leave_the_headroom_as_it_comes_free() {
 }
 
 #[tokio::test]
-async fn no_more_copies_by_choice_wait_for_host_blocks_than_may_wait_and_others_are_put_off() {
+async fn copies_by_choice_beyond_the_queue_are_deferred_or_refused() {
     const BOUND: u32 = 3;
     let marks = settings(16, HOST).watermark_device(0.6).watermark_device_low(0.0);
     let (disk, ground) = full(marks.transfer_queue(BOUND)).await;
@@ -193,10 +196,10 @@ async fn no_more_copies_by_choice_wait_for_host_blocks_than_may_wait_and_others_
         manager.step().expect("none runs");
         let census = manager.census();
         assert_eq!(census.grounded, BOUND as usize);
-        // Their own way down, and one that writes.
+        // The copies of host blocks to the disk, and one being written.
         assert!(census.queued + census.moving <= BOUND as usize + 1, "{census:?}");
     }
-    // A caller's are refused, and counted.
+    // A caller's copies are refused, and counted.
     let held = manager.default_group().match_device(&hashes(2, 16));
     let offload = manager.default_group().offload(&held, OffloadOptions::default());
     assert_eq!(manager.stats().refused_by(Refusal::Queue), 16 - u64::from(BOUND));
@@ -213,7 +216,7 @@ async fn no_more_copies_by_choice_wait_for_host_blocks_than_may_wait_and_others_
 }
 
 #[tokio::test]
-async fn copies_by_choice_send_no_more_to_the_disk_than_may_wait_for_it() {
+async fn copies_by_choice_fill_the_disk_queue_to_its_bound_only() {
     let marks = settings(16, HOST).watermark_device(0.6).watermark_device_low(0.0);
     let (disk, ground) = full(marks.transfer_queue(3)).await;
     let manager = &ground.manager;
@@ -230,9 +233,9 @@ async fn copies_by_choice_send_no_more_to_the_disk_than_may_wait_for_it() {
     rest(manager).await;
 }
 
-/// To call those off would free nothing.
+/// Cancelling those would free nothing.
 #[tokio::test]
-async fn copies_of_blocks_that_are_held_are_not_called_off_for_who_waits() {
+async fn copies_of_held_blocks_are_not_cancelled_for_waiters() {
     let disk = disk();
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     // Two blocks of staging, and no host tier.
@@ -254,7 +257,7 @@ async fn copies_of_blocks_that_are_held_are_not_called_off_for_who_waits() {
 }
 
 #[tokio::test]
-async fn who_waits_for_blocks_waits_for_no_copy_by_choice_that_waits_itself() {
+async fn allocation_cancels_copies_by_choice_that_wait() {
     let (disk, ground) = full(settings(16, HOST).watermark_device(0.6).watermark_device_low(0.0)).await;
     let manager = &ground.manager;
     manager.step().expect("none runs");
@@ -265,13 +268,14 @@ async fn who_waits_for_blocks_waits_for_no_copy_by_choice_that_waits_itself() {
     drop(blocks);
     disk.gate().open();
     rest(manager).await;
-    // The next victims were called off.
+    // The copies of the next victims were cancelled.
     assert_eq!(manager.default_group().match_device(&hashes(2, 16)).len(), 14);
 }
 
-/// Host memory is on its way to it, and somebody finds the block there and holds it: the victim is lost, and counted.
+/// A host block is about to be freed for the victim, when a caller finds and holds that block.
+/// The victim is lost, and counted.
 #[tokio::test]
-async fn a_victim_that_waits_in_vain_is_dropped() {
+async fn victim_waiting_for_a_held_host_block_is_dropped() {
     let disk = disk();
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let ground = Ground::over(settings(1, 1).host_headroom(0), 1, 1, Some(port));

@@ -7,7 +7,7 @@ use kvstrata::manager::{AllocateError, Blocks, Group, OnboardError, OnboardOptio
 use kvstrata::tier::Tier;
 use kvstrata_core::{BlockId, SequenceHash};
 
-/// As [`super::ground::compute`], of a group.
+/// As [`super::ground::compute`], for a group.
 async fn compute(group: &Group, hashes: &[SequenceHash]) -> Blocks {
     let blocks = group.allocate(hashes.len()).await.expect("blocks");
     let port = group.device_port().expect("a simulated device");
@@ -26,20 +26,20 @@ fn check(group: &Group, blocks: &Blocks, hashes: &[SequenceHash]) {
     }
 }
 
-/// The hashes of a sequence, other ones in each group: so are the bytes.
+/// The hashes of a sequence, different in each group, and so are the bytes.
 fn apart(number: u64) -> [Vec<SequenceHash>; 3] {
     [0, 1, 2].map(|group| sequence(10 * number + group as u64)[group].clone())
 }
 
 #[tokio::test]
-async fn a_hybrid_prefix_comes_back_with_the_bytes_of_each_group() {
+async fn hybrid_prefix_comes_back_with_the_bytes_of_each_group() {
     let manager = hybrid("disk.blocks = 64\n");
     let of = apart(1);
     let groups: Vec<Group> = (0..3).map(|group| manager.group(group).expect("three")).collect();
     for (group, hashes) in groups.iter().zip(&of) {
         drop(compute(group, hashes).await);
     }
-    // Other sequences need the room of the device, and of the host.
+    // Other sequences need the room of the device and of the host.
     for others in 2..7 {
         for (index, group) in groups.iter().enumerate() {
             drop(compute(group, &hashes(10 * others + index as u64, 40)).await);
@@ -58,7 +58,7 @@ async fn a_hybrid_prefix_comes_back_with_the_bytes_of_each_group() {
 }
 
 #[tokio::test]
-async fn each_group_has_all_calls_of_the_manager() {
+async fn group_has_all_calls_of_the_manager() {
     let manager = hybrid("disk.blocks = 64\nprefetch.blocks = 16\n");
     assert!(manager.group(3).is_none() && manager.group(usize::MAX).is_none());
     let names: Vec<String> =
@@ -102,7 +102,7 @@ async fn each_group_has_all_calls_of_the_manager() {
         drop(one);
         assert_eq!(group.try_allocate(64).expect("all of them").len(), 64);
     }
-    // Nobody else has them.
+    // No other group has them.
     let window = manager.group(1).expect("three");
     assert!(window.match_prefix(&hashes(1, 8)).is_empty());
     let found = window.match_prefix(&hashes(2, 8));
@@ -113,7 +113,7 @@ async fn each_group_has_all_calls_of_the_manager() {
 }
 
 #[tokio::test]
-async fn a_group_of_a_tenants_manager_is_the_tenants() {
+async fn group_of_a_tenant_has_the_tenants_quota() {
     let manager = hybrid("quota.device = 0.25\n");
     let tenant = manager.tenant("a").expect("few tenants");
     let window = tenant.group(1).expect("three");

@@ -1,4 +1,4 @@
-//! Models whose layers keep different things.
+//! Models whose groups of layers keep different kinds of state.
 
 use super::ground::{HYBRID, build, hashes, rest};
 use kvstrata::config::ManagerConfig;
@@ -43,7 +43,7 @@ fn found(manager: &Tiers, of: &[Vec<SequenceHash>; 3]) -> (u64, Vec<(usize, usiz
 }
 
 #[tokio::test]
-async fn a_prefix_is_usable_where_each_group_has_what_it_needs() {
+async fn prefix_ends_where_each_group_has_its_blocks() {
     let manager = hybrid("");
     assert_eq!(manager.groups(), 3);
     let of = sequence(1);
@@ -59,12 +59,12 @@ async fn a_prefix_is_usable_where_each_group_has_what_it_needs() {
 }
 
 #[tokio::test]
-async fn a_gap_in_a_window_lowers_it_to_where_that_block_is_not_needed() {
+async fn gap_in_a_window_lowers_the_prefix() {
     let manager = hybrid("");
     let of = sequence(1);
     let full = keep(&manager, 0, &of[0], 0..16).await;
     let states = keep(&manager, 2, &of[2], 0..4).await;
-    // Of the window: 128 to 144 is missing, and so is all before 96.
+    // The window lacks 128 to 144, and all before 96.
     let early = keep(&manager, 1, &of[1], 6..8).await;
     assert_eq!(found(&manager, &of), (128, vec![(0, 8), (6, 2), (1, 1)]));
     let later = keep(&manager, 1, &of[1], 14..16).await;
@@ -73,7 +73,7 @@ async fn a_gap_in_a_window_lowers_it_to_where_that_block_is_not_needed() {
 }
 
 #[tokio::test]
-async fn all_groups_are_brought_up() {
+async fn onboard_groups_brings_up_all_groups() {
     let manager = hybrid("");
     let of = sequence(1);
     for (group, which) in [(0, 0..16), (1, 0..16), (2, 0..4)] {
@@ -93,12 +93,13 @@ async fn all_groups_are_brought_up() {
     assert_eq!(held, [(0, 16), (14, 2), (3, 1)]);
 }
 
-/// Blocks that are written down if two requests have had them: one request is one, however often it is looked where its prefix ends.
+/// Blocks are written to the disk at their second use. A request counts as one use, however often the
+/// end of its prefix is searched.
 #[tokio::test]
-async fn a_match_is_one_use() {
+async fn match_groups_counts_as_one_use() {
     let manager = hybrid("disk.blocks = 64\ndisk.admission = \"second-use\"\n");
     let of = sequence(1);
-    // The prefix that all have is looked for again and again: gaps in the window, and a state at 64 only.
+    // The common prefix is searched again and again: there are gaps in the window, and a state at 64 only.
     drop(keep(&manager, 0, &of[0], 0..16).await);
     drop(keep(&manager, 1, &of[1], 2..4).await);
     drop(keep(&manager, 1, &of[1], 5..15).await);
@@ -106,7 +107,7 @@ async fn a_match_is_one_use() {
     let written = async || {
         for group in 0..3 {
             let group = manager.group(group).expect("three");
-            // Twice: from the device to the host, and from there to the disk.
+            // Each block moves twice: from the device to the host, and from there to the disk.
             for _ in 0..4 {
                 let others = manager.group(group.number()).expect("a group").allocate(64).await.expect("all");
                 let number = manager.default_group().pool_stats(kvstrata::tier::Tier::Device).stored + 100;
@@ -127,9 +128,9 @@ fn on_disk(manager: &Tiers, group: usize, hashes: &[SequenceHash]) -> usize {
     hashes.iter().filter(on_disk).count()
 }
 
-/// The pages' common boundary is farther than any number of tokens: then no prefix is of use to all.
+/// The pages' common boundary is beyond any number of tokens: then no prefix is of use to all groups.
 #[tokio::test]
-async fn pages_without_a_common_boundary_have_no_prefix_and_no_overflow() {
+async fn pages_without_common_boundary_have_no_prefix() {
     let primes = [65_521, 65_519, 65_497, 65_479, 65_449];
     let group = |(layer, page): (usize, &u32)| {
         format!("[[group]]\nkind = \"state\"\nlayers = [{layer}]\npage_size = {page}\nstate_bytes = 64\n")
@@ -149,9 +150,10 @@ async fn pages_without_a_common_boundary_have_no_prefix_and_no_overflow() {
     assert_eq!((up.tokens, lengths), (0, vec![(0, 0); 5]));
 }
 
-/// A request has all of its groups' blocks, or waits for them; of two that want more than half of each, both have theirs in the end.
+/// A request gets the blocks of all its groups, or waits for them. Of two requests for more than half of
+/// each group, both are served in the end.
 #[tokio::test]
-async fn blocks_of_all_groups_are_had_together_in_order() {
+async fn allocations_of_all_groups_are_served_in_order() {
     let manager = hybrid("");
     let all = |blocks: &[BlocksMut]| blocks.iter().map(BlocksMut::len).collect::<Vec<_>>();
     let first = manager.allocate_groups(&[40, 40, 40]).await.expect("free ones");
@@ -164,7 +166,8 @@ async fn blocks_of_all_groups_are_had_together_in_order() {
     while waiting(&manager) < 1 {
         tokio::task::yield_now().await;
     }
-    // What it has of the first nobody else gets, nor what is free of the second before it.
+    // No other caller gets the blocks that it has of the first group, or overtakes it for free blocks of
+    // the second.
     let at_once = |group: usize| manager.group(group).expect("three").try_allocate(20).is_some();
     assert_eq!([0, 1, 2].map(at_once), [false, false, true]);
     drop(first);
@@ -176,9 +179,9 @@ async fn blocks_of_all_groups_are_had_together_in_order() {
     assert_eq!(manager.census().tiers.iter().map(|tiers| tiers[0].owned).sum::<usize>(), 0, "given back");
 }
 
-/// The first layer of each group is there while others are on their way.
+/// The first layer of each group is ready while other layers are in flight.
 #[tokio::test]
-async fn groups_are_brought_up_by_layers_from_before_anybody_waits() {
+async fn onboard_groups_by_layers_readies_each_first_layer() {
     let manager = hybrid("");
     let of = sequence(1);
     for (group, which) in [(0, 0..16), (1, 0..16), (2, 0..4)] {

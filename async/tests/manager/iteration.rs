@@ -1,4 +1,4 @@
-//! The guard of an iteration: one runs at a time, and one that is dropped has failed.
+//! The guard of an iteration: one runs at a time, and a dropped one has failed.
 
 use super::ground::{build, check, compute, hashes, rest, settings};
 use kvstrata::config::WriteMode;
@@ -8,7 +8,7 @@ use kvstrata::tier::Tier;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[tokio::test]
-async fn one_iteration_runs_at_a_time() {
+async fn iteration_beside_a_running_one_is_refused() {
     let manager = build(settings(4, 4));
     let first = manager.begin_iteration().expect("none runs");
     let refused = manager.begin_iteration().expect_err("one runs");
@@ -23,9 +23,10 @@ async fn one_iteration_runs_at_a_time() {
     assert_eq!(manager.begin_iteration().expect("none runs").number(), 4, "the one dropped is over");
 }
 
-/// Dropped, also by a panic, it has not written what was registered ahead of it.
+/// A dropped iteration, also one dropped by a panic, has not written the blocks that were registered
+/// ahead of it.
 #[tokio::test]
-async fn an_iteration_dropped_withdraws_what_it_has_not_written() {
+async fn iteration_dropped_withdraws_unwritten_blocks() {
     for panics in [false, true] {
         let manager = build(settings(8, 16).offload_mode(WriteMode::Through));
         let group = manager.default_group();
@@ -34,7 +35,7 @@ async fn an_iteration_dropped_withdraws_what_it_has_not_written() {
         let number = running.number();
         let fresh = group.allocate(3).await.expect("free ones");
         let (blocks, _) = fresh.register_ahead(&ahead, None, number).expect("registered");
-        // What is computed from them goes with them; a later pass' own blocks stay.
+        // Blocks computed from them go with them; a later pass' own blocks stay.
         let fresh = group.allocate(2).await.expect("free ones");
         let (after, _) = fresh.register_ahead(&behind[3..], Some(&blocks), number + 1).expect("registered");
         let fresh = group.allocate(2).await.expect("free ones");
@@ -66,7 +67,7 @@ async fn an_iteration_dropped_withdraws_what_it_has_not_written() {
 }
 
 #[tokio::test]
-async fn an_iteration_dropped_behind_its_last_layer_has_written() {
+async fn iteration_dropped_behind_its_last_layer_has_written() {
     let manager = build(settings(8, 16));
     let group = manager.default_group();
     let running = manager.begin_iteration().expect("none runs");
@@ -78,7 +79,7 @@ async fn an_iteration_dropped_behind_its_last_layer_has_written() {
 }
 
 #[tokio::test]
-async fn what_waits_for_an_iteration_goes_on_when_it_is_dropped() {
+async fn iteration_dropped_opens_its_gates() {
     let manager = build(settings(8, 16));
     let all = hashes(1, 2);
     let blocks = compute(&manager, &all, None).await;
@@ -92,7 +93,7 @@ async fn what_waits_for_an_iteration_goes_on_when_it_is_dropped() {
 }
 
 #[test]
-fn an_iteration_may_be_sent_and_outlives_its_manager() {
+fn iteration_can_be_sent_and_outlives_its_manager() {
     fn is_sent<T: Send + Sync + 'static>(value: T) -> T {
         value
     }

@@ -1,4 +1,5 @@
-//! A manager that a task of its runtime lets go of last: what then ends it may wait, and so is not the runtime's to do.
+//! A task of the runtime drops the last handle of a manager. Ending a manager may block, so another
+//! thread has to do it.
 
 use super::ground::{BYTES, settings};
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
@@ -13,7 +14,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-/// Goes with its manager, and says on which thread.
+/// A mover that is dropped with its manager, and reports on which thread.
 struct Goes(UnboundedSender<ThreadId>);
 
 impl DeviceMover for Goes {
@@ -44,7 +45,7 @@ impl Drop for Goes {
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Woken, it drops what waits, with all that this owns.
+/// A waker that drops the waiting future, with all that it owns.
 struct Drops(Mutex<Option<Work>>);
 
 impl Wake for Drops {
@@ -55,7 +56,7 @@ impl Wake for Drops {
 }
 
 #[tokio::test]
-async fn no_task_of_the_runtime_ends_a_manager() {
+async fn last_handle_dropped_by_a_task_ends_on_another_thread() {
     let (goes, mut gone) = unbounded_channel();
     let stack = StackParts {
         name: "one".to_owned(),
@@ -75,7 +76,7 @@ async fn no_task_of_the_runtime_ends_a_manager() {
     let parts = Parts { stacks: vec![stack], runtime, own: None, names: None };
     let config = settings(1, 0).build().expect("a configuration");
     let manager = KvBlockManager::of_parts(&config, parts).expect("parts that fit");
-    // The last handles are in here, and the task that looks after deadlines tells of this one.
+    // The last handles are in this future, and the task of the deadlines wakes it.
     let work: Work = Box::pin(async move {
         let _held = manager.default_group().try_allocate(1).expect("it is free");
         drop(manager.default_group().allocate(1).deadline(Duration::from_millis(5)).await);

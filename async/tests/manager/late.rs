@@ -1,4 +1,4 @@
-//! Whoever waits is answered by a deadline, whether anybody polls it or not.
+//! Waiting calls are answered at their deadline, whether their futures are polled or not.
 
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
@@ -22,12 +22,12 @@ fn look<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// What a deadline ends: without one it would not.
+/// Waits for a call that only its deadline ends.
 async fn in_time<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future).await.expect("answered by its deadline")
 }
 
-/// The device has none of these, and the host all.
+/// Leaves these blocks in the host alone.
 async fn below(manager: &Tiers, hashes: &[SequenceHash]) {
     drop(compute(manager, hashes, None).await);
     drop(
@@ -41,7 +41,7 @@ async fn below(manager: &Tiers, hashes: &[SequenceHash]) {
 }
 
 #[tokio::test]
-async fn an_onboarding_that_nobody_polls_leaves_the_line_by_its_deadline() {
+async fn unpolled_onboard_leaves_the_queue_at_its_deadline() {
     let manager = build(settings(4, 16));
     let group = manager.default_group();
     let all = hashes(1, 4);
@@ -61,7 +61,7 @@ async fn an_onboarding_that_nobody_polls_leaves_the_line_by_its_deadline() {
 }
 
 #[tokio::test]
-async fn an_allocation_that_nobody_polls_leaves_the_line_by_its_deadline() {
+async fn unpolled_allocation_leaves_the_queue_at_its_deadline() {
     let manager = build(settings(4, 16));
     let group = manager.default_group();
     let [held, _kept] = [2, 2].map(|count| group.try_allocate(count).expect("free ones"));
@@ -78,9 +78,9 @@ async fn an_allocation_that_nobody_polls_leaves_the_line_by_its_deadline() {
     assert_eq!(manager.census().tiers[0][0].free, 2);
 }
 
-/// A whole hit leaves nothing to allocate, and who preempts for somebody in line may have no block that is not full.
+/// A whole hit leaves nothing to allocate, and a preemption for a waiting caller may have no partial block.
 #[tokio::test]
-async fn no_blocks_are_had_at_once_whoever_waits() {
+async fn allocation_of_no_blocks_is_answered_at_once() {
     let manager = build(settings(4, 16));
     let group = manager.default_group();
     let blocks = compute(&manager, &hashes(1, 4), None).await;
@@ -98,7 +98,7 @@ async fn no_blocks_are_had_at_once_whoever_waits() {
 }
 
 #[tokio::test]
-async fn without_end_is_a_deadline_too() {
+async fn deadline_of_max_is_without_end() {
     let manager = build(settings(4, 16));
     let group = manager.default_group();
     let all = hashes(1, 4);
@@ -116,7 +116,7 @@ async fn without_end_is_a_deadline_too() {
 }
 
 #[tokio::test]
-async fn an_offload_is_answered_by_its_deadline_and_its_copies_go_on() {
+async fn offload_past_deadline_is_answered_and_its_copies_go_on() {
     let ground = Ground::of(settings(8, 16).deadline_offload(SOON), 8, 16);
     let (manager, all) = (&ground.manager, hashes(1, 4));
     let group = manager.default_group();
@@ -136,12 +136,12 @@ async fn an_offload_is_answered_by_its_deadline_and_its_copies_go_on() {
     ground.mover.open();
     rest(manager).await;
     assert_eq!((manager.stats().offloaded[0], group.pool_stats(Tier::Host).stored), (5, 5));
-    // Late, and then done before anybody looked.
+    // It was late, and then its copies were done before anyone polled it.
     assert_eq!((unpolled.await.failed, manager.census().up), (0, 0));
 }
 
 #[tokio::test]
-async fn what_is_to_persist_and_is_late_counts_once_wherever_it_is() {
+async fn late_persist_counts_once_in_any_tier() {
     let quick = Plan { latency: Duration::ZERO..Duration::from_millis(1), ..Plan::calm(1) };
     let disk = Arc::new(SimDisk::new(16, BYTES, quick));
     let settings = settings(8, 16).deadline_offload(SOON);
@@ -183,14 +183,14 @@ async fn what_is_to_persist_and_is_late_counts_once_wherever_it_is() {
 }
 
 #[test]
-fn a_runtime_without_timers_is_refused_and_one_of_its_own_has_some() {
+fn runtime_without_timers_is_refused() {
     let bare = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let settings = || settings(4, 16).build().expect("a configuration");
     let error = bare.block_on(async { KvBlockManager::open(&settings()) }).expect_err("no timers");
     assert!(matches!(error, BuildError::Timers), "{error}");
     let manager = KvBlockManager::open(&settings()).expect("on its own runtime");
     let held = manager.default_group().try_allocate(4).expect("free ones");
-    // Polled by a runtime that has none.
+    // Polled by a runtime without timers.
     let late = bare
         .block_on(manager.default_group().allocate(1).deadline(SOON).into_future())
         .expect_err("none is free");
@@ -199,7 +199,7 @@ fn a_runtime_without_timers_is_refused_and_one_of_its_own_has_some() {
 }
 
 #[tokio::test]
-async fn whoever_leaves_a_flight_leaves_the_others_waiting() {
+async fn onboard_leaving_a_shared_transfer_leaves_the_others() {
     for leaver in 0..3 {
         let ground = Ground::new(4, 16);
         let all = hashes(1, 4);

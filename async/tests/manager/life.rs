@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 #[tokio::test]
-async fn what_was_registered_is_found_and_what_was_evicted_comes_back() {
+async fn registered_blocks_are_found_and_evicted_ones_come_back() {
     let manager = build(settings(8, 32));
     let group = manager.default_group();
     let first = hashes(1, 6);
@@ -38,10 +38,10 @@ async fn what_was_registered_is_found_and_what_was_evicted_comes_back() {
 }
 
 #[tokio::test]
-async fn what_can_never_be_had_is_refused_and_what_may_come_is_waited_for() {
+async fn allocation_beyond_capacity_is_refused_and_others_wait() {
     let manager = build(settings(4, 8));
     let error = manager.default_group().allocate(5).await.expect_err("more than there are");
-    assert_eq!(error.to_string(), "5 blocks were asked for, and the device has 4; ask for fewer");
+    assert_eq!(error.to_string(), "5 blocks requested, but the device has 4; request fewer");
     let all = manager.default_group().allocate(4).await.expect("all of them");
     let error =
         manager.default_group().allocate(1).deadline(Duration::from_millis(5)).await.expect_err("none");
@@ -60,7 +60,7 @@ async fn what_can_never_be_had_is_refused_and_what_may_come_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_preempted_request_has_its_blocks_again_and_the_one_that_is_not_full() {
+async fn preempted_request_gets_full_and_partial_blocks_back() {
     let manager = build(settings(8, 32));
     let group = manager.default_group();
     let full = hashes(1, 5);
@@ -70,7 +70,7 @@ async fn a_preempted_request_has_its_blocks_again_and_the_one_that_is_not_full()
     port.copy_in(partial.ids()[0].0, 0, &[7; 100]).expect("in range");
     let mut preempted = group.preempt(blocks, partial, 1).expect("one manager");
     assert_eq!(preempted.settled().await.copied, 6);
-    // Others have all of it, and more than once.
+    // Others take the whole device, more than once.
     for sequence in 2..4 {
         drop(compute(&manager, &hashes(sequence, 8), None).await);
     }
@@ -88,7 +88,7 @@ async fn a_preempted_request_has_its_blocks_again_and_the_one_that_is_not_full()
 }
 
 #[tokio::test]
-async fn what_is_pinned_stays_and_what_matters_more_leaves_last() {
+async fn pinned_blocks_stay_and_high_priority_leaves_last() {
     let manager = build(settings(8, 0));
     let group = manager.default_group();
     let kept = compute(&manager, &hashes(1, 3), None).await;
@@ -111,9 +111,9 @@ async fn what_is_pinned_stays_and_what_matters_more_leaves_last() {
     assert_eq!(group.allocate(8).await.expect("all").len(), 8);
 }
 
-/// What need not be copied is had at once, and no more leaves than is asked for.
+/// Blocks that need no copy are taken at once, and no more leave than are asked for.
 #[tokio::test]
-async fn who_waits_for_a_copy_lets_no_more_blocks_leave_than_it_needs() {
+async fn waiting_allocation_evicts_no_more_than_it_needs() {
     let ground = Ground::of(settings(8, 16), 8, 16);
     let manager = &ground.manager;
     let all = hashes(1, 8);
@@ -133,7 +133,7 @@ async fn who_waits_for_a_copy_lets_no_more_blocks_leave_than_it_needs() {
 }
 
 #[tokio::test]
-async fn who_asks_again_has_the_blocks_that_left_for_who_gave_up() {
+async fn repeated_allocation_gets_victims_of_the_dropped_one() {
     let ground = Ground::of(settings(8, 16), 8, 16);
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -153,9 +153,9 @@ async fn who_asks_again_has_the_blocks_that_left_for_who_gave_up() {
     assert_eq!(group.match_prefix(&all).in_tier(Tier::Device), 4);
 }
 
-/// The device hangs over victims whose waiter has gone: what needs no copy is had all the same.
+/// The device hangs over victims of a caller that has gone. Blocks that need no copy are given all the same.
 #[tokio::test]
-async fn victims_that_leave_for_nobody_keep_nobody_from_those_that_need_no_copy() {
+async fn victims_of_a_dropped_call_do_not_block_clean_victims() {
     let ground = Ground::of(settings(8, 16), 8, 16);
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -184,7 +184,7 @@ async fn victims_that_leave_for_nobody_keep_nobody_from_those_that_need_no_copy(
 }
 
 #[tokio::test]
-async fn who_tries_again_and_again_lets_no_more_blocks_leave() {
+async fn repeated_try_allocate_evicts_no_more_blocks() {
     let ground = Ground::of(settings(8, 16), 8, 16);
     let manager = &ground.manager;
     let group = manager.default_group();

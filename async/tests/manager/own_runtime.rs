@@ -1,4 +1,5 @@
-//! A manager that is handed no runtime has one of its own: for timers, transfers and the disk's task. Whoever waits for it may be any thread.
+//! A manager that gets no runtime makes one, for timers, transfers and the disk's task. Any
+//! thread may wait for its calls.
 
 use super::ground::{build, check, compute, hashes, settings};
 use kvstrata::manager::{AllocateError, OnboardOptions};
@@ -31,7 +32,7 @@ fn wait<F: IntoFuture>(future: F) -> F::Output {
 }
 
 #[test]
-fn a_manager_without_a_runtime_makes_one_and_ends_with_it() {
+fn manager_without_a_runtime_makes_one_and_ends_it() {
     assert!(tokio::runtime::Handle::try_current().is_err());
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
@@ -62,9 +63,10 @@ fn a_manager_without_a_runtime_makes_one_and_ends_with_it() {
     assert_eq!(open().default_group().match_prefix(&first).in_tier(Tier::DISK), 4);
 }
 
-/// Blocks on their way to the disk are compared by a task first: with its runtime they are given up, and nothing is under way any more.
+/// A task compares blocks on their way to the disk first. When its runtime ends, it gives them up, and
+/// nothing is in flight any more.
 #[test]
-fn a_runtime_that_ends_at_any_point_of_a_write_answers_it() {
+fn runtime_ended_during_a_write_answers_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut polls = 0;
     loop {

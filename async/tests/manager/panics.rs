@@ -1,4 +1,5 @@
-//! Movers and disks may be callers' code: one that panics at what it is given has failed that, and takes nothing else with it.
+//! Movers and disks may be callers' code. If one panics at a request, that request has failed, and
+//! nothing else with it.
 
 use super::gated::Ground;
 use super::ground::{BYTES, check, compute, hashes, rest, settings};
@@ -12,10 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(10);
-/// Far more than it takes.
+/// Far more than the test takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A disk that panics once it is told to, at the next that is asked of it.
+/// A disk that panics, once told to, at the next request of this kind.
 fn disk(at: Asked) -> (Arc<SimDisk>, Arc<AtomicBool>) {
     let quick = Plan { latency: Duration::ZERO..Duration::from_millis(1), ..Plan::calm(1) };
     let (disk, panics) = (Arc::new(SimDisk::new(16, BYTES, quick)), Arc::new(AtomicBool::new(false)));
@@ -25,7 +26,7 @@ fn disk(at: Asked) -> (Arc<SimDisk>, Arc<AtomicBool>) {
 }
 
 #[tokio::test]
-async fn a_read_at_which_a_disk_panics_is_a_miss_and_those_behind_it_are_made() {
+async fn read_with_panicking_disk_is_a_miss_and_later_reads_go_on() {
     let (disk, panics) = disk(Asked::Read);
     let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>, 8, 2);
     let group = manager.default_group();
@@ -40,13 +41,13 @@ async fn a_read_at_which_a_disk_panics_is_a_miss_and_those_behind_it_are_made() 
     assert_eq!((up.blocks.len(), up.missed), (0, Some(Cause::Abandoned)));
     rest(&manager).await;
     assert_eq!(disk.counts().read, 1);
-    // What was dropped is still to be had.
+    // The dropped block can still be brought up.
     let up = group.onboard(group.match_prefix(&all), OnboardOptions::default()).expect("fits").await;
     check(&manager, &up.blocks, &all);
 }
 
 #[tokio::test]
-async fn a_write_at_which_a_disk_panics_has_failed_and_those_behind_it_are_made() {
+async fn write_with_panicking_disk_fails_and_later_writes_go_on() {
     for verify in [Verify::All, Verify::Disk] {
         let (disk, panics) = disk(Asked::Write);
         let port = disk as Arc<dyn TierPort>;
@@ -65,7 +66,7 @@ async fn a_write_at_which_a_disk_panics_has_failed_and_those_behind_it_are_made(
 }
 
 #[tokio::test]
-async fn a_copy_at_which_a_mover_panics_has_failed_and_those_behind_it_are_made() {
+async fn copy_with_panicking_mover_fails_and_later_copies_go_on() {
     let ground = Ground::new(4, 8);
     let manager = &ground.manager;
     let held = compute(manager, &hashes(1, 3), None).await;
@@ -76,9 +77,9 @@ async fn a_copy_at_which_a_mover_panics_has_failed_and_those_behind_it_are_made(
     rest(manager).await;
 }
 
-/// What goes on when a deadline has passed is begun by the task that looks after deadlines.
+/// The task of the deadlines starts the transfers that go on when a deadline has passed.
 #[tokio::test]
-async fn a_mover_that_panics_leaves_deadlines_to_be_looked_after() {
+async fn mover_panic_at_a_deadline_keeps_later_deadlines() {
     let ground = Ground::new(4, 8);
     let (manager, all) = (&ground.manager, hashes(1, 1));
     drop(compute(manager, &all, None).await);

@@ -1,4 +1,4 @@
-//! Blocks of a window that land before their parents, which who waits for them has no use for.
+//! Blocks of a window that land before their parents, when the waiting caller does not need the parents.
 
 use crate::gated::Ground;
 use crate::ground::{compute, hashes, rest, settings};
@@ -8,7 +8,8 @@ use kvstrata::transfer::Path;
 use kvstrata_core::{Policy, SequenceHash};
 use std::time::Duration;
 
-/// Three blocks in the host, of which a sequence needs the last ones of a window of so many tokens, two a block; nothing of what comes up lands.
+/// Three blocks in the host, two tokens each. A sequence needs the last ones, within a window of so
+/// many tokens. No copy up lands.
 async fn below(window: u64) -> (Ground, Vec<SequenceHash>) {
     let (settings, run) = (settings(8, 16).device_policy(Policy::Lfu), hashes(1, 3));
     let ground = Ground::with_needs(settings, (8, 16), 2, None, Needs::Last { page: 2, window });
@@ -19,7 +20,7 @@ async fn below(window: u64) -> (Ground, Vec<SequenceHash>) {
     (ground, run)
 }
 
-/// Brings up what so many blocks of a sequence need, by layers; the first that it needs.
+/// Brings up by layers the blocks that a sequence needs, and returns the index of the first one, too.
 fn bring_up(ground: &Ground, run: &[SequenceHash]) -> (OnboardGroups, usize) {
     let found = ground.manager.match_groups(&[run]);
     assert_eq!(found.tokens(), 2 * run.len() as u64);
@@ -29,7 +30,8 @@ fn bring_up(ground: &Ground, run: &[SequenceHash]) -> (OnboardGroups, usize) {
     (ground.manager.onboard_groups(found, options).expect("it fits"), first)
 }
 
-/// Lets a copy after the other land, but for those of the flight that began first, until so many have.
+/// Lets copies land one after the other, except those of the transfer that began first, until so many
+/// have landed.
 async fn land(ground: &Ground, copies: u64) {
     let landed = || ground.manager.stats().path(Path::HostToDevice).transfers;
     let before = landed();
@@ -40,9 +42,9 @@ async fn land(ground: &Ground, copies: u64) {
     }
 }
 
-/// Who was told that all layers are there has the blocks, and does not wait for somebody else's.
+/// A caller that was told that all layers are ready gets its blocks, and does not wait for another caller's.
 #[tokio::test]
-async fn nobody_waits_for_a_parent_of_somebody_else_s() {
+async fn window_block_lands_without_a_parent_of_another_caller() {
     let (ground, run) = below(2).await;
     let (other, _) = bring_up(&ground, &run[..1]);
     let (up, first) = bring_up(&ground, &run[..2]);
@@ -61,9 +63,10 @@ async fn nobody_waits_for_a_parent_of_somebody_else_s() {
     rest(&ground.manager).await;
 }
 
-/// The same for who comes when the block waits behind its parent already, for somebody who needs both.
+/// The same for a caller that comes when the block already waits behind its parent, for a caller that
+/// needs both.
 #[tokio::test]
-async fn who_joins_a_block_that_waits_for_its_parent_ends_that() {
+async fn caller_joining_a_block_ends_its_wait_for_a_parent() {
     let (ground, run) = below(4).await;
     let (both, first) = bring_up(&ground, &run[..2]);
     assert_eq!(first, 0);

@@ -1,4 +1,5 @@
-//! What no manager is made of: parts that do not fit together, and settings that the machine cannot meet. Each is named, with its value.
+//! Parts that do not fit together, and settings that the machine cannot meet, are refused. The
+//! error names each with its value.
 
 use super::ground::{BYTES, settings};
 use kvstrata::config::{DeviceKind, ManagerConfig, ManagerConfigBuilder};
@@ -19,7 +20,7 @@ fn of_stacks(settings: ManagerConfigBuilder, stacks: Vec<StackParts>) -> Result<
     KvBlockManager::of_parts(&config, parts).map_err(|error| error.to_string())
 }
 
-/// A stack that fits, before the change.
+/// A stack that fits, with a change made to it.
 fn stack(change: impl FnOnce(&mut StackParts)) -> StackParts {
     let layers = [BYTES / 2; 2];
     let memory = HostMemory::new(BLOCKS as usize, &layers).expect("memory");
@@ -43,9 +44,10 @@ fn stack(change: impl FnOnce(&mut StackParts)) -> StackParts {
     stack
 }
 
-/// The figures of a place are one tier's: two names there would be two tiers with one's figures, or one name for two places.
+/// Figures belong to a position among the tiers. Two names for a position would be two tiers with one
+/// set of figures, or one name for two positions.
 #[tokio::test]
-async fn tiers_of_one_place_are_called_the_same_in_all_groups() {
+async fn tiers_of_one_place_with_two_names_are_refused() {
     let of = |names: [&[&str]; 2]| {
         let stacks = names.map(|names| {
             stack(|of| {
@@ -67,7 +69,7 @@ async fn tiers_of_one_place_are_called_the_same_in_all_groups() {
     assert_eq!(manager.tier("far").map(|tier| manager.tier_name(tier)), Some("far"));
     for names in [[&["near"][..], &["far", "near"][..]], [&["near"], &["far"]]] {
         let why = of(names).expect_err("two names");
-        assert!(why.contains("is called far, and the one at its place in another group near"), "{why}");
+        assert!(why.contains("is named far, but near in another group"), "{why}");
     }
 }
 
@@ -88,31 +90,28 @@ async fn parts_that_do_not_fit_are_refused_by_name() {
     assert!(memory(1, &[1]).is_some());
     type Change = fn(&mut StackParts);
     let cases: [(Change, &str); 11] = [
-        (|of| of.layers = 1, "its blocks have 1 layers, and those of host memory 2; make them equal"),
-        (|of| of.layers = 3, "its blocks have 3 layers, and those of host memory 2; make them equal"),
+        (|of| of.layers = 1, "layers per block: 1, in host memory: 2; make them equal"),
+        (|of| of.layers = 3, "layers per block: 3, in host memory: 2; make them equal"),
         (|of| of.layers = 0, "its blocks have 0 layers; give at least 1"),
         (
             |of| (of.block_bytes, of.port) = (8192, None),
-            "its blocks have 8192 bytes, and those of host memory 4096; make them equal",
+            "bytes per block: 8192, in host memory: 4096; make them equal",
         ),
-        (
-            |of| of.port = port(4, 8192),
-            "its blocks have 4096 bytes, and those of the device's port 8192; make them equal",
-        ),
-        (|of| of.port = port(3, 4096), "its device has 4 blocks, and the device's port 3; make them equal"),
+        (|of| of.port = port(4, 8192), "bytes per block: 4096, of the device's port: 8192; make them equal"),
+        (|of| of.port = port(3, 4096), "blocks of the device: 4, of the device's port: 3; make them equal"),
         (|of| of.needs = Needs::State { page: 0 }, "its pages have 0 tokens; give at least 1"),
         (
             |of| of.host = Some(PoolConfig::new(5)),
-            "the host tier has 5 blocks and host memory 4; make it larger",
+            "blocks of the host tier: 5, of host memory: 4; enlarge host memory",
         ),
-        (|of| of.memory = None, "the host tier has 4 blocks and host memory 0; make it larger"),
+        (|of| of.memory = None, "blocks of the host tier: 4, of host memory: 0; enlarge host memory"),
         (
             |of| of.below = vec![store("host")],
-            "a tier below host memory is called host; give each a name of its own, other than device and host",
+            "the tier name host is empty, reserved or used twice; give each tier below host memory its own name",
         ),
         (
             |of| of.below = ["a", "b", "c", "d", "e"].map(store).into(),
-            "it has 5 tiers below host memory; give at most 4",
+            "tiers below host memory: 5; give at most 4",
         ),
     ];
     for (change, why) in cases {
@@ -121,9 +120,12 @@ async fn parts_that_do_not_fit_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn parts_are_those_of_the_settings_groups() {
+async fn parts_that_differ_from_the_settings_groups_are_refused() {
     let error = of_stacks(settings(BLOCKS, BLOCKS), Vec::new()).expect_err("no stack");
-    assert_eq!(error, "group all: the settings have 1 groups, and the parts 0 stacks; give one for each");
+    assert_eq!(
+        error,
+        "group all: groups of the settings: 1, stacks of the parts: 0; give one stack for each group"
+    );
     let three = || {
         let text =
             "[device]\nblocks = 4\n[host]\nblocks = 4\n[geometry]\nlayers = 3\nkv_heads = 1\nhead_size = 64";
@@ -131,8 +133,11 @@ async fn parts_are_those_of_the_settings_groups() {
     };
     let two = || vec![stack(|_| {}), stack(|_| {})];
     let error = of_stacks(three(), two()).expect_err("two stacks");
-    assert_eq!(error, "group all: the settings have 1 groups, and the parts 2 stacks; give one for each");
-    // Settings that tell no layers apart leave that to the parts: here two groups of two layers.
+    assert_eq!(
+        error,
+        "group all: groups of the settings: 1, stacks of the parts: 2; give one stack for each group"
+    );
+    // Settings that describe no layers leave that to the parts: here two groups of two layers.
     let manager = of_stacks(settings(BLOCKS, BLOCKS), two()).expect("as the parts say");
     assert_eq!(manager.groups(), 2);
     let pass = manager.begin_iteration().expect("none runs");
@@ -140,10 +145,10 @@ async fn parts_are_those_of_the_settings_groups() {
     assert!(pass.layer_done(4).is_err());
     pass.end().expect("one runs");
     let error = of_stacks(three(), vec![stack(|_| {})]).expect_err("two layers");
-    assert_eq!(error, "group one: its blocks have 2 layers, and the settings' 3; make them equal");
+    assert_eq!(error, "group one: layers per block: 2, by the settings: 3; make them equal");
 }
 
-/// What was given and is ignored would mislead: it is refused. Defaults say nothing.
+/// A given setting that is ignored would mislead, so it is refused. Defaults say nothing.
 #[tokio::test]
 async fn settings_that_contradict_parts_are_refused_by_name() {
     let one = |settings| of_stacks(settings, vec![stack(|_| {})]);
@@ -151,58 +156,46 @@ async fn settings_that_contradict_parts_are_refused_by_name() {
     one(ManagerConfig::builder()).expect("nothing is given");
     one(fits().device_policy(Policy::Lru).geometry_page_size(2)).expect("the same");
     let cases = [
-        (
-            settings(8, BLOCKS),
-            "device.blocks = 8 (builder) makes 8 blocks of its device tier, and the parts have 4",
-        ),
-        (
-            settings(BLOCKS, 8),
-            "host.blocks = 8 (builder) makes 8 blocks of its host tier, and the parts have 4",
-        ),
-        (
-            settings(BLOCKS, 0),
-            "host.blocks = 0 (builder) makes 0 blocks of its host tier, and the parts have 4",
-        ),
+        (settings(8, BLOCKS), "device.blocks = 8 (builder): blocks of the device tier: 8, of the parts: 4"),
+        (settings(BLOCKS, 8), "host.blocks = 8 (builder): blocks of the host tier: 8, of the parts: 4"),
+        (settings(BLOCKS, 0), "host.blocks = 0 (builder): blocks of the host tier: 0, of the parts: 4"),
         (
             ManagerConfig::builder().geometry_block_bytes(Some(4096)).host_bytes(Some(64 << 10)),
-            "host.bytes = 64K (builder) makes 16 blocks of its host tier, and the parts have 4",
+            "host.bytes = 64K (builder): blocks of the host tier: 16, of the parts: 4",
         ),
-        (
-            fits().disk_blocks(8),
-            "disk.blocks = 8 (builder) makes 8 blocks of its disk tier, and the parts have 0",
-        ),
+        (fits().disk_blocks(8), "disk.blocks = 8 (builder): blocks of the disk tier: 8, of the parts: 0"),
         (
             fits().device_policy(Policy::Lfu),
-            "device.policy = lfu (builder), and the parts' device tier has lru",
+            "device.policy = lfu (builder), but the parts' device tier has lru",
         ),
         (
             fits().host_policy(Policy::Sieve),
-            "host.policy = sieve (builder), and the parts' host tier has lru",
+            "host.policy = sieve (builder), but the parts' host tier has lru",
         ),
         (
             fits().geometry_block_bytes(Some(8192)),
-            "by geometry.block_bytes (builder) its blocks have 8192 bytes, and the parts' 4096",
+            "bytes per block: 8192 by geometry.block_bytes (builder), 4096 by the parts",
         ),
         (
             fits().geometry_page_size(16),
-            "by geometry.page_size (builder) it has pages of 16 tokens, and by the parts pages of 2 tokens",
+            "needs pages of 16 tokens by geometry.page_size (builder), pages of 2 tokens by the parts",
         ),
     ];
     for (settings, why) in cases {
         let error = one(settings).expect_err(why);
-        assert_eq!(error, format!("group one: {why}; make them equal, or leave the setting out"));
+        assert_eq!(error, format!("group one: {why}; make them equal, or remove the setting"));
     }
 }
 
-/// What the machine cannot meet, of settings that are allowed.
+/// Allowed settings that the machine cannot meet.
 #[tokio::test]
-async fn what_cannot_be_had_names_its_settings_and_their_values() {
+async fn settings_beyond_the_machine_are_refused_by_name() {
     let refusal = |settings: ManagerConfigBuilder| {
         let config = settings.build().expect("a configuration");
         KvBlockManager::open(&config).expect_err("not to be had").to_string()
     };
     let large = |device, host| settings(device, host).geometry_block_bytes(Some(4 << 20));
-    // Before any of it is mapped: the setting that asks for most, and what for.
+    // Refused before anything is mapped: the setting that asks for most, and the uses of the memory.
     for (settings, begins) in [
         (
             large(4, 1 << 28),

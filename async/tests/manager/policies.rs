@@ -1,4 +1,4 @@
-//! Blocks that nobody holds are to be had, whatever the policy keeps them for.
+//! Blocks that no caller holds can be allocated, whatever the policy keeps them for.
 
 use super::flying::look;
 use super::gated::Ground;
@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 #[tokio::test]
-async fn parents_that_nobody_holds_are_had_though_their_children_are_held() {
+async fn unheld_parents_of_held_children_are_allocated() {
     for policy in Policy::ALL {
         let manager = build(settings(4, 0).device_policy(policy));
         let group = manager.default_group();
@@ -21,7 +21,7 @@ async fn parents_that_nobody_holds_are_had_though_their_children_are_held() {
         assert!(matches!(&two, Poll::Ready(Ok(two)) if two.len() == 2), "{policy}: {two:?}");
         assert_eq!(manager.census().tiers[0][0].owned, 2, "{policy}");
         drop(two);
-        // Those leave that are free, not those that are held.
+        // Free blocks leave, held ones do not.
         let two = group.try_allocate(2);
         assert_eq!(two.map(|two| two.len()), Some(2), "{policy}");
         assert!(group.try_allocate(3).is_none(), "{policy}");
@@ -30,7 +30,7 @@ async fn parents_that_nobody_holds_are_had_though_their_children_are_held() {
 }
 
 #[tokio::test]
-async fn parents_of_lower_classes_are_had_first() {
+async fn parents_of_lower_classes_are_allocated_first() {
     for policy in Policy::ALL {
         let manager = build(settings(4, 0).device_policy(policy));
         let group = manager.default_group();
@@ -49,7 +49,7 @@ async fn parents_of_lower_classes_are_had_first() {
 }
 
 #[tokio::test]
-async fn a_copy_of_a_host_block_keeps_no_parent_in_the_device() {
+async fn copy_of_a_host_block_keeps_no_parent_in_the_device() {
     let one_an_iteration = settings(4, 16).iteration_bytes(Some(BYTES as u64));
     let manager =
         build(one_an_iteration.device_policy(Policy::Sieve).disk_blocks(16).idle_disk_after(Some(1)));
@@ -66,9 +66,9 @@ async fn a_copy_of_a_host_block_keeps_no_parent_in_the_device() {
     assert!(manager.census().down > 0, "they still are");
 }
 
-/// A copy of a block that somebody holds brings nothing when it has ended.
+/// A copy of a held block frees nothing when it ends.
 #[tokio::test]
-async fn a_copy_of_a_block_that_is_held_keeps_no_parent_in_the_device() {
+async fn copy_of_a_held_block_keeps_no_parent_in_the_device() {
     let settings = settings(6, 16).device_policy(Policy::Sieve).offload_mode(WriteMode::Through);
     let ground = Ground::of(settings, 6, 16);
     let manager = &ground.manager;
@@ -84,10 +84,10 @@ async fn a_copy_of_a_block_that_is_held_keeps_no_parent_in_the_device() {
     drop(held);
 }
 
-/// A path comes up in any order, and is one path to the policy all the same: no parent leaves before its child. Nor does one keep who waits from its
-/// blocks by not coming at all.
+/// Blocks of a path land in any order, and are one path to the policy all the same: no parent leaves
+/// before its child. A parent that never arrives does not keep the waiting caller from its blocks.
 #[tokio::test]
-async fn what_lands_before_its_parent_is_registered_behind_it() {
+async fn block_landing_before_its_parent_is_registered_behind_it() {
     for fails in [false, true] {
         let ground = Ground::of(settings(8, 16).device_policy(Policy::Lfu), 8, 16);
         let (manager, run, others) = (&ground.manager, hashes(1, 4), hashes(2, 4));
@@ -116,7 +116,7 @@ async fn what_lands_before_its_parent_is_registered_behind_it() {
             assert_eq!(manager.census().tiers[0][0].inactive, 7, "and is there for the next one");
             continue;
         }
-        // Used more often than the run's.
+        // Used more often than the run's blocks.
         (0..3).for_each(|_| drop(group.match_prefix(&others)));
         up.drop_first(3);
         drop(group.allocate(3).await.expect("idle"));

@@ -1,4 +1,4 @@
-//! What a preempted request leaves behind: nothing under a name that nobody knows any more.
+//! A preempted request leaves no block under a name that no caller knows any more.
 
 use super::flying::look;
 use super::ground::{build, compute, hashes, rest, settings};
@@ -7,7 +7,7 @@ use kvstrata::manager::{OnboardOptions, Preempted, Tiers};
 use kvstrata::tier::Tier;
 use std::pin::pin;
 
-/// A request of `full` blocks and one that is not full, preempted.
+/// A request of `full` full blocks and one that is not full, preempted.
 async fn preempted(manager: &Tiers, full: u64) -> Preempted {
     let blocks = compute(manager, &hashes(1, full), None).await;
     let partial = manager.default_group().allocate(1).await.expect("a block");
@@ -21,7 +21,7 @@ fn registered(manager: &Tiers, tier: Tier) -> u64 {
 }
 
 #[tokio::test]
-async fn the_block_that_was_not_full_is_in_no_tier_when_it_is_back() {
+async fn partial_block_resumed_is_in_no_tier() {
     let manager = build(settings(8, 32));
     let mut preempted = preempted(&manager, 5).await;
     assert_eq!(preempted.settled().await.copied, 6);
@@ -37,7 +37,7 @@ async fn the_block_that_was_not_full_is_in_no_tier_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn it_is_in_no_tier_either_when_nobody_comes_back_for_it() {
+async fn partial_block_of_a_dropped_preemption_is_in_no_tier() {
     let directory = tempfile::tempdir().expect("a directory");
     let disk = |settings: kvstrata::config::ManagerConfigBuilder| {
         settings.disk_paths(vec![directory.path().join("volume")]).disk_bytes(Some(64 << 20))
@@ -57,7 +57,7 @@ async fn it_is_in_no_tier_either_when_nobody_comes_back_for_it() {
 }
 
 #[tokio::test]
-async fn nor_when_it_was_on_its_way_down_or_up() {
+async fn partial_block_dropped_in_flight_is_in_no_tier() {
     let ground = Ground::new(4, 16);
     ground.mover.close();
     let down = preempted(&ground.manager, 3).await;

@@ -1,4 +1,4 @@
-//! What is brought up before it is asked for.
+//! Blocks that are brought up before a request asks for them.
 
 use super::flying::look;
 use super::ground::{BYTES, build, check, compute, hashes, rest, settings};
@@ -9,7 +9,7 @@ use kvstrata::tier::Tier;
 use std::pin::pin;
 
 #[tokio::test]
-async fn a_hint_brings_blocks_up_and_keeps_what_is_there() {
+async fn hint_brings_blocks_up_and_keeps_device_blocks() {
     let manager = build(settings(8, 32).prefetch_blocks(3));
     let group = manager.default_group();
     let wanted = hashes(1, 6);
@@ -29,7 +29,7 @@ async fn a_hint_brings_blocks_up_and_keeps_what_is_there() {
 
 /// A hint keeps no more memory than the device's blocks need.
 #[tokio::test]
-async fn a_hint_is_as_long_as_the_device_at_most_and_what_is_cut_counts() {
+async fn hint_longer_than_the_device_is_cut_and_counted() {
     let manager = build(settings(4, 32));
     let group = manager.default_group();
     let wanted = hashes(1, 12);
@@ -50,7 +50,7 @@ async fn a_hint_is_as_long_as_the_device_at_most_and_what_is_cut_counts() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_blocks_has_them_before_a_guess_has() {
+async fn allocation_gets_blocks_before_a_prefetch() {
     let manager = build(settings(8, 32).prefetch_blocks(8));
     let group = manager.default_group();
     let wanted = hashes(1, 8);
@@ -72,7 +72,7 @@ async fn whoever_waits_for_blocks_has_them_before_a_guess_has() {
 }
 
 #[tokio::test]
-async fn blocks_that_are_used_often_come_back_when_there_is_room() {
+async fn hot_blocks_come_back_when_there_is_room() {
     let manager = build(settings(8, 32).prefetch_threshold(0.2));
     let group = manager.default_group();
     let (hot, cold) = (hashes(1, 4), hashes(2, 4));
@@ -91,9 +91,10 @@ async fn blocks_that_are_used_often_come_back_when_there_is_room() {
     assert_eq!((there(&hot), there(&cold)), (4, 0));
 }
 
-/// A device that serves is full: a hot block takes the place of a cold one that is below already, and of no other.
+/// A serving device is full. A hot block takes the place of a cold one that is below already, and of no
+/// other.
 #[tokio::test]
-async fn blocks_that_are_used_often_come_back_in_place_of_cold_ones() {
+async fn hot_blocks_replace_cold_ones_that_are_below() {
     for (mode, back) in [(WriteMode::Through, 4), (WriteMode::Back, 0)] {
         let manager = build(settings(8, 32).prefetch_threshold(0.2).offload_mode(mode));
         let hot = hashes(1, 4);
@@ -110,12 +111,12 @@ async fn blocks_that_are_used_often_come_back_in_place_of_cold_ones() {
 }
 
 #[tokio::test]
-async fn heat_is_not_forgotten_while_a_block_is_on_its_way_down() {
+async fn heat_is_kept_while_a_block_is_on_its_way_down() {
     let ground = Ground::of(settings(8, 32).prefetch_threshold(0.2), 8, 32);
     let group = ground.manager.default_group();
     let hot = hashes(1, 4);
     drop(compute(&ground.manager, &hot, None).await);
-    // Uses in the device alone are uses, too.
+    // Uses in the device alone count, too.
     for _ in 0..2 {
         drop(group.match_device(&hot));
         hot.iter().for_each(|hash| assert!(group.touch(*hash)));
@@ -124,7 +125,7 @@ async fn heat_is_not_forgotten_while_a_block_is_on_its_way_down() {
     ground.mover.close();
     assert!(look(group.allocate(4).into_future()).is_pending(), "the hot ones are on their way");
     drop(others);
-    // There is room, and they are not below yet.
+    // There is room, and the blocks are not below yet.
     ground.manager.check_watermark();
     ground.mover.open();
     rest(&ground.manager).await;
@@ -132,7 +133,7 @@ async fn heat_is_not_forgotten_while_a_block_is_on_its_way_down() {
 }
 
 #[tokio::test]
-async fn no_guess_begins_while_somebody_is_held_at_a_quota() {
+async fn prefetch_waits_for_callers_held_at_a_quota() {
     let ground = Ground::of(settings(8, 32).prefetch_blocks(8).quota_device(0.25), 8, 32);
     let manager = &ground.manager;
     let a = manager.tenant("a").expect("few tenants");
@@ -154,7 +155,7 @@ async fn no_guess_begins_while_somebody_is_held_at_a_quota() {
 }
 
 #[tokio::test]
-async fn guesses_that_do_not_move_yet_give_way_to_who_is_held_at_a_quota() {
+async fn queued_prefetches_give_way_to_callers_held_at_a_quota() {
     let one_at_a_time = settings(8, 32).transfer_in_flight(BYTES as u64);
     let ground = Ground::of(one_at_a_time.prefetch_blocks(8).quota_device(0.25), 8, 32);
     let manager = &ground.manager;
@@ -174,7 +175,7 @@ async fn guesses_that_do_not_move_yet_give_way_to_who_is_held_at_a_quota() {
 }
 
 #[tokio::test]
-async fn a_guess_that_does_not_move_yet_gives_its_block_before_anything_is_evicted() {
+async fn queued_prefetch_gives_its_block_before_any_eviction() {
     let one_at_a_time = settings(8, 32).transfer_in_flight(BYTES as u64);
     let ground = Ground::of(one_at_a_time.prefetch_blocks(8).offload_mode(WriteMode::Through), 8, 32);
     let manager = &ground.manager;

@@ -1,4 +1,5 @@
-//! Copies by choice for which there is no host block are put off: they are neither begun again and again, nor forgotten.
+//! Copies by choice without a host block are deferred: they are neither started again and again, nor
+//! forgotten.
 
 use crate::flying::look;
 use crate::gated::Ground;
@@ -19,7 +20,7 @@ fn called_off(manager: &Tiers) -> u64 {
     manager.stats().path(Path::DeviceToHost).failed_by(Cause::Cancelled)
 }
 
-/// Offloads blocks of a pass by layers, two a step, behind the first step; which is done.
+/// Offloads blocks of a pass by layers, two layers a step, behind the first step, which is done.
 async fn begin_by_layers(ground: &Ground, blocks: &kvstrata::manager::Blocks, pass: &Iteration) -> Offload {
     let manager = &ground.manager;
     pass.layer_done(1).expect("in turn");
@@ -30,9 +31,9 @@ async fn begin_by_layers(ground: &Ground, blocks: &kvstrata::manager::Blocks, pa
     offload
 }
 
-/// The host's blocks are all on their way to the disk, and stay.
+/// All host blocks are being copied to the disk, and none leaves the host.
 #[tokio::test]
-async fn what_is_written_through_waits_for_what_the_host_has_not_written_yet() {
+async fn write_through_waits_for_host_blocks_being_written() {
     let disk = disk();
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let settings = settings(16, HOST).host_headroom(HEADROOM).offload_mode(WriteMode::Through);
@@ -52,9 +53,9 @@ async fn what_is_written_through_waits_for_what_the_host_has_not_written_yet() {
     drop(held);
 }
 
-/// All of the host is held by who has found it, and so what is to come there waits; what is to go on to the disk does not.
+/// A match holds all host blocks, so copies into the host wait. Copies from the host to the disk do not.
 #[tokio::test]
-async fn what_is_owed_and_finds_no_host_block_holds_up_nothing_else_and_is_made_in_the_end() {
+async fn deferred_copy_without_host_block_is_made_at_shutdown() {
     let disk = disk();
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let settings =
@@ -82,7 +83,7 @@ async fn what_is_owed_and_finds_no_host_block_holds_up_nothing_else_and_is_made_
 }
 
 #[tokio::test]
-async fn what_finds_no_host_block_is_not_begun_again_before_there_is_one() {
+async fn copy_without_host_block_starts_once_there_is_one() {
     let (disk, ground) = full(settings(16, HOST).watermark_device(0.6).watermark_device_low(0.5)).await;
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -114,9 +115,9 @@ async fn what_finds_no_host_block_is_not_begun_again_before_there_is_one() {
     assert_eq!((manager.stats().offloaded[0], called_off(manager)), (INACTIVE + 8, 8));
 }
 
-/// By then there is something to be had, and what need not be copied is not so.
+/// By then host blocks can be freed, and blocks that need no copy are not copied.
 #[tokio::test]
-async fn what_finds_the_host_full_of_what_waits_for_the_engine_is_copied_when_the_pass_is_over() {
+async fn copy_into_host_full_of_gated_copies_starts_after_the_pass() {
     let settings = settings(8, 2).watermark_device(0.3).watermark_device_low(0.0);
     let ground = Ground::with_layers(settings, (8, 2), LAYERS as usize, None);
     let manager = &ground.manager;
@@ -135,9 +136,10 @@ async fn what_finds_the_host_full_of_what_waits_for_the_engine_is_copied_when_th
     assert_eq!(manager.stats().offloaded[0], 6);
 }
 
-/// They move nothing meanwhile, and each has a host block: they may be more than may wait in the queue when their next step opens.
+/// They move nothing meanwhile, and each has a host block. When their next step opens, they may
+/// be more than the queue's bound.
 #[tokio::test]
-async fn what_waits_for_the_engine_takes_no_room_of_the_queue() {
+async fn gated_copies_take_no_room_of_the_queue() {
     const BOUND: u32 = 2;
     let one = settings(16, 16).transfer_in_flight_device_to_host(Some(BYTES as u64));
     let ground = Ground::with_layers(one.transfer_queue(BOUND), (16, 16), LAYERS as usize, None);

@@ -1,4 +1,5 @@
-//! What was copied ahead leaves first, where the policy would take something else by now; what has been used since does not.
+//! Blocks copied ahead leave first, even when the policy would now choose others. Blocks used since
+//! their copy do not.
 
 use crate::gated::Ground;
 use crate::ground::{check, compute, hashes, rest, settings};
@@ -7,12 +8,13 @@ use kvstrata::manager::Tiers;
 use kvstrata::tier::Tier;
 use kvstrata_core::{Policy, Priority, SequenceHash};
 
-/// Eight blocks over thirty-two, and all that is idle is copied ahead.
+/// Eight blocks over thirty-two; all idle blocks are copied ahead.
 fn all_ahead(policy: Policy) -> ManagerConfigBuilder {
     settings(8, 32).device_policy(policy).watermark_device(0.3).watermark_device_low(0.0)
 }
 
-/// Four blocks that were used three times, and are copied ahead; then four more, of which nobody has asked for again: so LFU would take these.
+/// Four blocks that were used three times and are copied ahead; then four more that were not asked for
+/// again, which LFU would choose.
 async fn copied_and_cold(ground: &Ground) -> [Vec<SequenceHash>; 2] {
     let (manager, runs) = (&ground.manager, [hashes(1, 4), hashes(2, 4)]);
     drop(compute(manager, &runs[0], None).await);
@@ -29,7 +31,7 @@ fn in_device(manager: &Tiers, run: &[SequenceHash]) -> usize {
 }
 
 #[tokio::test]
-async fn what_was_copied_ahead_leaves_first_and_nobody_waits() {
+async fn blocks_copied_ahead_leave_first_without_a_wait() {
     let ground = Ground::of(all_ahead(Policy::Lfu), 8, 32);
     let group = ground.manager.default_group();
     let [copied, cold] = copied_and_cold(&ground).await;
@@ -43,14 +45,14 @@ async fn what_was_copied_ahead_leaves_first_and_nobody_waits() {
 }
 
 #[tokio::test]
-async fn what_has_been_used_since_stays() {
+async fn block_used_since_its_copy_ahead_stays() {
     let ground = Ground::of(all_ahead(Policy::Lfu), 8, 32);
     let group = ground.manager.default_group();
     let [copied, cold] = copied_and_cold(&ground).await;
     drop(group.match_prefix(&copied).into_device());
     drop(group.allocate(4).await.expect("four are idle"));
     assert_eq!((in_device(&ground.manager, &copied), in_device(&ground.manager, &cold)), (4, 0));
-    // Found anew, it is ready again.
+    // The next iteration finds them again, and they are ready once more.
     ground.manager.step().expect("none runs");
     rest(&ground.manager).await;
     drop(compute(&ground.manager, &hashes(3, 4), None).await);
@@ -60,7 +62,7 @@ async fn what_has_been_used_since_stays() {
 }
 
 #[tokio::test]
-async fn a_parent_stays_with_a_child_that_is_in_use() {
+async fn parent_of_a_used_child_stays() {
     let ground = Ground::of(all_ahead(Policy::Lfu), 8, 32);
     let (manager, run, cold) = (&ground.manager, hashes(1, 4), hashes(2, 4));
     let mut leaf = compute(manager, &run, None).await;
@@ -74,9 +76,9 @@ async fn a_parent_stays_with_a_child_that_is_in_use() {
     drop(leaf);
 }
 
-/// What the host has let go of again would have to be copied: there is something better.
+/// The host has let go of their copies, so they would have to be copied again: other blocks leave.
 #[tokio::test]
-async fn what_is_below_no_more_is_not_taken_for_it() {
+async fn block_without_its_copy_below_is_not_ready() {
     let ground = Ground::of(all_ahead(Policy::Lfu).host_headroom(0).host_blocks(4), 8, 4);
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -87,7 +89,7 @@ async fn what_is_below_no_more_is_not_taken_for_it() {
     ground.mover.close();
     assert!(group.try_allocate(4).is_some(), "four that need no copy");
     assert_eq!((in_device(manager, &copied), in_device(manager, &cold)), (4, 0));
-    // And those are copied when they leave.
+    // Those are copied when they leave.
     ground.mover.open();
     drop(group.allocate(8).await.expect("idle"));
     rest(manager).await;
@@ -95,9 +97,9 @@ async fn what_is_below_no_more_is_not_taken_for_it() {
     check(manager, &up.blocks, &copied);
 }
 
-/// What its engine has said will not be asked for leaves before all that is ready.
+/// Blocks that the engine does not expect to ask for leave before all that are ready.
 #[tokio::test]
-async fn what_is_of_a_lower_class_leaves_before_it() {
+async fn low_priority_leaves_before_blocks_copied_ahead() {
     let ground = Ground::of(all_ahead(Policy::Lfu), 8, 32);
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -113,7 +115,7 @@ async fn what_is_of_a_lower_class_leaves_before_it() {
 
 /// The same for the host, over a disk.
 #[tokio::test]
-async fn of_the_host_too_what_was_copied_ahead_leaves_first() {
+async fn host_blocks_copied_ahead_leave_first() {
     let directory = tempfile::tempdir().expect("a directory");
     let settings = settings(12, 8).device_policy(Policy::Lfu).host_policy(Policy::Lfu).host_headroom(0);
     let settings = settings.watermark_host(0.3).watermark_host_low(0.0);

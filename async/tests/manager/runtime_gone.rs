@@ -1,4 +1,5 @@
-//! The runtime that a manager was handed ends while handles of the manager live: whoever waits is answered, and nothing more is given.
+//! The runtime that a manager was given ends while handles of the manager live. Waiting calls are
+//! answered, and no block is given any more.
 
 use super::gated::Ground;
 use super::ground::{build, check, compute, hashes, settings};
@@ -16,14 +17,14 @@ fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("a runtime")
 }
 
-/// Waits on another runtime than the manager's, and not for ever.
+/// Waits on another runtime than the manager's, for a limited time.
 fn answer<F: IntoFuture>(future: F) -> F::Output {
     let other = Builder::new_current_thread().enable_time().build().expect("a runtime");
     other.block_on(async { timeout(Duration::from_secs(60), future.into_future()).await }).expect("an answer")
 }
 
 #[test]
-fn who_waits_for_blocks_is_told_that_the_manager_is_closed() {
+fn allocation_after_runtime_end_is_answered_closed() {
     let own = runtime();
     let manager = own.block_on(async { build(settings(4, 4)) });
     let held = own.block_on(manager.default_group().allocate(4).into_future()).expect("all of them");
@@ -39,7 +40,7 @@ fn who_waits_for_blocks_is_told_that_the_manager_is_closed() {
     drop(own);
     let told = waiting.join().expect("no panic");
     assert!(matches!(told, Err(AllocateError::Closed)), "{told:?}");
-    // And whoever comes later.
+    // So are later calls.
     assert!(matches!(answer(manager.default_group().allocate(1).deadline(SOON)), Err(AllocateError::Closed)));
     drop(held);
     assert!(
@@ -51,15 +52,15 @@ fn who_waits_for_blocks_is_told_that_the_manager_is_closed() {
     assert!(answer(manager.shutdown()), "nothing is under way");
 }
 
-/// A mover that does not answer: what waits for it has its deadline still, and so has a shutdown.
+/// A mover does not answer. Calls that wait for it still have their deadline, and so has a shutdown.
 #[test]
-fn who_waits_for_a_mover_is_answered_by_the_deadline() {
+fn onboard_after_runtime_end_is_answered_at_its_deadline() {
     let own = runtime();
     let all = hashes(1, 4);
     let ground = own.block_on(async {
         let ground = Ground::of(settings(4, 16).deadline_shutdown(SOON), 4, 16);
         drop(compute(&ground.manager, &all, None).await);
-        // These have copies, so that they leave at once.
+        // These have copies below, so that they leave at once.
         let others = compute(&ground.manager, &hashes(2, 4), None).await;
         assert_eq!(
             ground.manager.default_group().offload(&others, OffloadOptions::default()).await.copied,
@@ -98,7 +99,7 @@ fn who_waits_for_a_mover_is_answered_by_the_deadline() {
 }
 
 #[test]
-fn a_shutdown_needs_no_runtime_and_leaves_a_clean_volume() {
+fn shutdown_after_runtime_end_leaves_a_clean_volume() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let open = || build(settings(8, 8).disk_blocks(16).disk_paths(vec![file.clone()]));

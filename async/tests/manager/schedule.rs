@@ -1,4 +1,4 @@
-//! What is done ahead of need, and when.
+//! When copies down start: watermarks, idle blocks, write modes, gates, budgets of iterations.
 
 use super::ground::{BYTES, build, check, compute, hashes, rest, settings};
 use crate::gated::Ground;
@@ -10,7 +10,7 @@ use kvstrata::transfer::{Cause, Path};
 use std::time::Duration;
 
 #[tokio::test]
-async fn above_the_watermark_the_next_victims_are_copied_and_stay_and_their_eviction_waits_for_nothing() {
+async fn watermark_copies_next_victims_for_evictions_without_wait() {
     let manager = build(settings(20, 64).watermark_device(0.9).watermark_device_low(0.5));
     let group = manager.default_group();
     let all = hashes(1, 20);
@@ -28,7 +28,7 @@ async fn above_the_watermark_the_next_victims_are_copied_and_stay_and_their_evic
     drop(found);
     manager.step().expect("no iteration runs");
     rest(&manager).await;
-    // The use above has made others the next victims: those of the second sequence, then the first one's tail.
+    // The match above made others the next victims: those of the second sequence, then the first one's tail.
     let before = manager.stats().path(Path::DeviceToHost).transfers;
     let taken = group.try_allocate(8).expect("nothing to wait for");
     assert_eq!(taken.len(), 8);
@@ -42,7 +42,7 @@ async fn above_the_watermark_the_next_victims_are_copied_and_stay_and_their_evic
 }
 
 #[tokio::test]
-async fn blocks_that_are_idle_for_long_enough_are_copied() {
+async fn blocks_idle_for_long_enough_are_copied() {
     let manager = build(settings(20, 64).idle_host_after(Some(3)));
     drop(compute(&manager, &hashes(1, 4), None).await);
     for _ in 0..2 {
@@ -62,7 +62,7 @@ async fn blocks_that_are_idle_for_long_enough_are_copied() {
 }
 
 #[tokio::test]
-async fn write_through_copies_at_once_and_second_use_at_the_second_use() {
+async fn write_modes_copy_at_the_first_or_second_use() {
     let manager = build(settings(8, 64).offload_mode(WriteMode::Through));
     let held = compute(&manager, &hashes(1, 4), None).await;
     rest(&manager).await;
@@ -90,7 +90,7 @@ async fn write_through_copies_at_once_and_second_use_at_the_second_use() {
 }
 
 #[tokio::test]
-async fn an_offload_waits_for_its_gate() {
+async fn offload_waits_for_its_gate() {
     let manager = build(settings(8, 16));
     let blocks = compute(&manager, &hashes(1, 4), None).await;
     let pass = manager.begin_iteration().expect("none runs");
@@ -104,7 +104,7 @@ async fn an_offload_waits_for_its_gate() {
 }
 
 #[tokio::test]
-async fn an_offload_whose_gate_does_not_open_fails_at_its_deadline_and_keeps_no_block() {
+async fn offload_with_shut_gate_fails_at_its_deadline() {
     let manager = build(settings(8, 16).deadline_offload(Duration::from_millis(20)));
     let group = manager.default_group();
     let blocks = compute(&manager, &hashes(1, 4), None).await;
@@ -112,7 +112,7 @@ async fn an_offload_whose_gate_does_not_open_fails_at_its_deadline_and_keeps_no_
     let down = tokio::time::timeout(Duration::from_secs(20), group.offload(&blocks, gated)).await;
     let down = down.expect("answered, though no iteration begins");
     assert_eq!((down.failed, down.copied, down.cause), (4, 0, Some(Cause::Deadline)));
-    // Who looks at the gates may come a moment after who answers.
+    // The gates may be looked at a moment after the answer.
     let counted = || manager.stats().path(Path::DeviceToHost).failed_by(Cause::Deadline);
     let all = async {
         while counted() < 4 {
@@ -120,7 +120,7 @@ async fn an_offload_whose_gate_does_not_open_fails_at_its_deadline_and_keeps_no_
         }
     };
     tokio::time::timeout(Duration::from_secs(20), all).await.expect("counted");
-    // Nor if nobody asks any more.
+    // An offload that its caller dropped keeps no block either.
     drop(group.offload(&blocks, gated));
     drop(blocks);
     let all = group.allocate(8).deadline(Duration::from_secs(20)).await;
@@ -129,7 +129,7 @@ async fn an_offload_whose_gate_does_not_open_fails_at_its_deadline_and_keeps_no_
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_keeps_to_the_budget_of_an_iteration() {
+async fn unawaited_copies_keep_to_the_iteration_budget() {
     let bytes = super::ground::BYTES as u64;
     let manager = build(settings(8, 16).iteration_bytes(Some(3 * bytes)));
     let blocks = compute(&manager, &hashes(1, 8), None).await;
@@ -146,9 +146,10 @@ async fn what_nobody_waits_for_keeps_to_the_budget_of_an_iteration() {
     assert_eq!(offload.await.copied, 8);
 }
 
-/// What a caller waits for moves on though the engine is idle; an engine that iterates, or is in the midst of one, has its budget kept.
+/// A copy that a caller awaits moves on while the engine is idle. An engine that iterates, or is within
+/// an iteration, has its budget kept.
 #[tokio::test]
-async fn beside_an_engine_that_does_not_iterate_the_budget_holds_nobody_up() {
+async fn budget_of_an_idle_engine_delays_no_caller() {
     let budget = |idle| settings(8, 16).iteration_bytes(Some(BYTES as u64)).iteration_idle(Some(idle));
     let (soon, late) = (Duration::from_millis(1), Duration::from_secs(3600));
     let manager = build(budget(soon).deadline_offload(Duration::from_secs(20)));
@@ -156,7 +157,8 @@ async fn beside_an_engine_that_does_not_iterate_the_budget_holds_nobody_up() {
     let offload = manager.default_group().offload(&blocks, OffloadOptions::default()).await;
     assert_eq!((offload.copied, offload.cause), (8, None));
     drop(blocks);
-    // From its next iteration on it has it again; and in that, however long it takes.
+    // Within an iteration the budget is kept, however long that takes, and so it is before the engine
+    // counts as idle.
     for (idle, runs) in [(soon, true), (late, false)] {
         let manager = build(budget(idle));
         let blocks = compute(&manager, &hashes(1, 8), None).await;
@@ -170,7 +172,7 @@ async fn beside_an_engine_that_does_not_iterate_the_budget_holds_nobody_up() {
 
 /// The budget is kept between two iterations, however long the first one was.
 #[tokio::test(start_paused = true)]
-async fn an_engine_is_idle_from_the_end_of_its_last_iteration_on() {
+async fn engine_is_idle_from_the_end_of_its_last_iteration() {
     let idle = Duration::from_millis(100);
     let ground =
         Ground::of(settings(8, 16).iteration_bytes(Some(BYTES as u64)).iteration_idle(Some(idle)), 8, 16);
@@ -184,7 +186,7 @@ async fn an_engine_is_idle_from_the_end_of_its_last_iteration_on() {
         if after == 99 {
             pass.take().expect("once").end().expect("one runs");
         }
-        // The task that looks after it has its turn.
+        // The manager's task has its turn.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }

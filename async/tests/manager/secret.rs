@@ -1,4 +1,5 @@
-//! The secret of the block hashes over restarts: kept beside the volumes, found again, and a volume of another one refused.
+//! The secret of the block hashes over restarts: it is kept beside the volumes and found again, and a
+//! volume with another secret is refused.
 
 use super::ground;
 use kvstrata::config::DiskFill;
@@ -53,7 +54,7 @@ async fn volume_of_another_secret_is_refused_by_name() {
     std::fs::rename(folder.path().join("lost"), &file).expect("moved back");
     assert!(ground::build(settings(folder.path())).shutdown().await, "and it serves again with its own");
 
-    // Another model is still said to be that.
+    // A volume of another model is still refused as such.
     let refused = refusal(settings(folder.path()).disk_weights(Some("other".to_owned())));
     assert!(refused.contains("its model_fingerprint is"), "{refused}");
 }

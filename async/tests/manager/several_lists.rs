@@ -1,5 +1,5 @@
-//! Blocks that several lists have registered ahead of passes: they are written by the first of these that is over, or by the next one, if that
-//! withdraws.
+//! Blocks that several lists have registered ahead of passes. The first of these passes to end writes
+//! them, or the next one, if the list of the first withdraws.
 
 use super::ground::{hashes, rest, settings, still};
 use super::unwritten::{ahead, back, down, ground, write};
@@ -8,9 +8,9 @@ use kvstrata::manager::OffloadOptions;
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
 
-/// Two requests with the same prefix, which is new: one of them is cancelled.
+/// Two requests have the same new prefix, and one of them is cancelled.
 #[tokio::test]
-async fn what_another_list_is_to_write_stays_until_that_is_withdrawn_too() {
+async fn blocks_of_two_lists_stay_until_both_are_withdrawn() {
     for (first_stays, written) in [(true, 1), (false, 2)] {
         let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
         let manager = &ground.manager;
@@ -48,9 +48,10 @@ async fn what_another_list_is_to_write_stays_until_that_is_withdrawn_too() {
     assert_eq!(ground.manager.default_group().try_allocate(8).expect("all of them").len(), 8);
 }
 
-/// A copy that was to wait for the pass of a list which then withdraws waits for the pass of the other: nothing is copied before it is written.
+/// A copy waits for the pass of a list, and that list withdraws. Then it waits for the pass of the other
+/// list: no byte is copied before it is written.
 #[tokio::test]
-async fn a_copy_that_waits_for_a_pass_waits_for_the_next_one_when_that_is_to_write() {
+async fn copy_behind_a_withdrawn_list_waits_for_the_other_pass() {
     enum Copy {
         Whole,
         Behind,
@@ -86,9 +87,9 @@ async fn a_copy_that_waits_for_a_pass_waits_for_the_next_one_when_that_is_to_wri
     }
 }
 
-/// Of two lists of one pass one is withdrawn: the copy that goes by its layers goes on.
+/// One of two lists of the same pass is withdrawn: the copy by layers goes on.
 #[tokio::test]
-async fn a_copy_by_layers_goes_on_when_another_list_is_written_by_the_same_pass() {
+async fn copy_by_layers_goes_on_by_another_list_of_the_pass() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 2);
@@ -106,14 +107,15 @@ async fn a_copy_by_layers_goes_on_when_another_list_is_written_by_the_same_pass(
     pass.end().expect("one runs");
     assert_eq!((asked.await.copied, same.written_in()), (2, None));
     drop((blocks, same, later));
-    // The third is over, too, and holds nothing any more.
+    // The third list is over, too, and holds no block any more.
     manager.step().expect("none runs");
     back(manager, &hashes).await;
 }
 
-/// A list that comes later, of the same pass or another, keeps no copy from what the first one has written.
+/// A later list, of the same pass or another one, does not delay copies of blocks that the first pass
+/// has written.
 #[tokio::test]
-async fn a_copy_goes_with_the_first_pass_that_writes_its_block() {
+async fn copy_goes_with_the_first_pass_that_writes_its_block() {
     for (withdraws, second_pass, by_layers) in
         [(true, 1, false), (false, 2, false), (false, 2, true), (false, 1, true)]
     {
@@ -134,16 +136,16 @@ async fn a_copy_goes_with_the_first_pass_that_writes_its_block() {
         assert_eq!(manager.census().down, if by_layers { 2 } else { 0 });
         pass.end().expect("one runs");
         assert_eq!(asked.await.copied, 2, "{withdraws} {second_pass} {by_layers}");
-        // What the second has named is over.
+        // The pass of the second list is over.
         manager.step().expect("none runs");
         drop((blocks, same));
         back(manager, &hashes).await;
     }
 }
 
-/// The same, if it is asked for when both are there.
+/// The same if the copy is asked for when both lists are there.
 #[tokio::test]
-async fn a_copy_of_two_lists_waits_for_the_first_of_their_passes() {
+async fn copy_of_two_lists_waits_for_the_first_of_their_passes() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 2);

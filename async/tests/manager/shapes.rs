@@ -14,7 +14,7 @@ use kvstrata_core::SequenceHash;
 use kvstrata_core::layout::{DType, Model};
 use std::path::Path;
 
-/// Larger blocks are the same, and cost only time.
+/// Larger blocks behave the same, and only cost time.
 const MOST_BYTES: u64 = 4 << 20;
 const BLOCKS: u32 = 4;
 
@@ -69,8 +69,8 @@ async fn read(manager: &Tiers, sizes: &[u64]) {
     }
 }
 
-/// Makes a manager, fills its disk, makes the next manager, and finds all blocks again. False where the
-/// settings are refused.
+/// Makes a manager, fills its disk, makes the next manager, and finds all blocks again. Returns false if
+/// the settings are refused or the blocks too large.
 async fn restarts(name: &str, of: impl Fn(&Path) -> ManagerConfigBuilder) -> bool {
     let folder = tempfile::tempdir().expect("a folder");
     let Ok(config) = of(folder.path()).build() else { return false };
@@ -84,9 +84,9 @@ async fn restarts(name: &str, of: impl Fn(&Path) -> ManagerConfigBuilder) -> boo
     true
 }
 
-/// Presets by pages, types and ranks: every seventh combination, in which each value meets each other one.
+/// Presets by pages, types and ranks: every seventh combination, so that each value meets each other one.
 #[tokio::test]
-async fn every_preset_page_and_type_restarts_with_its_bytes() {
+async fn preset_of_any_page_and_type_restarts_with_its_bytes() {
     let (mut number, mut accepted, mut odd) = (0_u32, 0, 0);
     for model in Model::ALL {
         for page in [1, 16, 48] {
@@ -117,9 +117,9 @@ async fn every_preset_page_and_type_restarts_with_its_bytes() {
     assert!(accepted > 60 && odd > 15, "{accepted} accepted, {odd} of them no multiple of 4,096 bytes");
 }
 
-/// Blocks that are told apart into nothing, states, latents, windows; aligned or not; over one path or two.
+/// Blocks without described parts, states, latents, windows; aligned or not; over one path or two.
 #[tokio::test]
-async fn every_kind_of_group_restarts_with_its_bytes() {
+async fn group_of_any_kind_restarts_with_its_bytes() {
     for bytes in [64, 100, 1000, 4095, 4096, 4097, 65_537] {
         let of = |folder: &Path| settings(folder).geometry_block_bytes(Some(bytes));
         assert!(restarts(&format!("{bytes} bytes"), of).await);
@@ -161,9 +161,9 @@ async fn every_kind_of_group_restarts_with_its_bytes() {
     }
 }
 
-/// One directory, or one path, for all ranks: each rank has a file of its own and finds it again.
+/// All ranks are given one directory, or one path. Each rank has a file of its own, and finds it again.
 #[tokio::test]
-async fn all_ranks_share_their_settings_and_not_their_files() {
+async fn ranks_share_their_settings_and_not_their_files() {
     for is_made in [true, false] {
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path().join("volumes");

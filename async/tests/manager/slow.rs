@@ -1,6 +1,6 @@
-//! A drive that takes its time: no allocation waits for it for long, and what that costs is counted. In
-//! virtual time: a block is copied to host memory in a millisecond, and the drive writes one in so many, one
-//! after the other.
+//! A slow drive: no allocation waits for it for long, and the cost of that is counted. In virtual
+//! time a copy of a block to host memory takes a millisecond, and the drive writes one block after
+//! the other, each in a given time.
 
 use crate::ground::{BYTES, hashes, rest, settings};
 use crate::sim::{Plan, SimDisk, SimMover};
@@ -21,7 +21,7 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep_until};
 
 const MS: Duration = Duration::from_millis(1);
-/// Between a copy and a write of a drive of 20 MB/s, beside host memory of 4 GB/s.
+/// The ratio between a write to a drive of 20 MB/s and a copy within host memory of 4 GB/s.
 const THROTTLED: u32 = 200;
 /// Longer than anything takes.
 const PATIENCE: Duration = Duration::from_secs(1000);
@@ -31,7 +31,7 @@ thread_local! {
     static NEXT: Cell<u64> = const { Cell::new(1000) };
 }
 
-/// What takes so long for each block, one after the other.
+/// A plan that takes so long for each block, one after the other.
 fn one_by_one(block: Duration) -> Plan {
     let bytes_a_second = (BYTES as f64 / block.as_secs_f64()) as u64;
     Plan {
@@ -42,7 +42,7 @@ fn one_by_one(block: Duration) -> Plan {
     }
 }
 
-/// Blocks of device and host, and those of the disk that this is.
+/// Blocks of device and host, and the settings.
 struct Shape {
     device: u32,
     host: u32,
@@ -61,7 +61,7 @@ fn manager(shape: Shape, disk: Option<&Arc<SimDisk>>) -> KvBlockManager {
     manager_over(shape, disk.map(|disk| ("disk", Arc::clone(disk))).into_iter().collect())
 }
 
-/// Over drives that have names, one below the other.
+/// A manager over named drives, one below the other.
 fn manager_over(shape: Shape, below: Vec<(&str, Arc<SimDisk>)>) -> KvBlockManager {
     let Shape { device, host, settings } = shape;
     let sim = Arc::new(SimDevice::new(device as usize, BYTES).expect("memory"));
@@ -97,8 +97,8 @@ fn in_virtual_time<F: Future>(body: F) -> F::Output {
     runtime.block_on(LocalSet::new().run_until(body))
 }
 
-/// So many requests for new blocks, `depth` at a time, of 1 to `most` blocks each; how long each waited, the
-/// longest last.
+/// Makes so many requests for new blocks, `depth` at a time, of 1 to `most` blocks each. Returns how
+/// long each waited, the longest last.
 async fn allocations(manager: &Tiers, requests: u64, depth: u64, most: u64) -> Vec<Duration> {
     let next = Rc::new(Cell::new(0));
     let workers = (0..depth).map(|_| {
@@ -107,7 +107,7 @@ async fn allocations(manager: &Tiers, requests: u64, depth: u64, most: u64) -> V
             let mut waited = Vec::new();
             while next.get() < requests {
                 let request = next.replace(next.get() + 1);
-                // New ones each time: what is on the disk already would cost nothing.
+                // New blocks each time: blocks that the disk has already would cost nothing.
                 let sequence = NEXT.replace(NEXT.get() + 1);
                 let wanted = hashes(sequence, 1 + request * 7 % most);
                 let since = Instant::now();
@@ -140,7 +140,7 @@ fn dropped(manager: &Tiers) -> u64 {
     manager.stats().path(Path::HOST_TO_DISK).failed_by(Cause::Slow)
 }
 
-/// Blocks that a request wants at most.
+/// The most blocks that a request wants.
 fn most(depth: u64) -> u64 {
     if depth > 1 { 4 } else { 16 }
 }
@@ -152,7 +152,7 @@ fn without_disk(requests: u64, depth: u64) -> Duration {
     })
 }
 
-/// The same over a drive; blocks dropped, and blocks written.
+/// The same over a drive, with the blocks dropped and the blocks written.
 fn over_drive(requests: u64, depth: u64, plan: Plan) -> (Duration, u64, u64) {
     in_virtual_time(async {
         let disk = Arc::new(SimDisk::new(4096, BYTES, plan));
@@ -168,8 +168,8 @@ fn ratio(with: Duration, without: Duration) -> f64 {
     with.as_secs_f64() / without.as_secs_f64()
 }
 
-/// How many times as long 10,000 allocations take over a throttled drive (99th percentile); blocks dropped, and
-/// blocks written.
+/// How many times as long 10,000 allocations take over a throttled drive (99th percentile), with the
+/// blocks dropped and the blocks written.
 fn throttled(depth: u64) -> (f64, u64, u64) {
     const REQUESTS: u64 = 10_000;
     let (with, dropped, written) = over_drive(REQUESTS, depth, one_by_one(MS * THROTTLED));
@@ -177,19 +177,19 @@ fn throttled(depth: u64) -> (f64, u64, u64) {
 }
 
 #[test]
-fn allocation_p99_over_a_throttled_drive_is_within_3x_at_depth_1() {
+fn allocation_p99_at_depth_1_is_within_3x_on_throttled_drive() {
     let (ratio, dropped, written) = throttled(1);
     assert!(ratio <= 3.0 && dropped > 50_000 && written > 300, "{ratio}, {dropped}, {written}");
 }
 
 #[test]
-fn allocation_p99_over_a_throttled_drive_is_within_3x_at_depth_64() {
+fn allocation_p99_at_depth_64_is_within_3x_on_throttled_drive() {
     let (ratio, dropped, written) = throttled(64);
     assert!(ratio <= 3.0 && dropped > 10_000 && written > 100, "{ratio}, {dropped}, {written}");
 }
 
-/// A drive that writes ten times as fast as blocks are copied, but for pauses of 900 ms: shorter than `transfer.slow_above`, and
-/// on average it keeps up.
+/// A drive that writes ten times as fast as blocks are copied, except for pauses of 900 ms. These are
+/// shorter than `transfer.slow_above`, and on average the drive keeps up.
 #[test]
 fn allocation_p99_is_within_3x_over_a_drive_that_pauses() {
     const REQUESTS: u64 = 10_000;
@@ -212,13 +212,13 @@ fn allocation_p99_is_within_3x_over_drives_of_any_rate() {
             let (with, dropped, _) = over_drive(REQUESTS, depth, one_by_one(MS.mul_f64(times)));
             let ratio = ratio(with, without);
             assert!(ratio <= 3.0, "depth {depth}, {times} times as slow: {ratio}, {dropped} dropped");
-            // But for a few, before both rates are known.
+            // Except for a few, before both rates are known.
             assert_eq!(dropped < 100, times < 2.0, "one that keeps up is waited for: {dropped} dropped");
         }
     }
 }
 
-/// The test above can fail: where requests wait for the drive as long as it takes, they do.
+/// Shows that the test above can fail: requests that wait for the drive as long as it takes are slow.
 #[test]
 fn allocation_that_waits_for_a_throttled_drive_takes_far_longer() {
     in_virtual_time(async {
@@ -231,7 +231,7 @@ fn allocation_that_waits_for_a_throttled_drive_takes_far_longer() {
     });
 }
 
-/// A drive that is faster than what fills the host keeps all blocks, as it would without a limit.
+/// A drive that is faster than the copies that fill the host gets all blocks, as it would without a limit.
 #[test]
 fn drive_that_keeps_up_is_waited_for_and_gets_every_block() {
     in_virtual_time(async {
@@ -247,7 +247,7 @@ fn drive_that_keeps_up_is_waited_for_and_gets_every_block() {
     });
 }
 
-/// Virtual time goes on.
+/// Lets virtual time pass.
 async fn pass(time: Duration) {
     sleep_until(Instant::now() + time).await;
 }
@@ -259,7 +259,7 @@ async fn rest_of(manager: &Tiers) {
 }
 
 #[test]
-fn drive_that_is_fast_again_is_waited_for_again_and_the_gauge_falls() {
+fn drive_fast_again_is_waited_for_and_its_gauge_falls() {
     in_virtual_time(async {
         let disk = disk(MS * THROTTLED);
         let manager = manager(shape(64, 64), Some(&disk));
@@ -270,7 +270,7 @@ fn drive_that_is_fast_again_is_waited_for_again_and_the_gauge_falls() {
         assert!(others.iter().all(|other| !path(&manager, *other).dropping));
         disk.change(|plan| plan.bytes_a_second *= 1000);
         rest_of(&manager).await;
-        // Requests that the drive does not make late pay for it to be waited for again.
+        // Requests that the drive does not make late earn it another try.
         allocations(&manager, 2000, 1, 16).await;
         let again = dropped(&manager);
         allocations(&manager, 2000, 1, 16).await;
@@ -303,10 +303,10 @@ fn reads_go_on_while_blocks_are_dropped() {
     });
 }
 
-/// A stall that nothing has announced: who waits is served when the patience is over, by dropping what has
-/// not begun.
+/// A sudden stall. When the patience is over, waiting callers are served by dropping blocks whose writes
+/// have not begun.
 #[test]
-fn drive_that_stops_keeps_no_allocation_waiting() {
+fn stopped_drive_keeps_no_allocation_waiting() {
     for host in [32, 0] {
         in_virtual_time(async {
             let disk = disk(MS / 4);
@@ -331,13 +331,13 @@ fn drive_that_stops_keeps_no_allocation_waiting() {
 }
 
 #[test]
-fn writes_slower_than_the_bound_go_one_at_a_time_until_they_are_fast() {
+fn writes_slower_than_the_bound_go_one_at_a_time() {
     in_virtual_time(async {
         let disk = disk(MS * 100);
         let mut shape = shape(64, 64);
         shape.settings = shape.settings.transfer_slow_above(MS * 400).transfer_slow_below(MS * 200);
         let manager = manager(shape, Some(&disk));
-        // The share is of eight blocks: the eighth takes 800 ms.
+        // The path's share is eight blocks: the eighth takes 800 ms.
         allocations(&manager, 400, 1, 16).await;
         rest_of(&manager).await;
         for _ in 0..20 {
@@ -350,7 +350,7 @@ fn writes_slower_than_the_bound_go_one_at_a_time_until_they_are_fast() {
             allocations(&manager, 20, 1, 16).await;
             rest_of(&manager).await;
         }
-        // What has begun stays under way.
+        // Writes that have begun stay in flight.
         disk.gate().hold();
         drop(manager.default_group().allocate(16).await.expect("in time"));
         let inflight = path(&manager, Path::HOST_TO_DISK).inflight;
@@ -360,7 +360,7 @@ fn writes_slower_than_the_bound_go_one_at_a_time_until_they_are_fast() {
     });
 }
 
-/// The same shape over a disk that is fast, and something slow below that.
+/// The same shape over a fast disk, with something slow below that.
 fn manager_of_two(
     settings: ManagerConfigBuilder,
     first: &Arc<SimDisk>,
@@ -370,10 +370,10 @@ fn manager_of_two(
     manager_over(shape, vec![("disk", Arc::clone(first)), ("remote", Arc::clone(second))])
 }
 
-/// A store behind a fast disk that is as slow as a throttled drive, or that hangs, keeps no request waiting: its blocks are on
-/// the disk.
+/// A store behind a fast disk keeps no request waiting, though it is as slow as a throttled drive, or
+/// hangs: its blocks are on the disk.
 #[test]
-fn a_slow_store_behind_a_fast_disk_keeps_no_allocation_waiting() {
+fn slow_store_behind_a_fast_disk_delays_no_allocation() {
     const REQUESTS: u64 = 4000;
     for depth in [1, 64] {
         let without = without_disk(REQUESTS, depth);
@@ -393,7 +393,7 @@ fn a_slow_store_behind_a_fast_disk_keeps_no_allocation_waiting() {
 }
 
 #[test]
-fn a_store_behind_a_fast_disk_that_stops_keeps_no_allocation_waiting() {
+fn stopped_store_behind_a_fast_disk_delays_no_allocation() {
     for (host, patience) in [(256, None), (256, Some(MS * 50)), (0, None), (0, Some(MS * 50))] {
         let (slowest, dropped) = in_virtual_time(async {
             let (first, second) = (disk(MS / 10), disk(MS / 10));
@@ -415,9 +415,9 @@ fn a_store_behind_a_fast_disk_that_stops_keeps_no_allocation_waiting() {
     }
 }
 
-/// Nor does it where all blocks are written through: what waits for the store keeps no more than a part of the host.
+/// Nor does it under write-through: copies that wait for the store keep only a part of the host.
 #[test]
-fn a_store_that_stops_keeps_what_is_written_through_from_no_disk() {
+fn stopped_store_keeps_no_write_through_from_the_disk() {
     let through = |store: bool| {
         in_virtual_time(async {
             let (first, second) = (disk(MS / 10), disk(MS / 10));

@@ -13,13 +13,13 @@ use kvstrata_ffi::device::SimDevice;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A manager without a host tier, and with two blocks of staging, which are to be looked at from outside.
+/// A manager without a host tier and with two blocks of staging, and that memory, for the test to look at.
 fn two() -> (KvBlockManager, Arc<HostMemory>) {
     let quick = Plan { latency: Duration::ZERO..Duration::from_millis(1), ..Plan::calm(1) };
     over(Arc::new(SimDisk::new(8, BYTES, quick)), 4, 2)
 }
 
-/// The same with as many blocks of the device, and of staging.
+/// The same with so many blocks of the device and of staging.
 pub fn over(disk: Arc<dyn TierPort>, blocks: u32, staging: usize) -> (KvBlockManager, Arc<HostMemory>) {
     let (stack, memory) = stack(disk, blocks, staging);
     (of_stacks(settings(blocks, 0), vec![stack]), memory)
@@ -54,9 +54,10 @@ fn of_stacks(settings: ManagerConfigBuilder, stacks: Vec<StackParts>) -> KvBlock
     KvBlockManager::of_parts(&config, parts).expect("parts that fit")
 }
 
-/// Reads of a group whose disk hangs have all of its staging, wait for some, and wait beside their part of the queue.
+/// The reads of a group whose disk hangs take all of its staging, wait for more, and wait
+/// beside their part of the queue.
 #[tokio::test]
-async fn a_group_without_staging_holds_up_no_other_groups_reads() {
+async fn group_without_staging_delays_no_reads_of_other_groups() {
     for may_wait in [1024, 1] {
         let quick = Plan { latency: Duration::ZERO..Duration::from_millis(1), ..Plan::calm(1) };
         let disks = [1, 2].map(|seed| Arc::new(SimDisk::new(8, BYTES, Plan { seed, ..quick.clone() })));
@@ -66,7 +67,7 @@ async fn a_group_without_staging_holds_up_no_other_groups_reads() {
         for group in [0, 1].map(|group| manager.group(group).expect("two")) {
             let blocks = manager.group(group.number()).expect("a group").allocate(6).await.expect("blocks");
             drop(blocks.register(&all, None).expect("registered"));
-            // As many at a time as may wait.
+            // One at a time, for the queue of one.
             for hash in &all {
                 assert_eq!(group.persist(&[*hash]).await.copied, 1);
             }
@@ -88,7 +89,7 @@ async fn a_group_without_staging_holds_up_no_other_groups_reads() {
         );
         let others = up(1, Class::Background, patience).await;
         assert_eq!((others.blocks.len(), others.missed), (6, None), "{may_wait} may wait");
-        // And they go when there is some again.
+        // The waiting reads go on when there is staging again.
         disks[0].change(|plan| plan.hang = 0);
         disks[0].shutdown();
         assert!(hangs.await.missed.is_some(), "what hung was given up");
@@ -98,7 +99,7 @@ async fn a_group_without_staging_holds_up_no_other_groups_reads() {
 }
 
 #[tokio::test]
-async fn a_block_of_staging_that_somebody_still_uses_is_not_lost() {
+async fn staging_block_still_in_use_is_not_lost() {
     let (manager, memory) = two();
     let group = manager.default_group();
     let all = crate::ground::hashes(1, 1);
@@ -113,7 +114,7 @@ async fn a_block_of_staging_that_somebody_still_uses_is_not_lost() {
         assert_eq!(found.in_tier(kvstrata::tier::Tier::DISK), 1);
         group.onboard(found, OnboardOptions::default()).expect("fits").await
     };
-    // As a device does that was given up on.
+    // As a device holds it that was given up on.
     let used = [0, 1].map(|block| memory.write(block).expect("nobody's"));
     for _ in 0..3 {
         assert_eq!(up().await.missed, Some(Cause::Busy));
@@ -125,10 +126,10 @@ async fn a_block_of_staging_that_somebody_still_uses_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_block_of_staging_that_somebody_still_uses_is_the_last_to_be_tried_again() {
+async fn staging_block_still_in_use_is_tried_last() {
     let (manager, memory) = two();
     let held = crate::ground::compute(&manager, &crate::ground::hashes(1, 1), None).await;
-    // The one that is taken first. As a device does that was given up on.
+    // The block that is taken first, held as by a device that was given up on.
     let used = memory.write(0).expect("nobody's");
     let failed = manager.default_group().offload(&held, OffloadOptions::default()).await;
     assert_eq!((failed.failed, failed.cause), (1, Some(Cause::Busy)), "{failed:?}");

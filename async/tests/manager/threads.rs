@@ -1,5 +1,5 @@
-//! What only several threads can bring about: landings that are taken by whoever is there, blocks had without the lock beside those who wait in line,
-//! registrations without the lock beside the first one that is ahead of its pass.
+//! Races that need several threads: landings handled on any thread, blocks taken without the lock beside
+//! waiting callers, and registrations without the lock beside the first one ahead of its pass.
 
 use super::ground::{build, bytes_of, check, compute, hashes, rest, settings};
 use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions};
@@ -7,10 +7,11 @@ use kvstrata::tier::Tier;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// One thread computes many blocks, another registers the last of them ahead of a pass that comes to nothing: what is computed stays. Only a
-/// manager's first list of that kind can come in between, so each try is with another one.
+/// One thread computes many blocks, while another registers the last of them ahead of a pass that comes
+/// to nothing: the computed block stays. Only a manager's first list of that kind can interfere, so
+/// each attempt has a new manager.
 #[tokio::test]
-async fn what_is_computed_is_not_exchanged_for_the_first_that_is_never_written() {
+async fn computed_blocks_race_an_unwritten_list_and_stay() {
     let hashes = &hashes(1, 500);
     for attempt in 0..300 {
         let manager = build(settings(501, 0));
@@ -22,7 +23,7 @@ async fn what_is_computed_is_not_exchanged_for_the_first_that_is_never_written()
             threads.spawn(move || {
                 there.store(true, Relaxed);
                 wait_for(begins);
-                // While the other registers: at each time of it.
+                // While the other thread registers, at another point each time.
                 (0..attempt * 50).for_each(|_| spin_loop());
                 let (blocks, ahead) = ahead.register_ahead(&hashes[499..], None, 1).expect("registered");
                 ahead.withdraw();
@@ -43,7 +44,7 @@ fn wait_for(flag: &AtomicBool) {
     }
 }
 
-/// Requests of one task: what is found has its bytes, and what is missing is computed.
+/// Serves the requests of one task: found blocks have their bytes, and missing ones are computed.
 async fn serve(manager: KvBlockManager, task: u64, ends: &AtomicBool) -> usize {
     let group = manager.default_group();
     let (mut state, mut found_in_all) = (task, 0);
@@ -62,7 +63,7 @@ async fn serve(manager: KvBlockManager, task: u64, ends: &AtomicBool) -> usize {
             1 => drop(group.persist(&hashes)),
             _ => {}
         }
-        // What can be had at once comes past those in line.
+        // Free blocks can be taken past waiting callers.
         if let Some(blocks) = group.try_allocate(1) {
             let port = group.device_port().expect("a simulated device");
             port.copy_in(blocks.ids()[0].0, 0, &bytes_of(hashes[0])[1..]).expect("in range");
@@ -72,8 +73,8 @@ async fn serve(manager: KvBlockManager, task: u64, ends: &AtomicBool) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn requests_of_many_threads_find_the_right_bytes_and_all_blocks_come_back() {
-    // Each of four has eight at the most, and one.
+async fn requests_on_many_threads_find_the_right_bytes() {
+    // Each of four tasks holds eight blocks at most, and one more.
     let manager = build(settings(36, 48));
     static ENDS: AtomicBool = AtomicBool::new(false);
     let tasks: Vec<_> = (1..=4).map(|task| tokio::spawn(serve(manager.clone(), task, &ENDS))).collect();

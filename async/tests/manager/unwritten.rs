@@ -1,5 +1,5 @@
-//! Blocks that are registered ahead of the pass that writes them: who finds them, and that nobody copies them before, or keeps them if they never
-//! are.
+//! Blocks registered ahead of the pass that writes them: other callers find them, no copy reads them
+//! before they are written, and none is kept if it never is.
 
 use super::flying::look;
 use super::ground::{BYTES, bytes_of, check, compute, hashes, rest, settings, still};
@@ -21,7 +21,7 @@ pub fn ground(settings: ManagerConfigBuilder) -> Ground {
     Ground::of(settings, 8, 16)
 }
 
-/// Registered ahead of an iteration, with bytes that nobody computed.
+/// Registers blocks ahead of an iteration, with bytes that no pass computed.
 pub async fn ahead(ground: &Ground, hashes: &[SequenceHash], iteration: u64) -> (Blocks, Ahead) {
     let blocks = ground.manager.default_group().allocate(hashes.len()).await.expect("blocks");
     for block in blocks.ids() {
@@ -30,14 +30,14 @@ pub async fn ahead(ground: &Ground, hashes: &[SequenceHash], iteration: u64) -> 
     blocks.register_ahead(hashes, None, iteration).expect("registered")
 }
 
-/// The pass writes them.
+/// Writes the blocks, as the pass does.
 pub fn write(ground: &Ground, blocks: &Blocks, hashes: &[SequenceHash]) {
     for (block, hash) in blocks.ids().zip(hashes) {
         ground.device.copy_in(block.0, 0, &bytes_of(*hash)).expect("nobody copies it");
     }
 }
 
-/// Pushed out of the device, and brought up again, they have their bytes.
+/// Pushes the blocks out of the device, brings them up again, and checks their bytes.
 pub async fn back(manager: &Tiers, hashes: &[SequenceHash]) {
     let group = manager.default_group();
     drop(group.allocate(group.capacity(Tier::Device)).await.expect("all of them"));
@@ -51,7 +51,7 @@ pub fn down(manager: &Tiers) -> u64 {
 }
 
 #[tokio::test]
-async fn what_is_written_through_is_copied_when_it_is_written() {
+async fn unwritten_block_is_written_through_after_its_pass() {
     let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
     let pass = manager.begin_iteration().expect("none runs");
@@ -70,7 +70,7 @@ async fn what_is_written_through_is_copied_when_it_is_written() {
 }
 
 #[tokio::test]
-async fn what_is_found_by_others_is_in_the_device_alone_until_it_is_written() {
+async fn unwritten_block_is_found_in_the_device_and_copied_later() {
     let ground = ground(settings(8, 16).offload_mode(WriteMode::SecondUse));
     let manager = &ground.manager;
     let hashes = hashes(1, 3);
@@ -91,9 +91,9 @@ async fn what_is_found_by_others_is_in_the_device_alone_until_it_is_written() {
     back(manager, &hashes).await;
 }
 
-/// Its victims have bytes that nobody has computed.
+/// As victims, they would have bytes that no pass computed.
 #[tokio::test]
-async fn what_everybody_has_let_go_of_is_no_victim_before_it_is_written() {
+async fn unwritten_block_without_holders_is_no_victim() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let pass = manager.begin_iteration().expect("none runs");
@@ -112,7 +112,7 @@ async fn what_everybody_has_let_go_of_is_no_victim_before_it_is_written() {
 }
 
 #[tokio::test]
-async fn a_gate_before_the_pass_and_one_behind_it_are_both_waited_for() {
+async fn offload_waits_for_its_gate_and_for_the_writing_pass() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let (first, second) = (hashes(1, 2), hashes(2, 2));
@@ -131,7 +131,7 @@ async fn a_gate_before_the_pass_and_one_behind_it_are_both_waited_for() {
     back(manager, &second).await;
 }
 
-/// So much later, whoever looks after the time has done so.
+/// Advances the time by so much, and lets the manager's tasks run.
 async fn later(time: Duration) {
     for advance in [Duration::ZERO, time] {
         tokio::time::advance(advance).await;
@@ -141,9 +141,9 @@ async fn later(time: Duration) {
     }
 }
 
-/// It goes on for as long as it tells of layers, and is given up when it does not.
+/// The blocks stay for as long as the engine reports layers, and are given up when it stops.
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_stops_within_its_pass_leaves_nothing_that_is_found() {
+async fn engine_stopped_within_its_pass_leaves_no_blocks_found() {
     let patience = Duration::from_millis(100);
     let ground = ground(settings(8, 16).deadline_offload(patience).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
@@ -169,7 +169,7 @@ async fn an_engine_that_stops_within_its_pass_leaves_nothing_that_is_found() {
 }
 
 #[tokio::test]
-async fn what_a_failed_pass_did_not_write_is_found_nowhere_and_may_be_registered_anew() {
+async fn withdrawn_blocks_are_not_found_and_can_be_registered_anew() {
     for moves in [false, true] {
         let ground = ground(settings(8, 16));
         let manager = &ground.manager;
@@ -190,14 +190,14 @@ async fn what_a_failed_pass_did_not_write_is_found_nowhere_and_may_be_registered
         assert_eq!((ahead.withdraw(), blocks.registered()), (3, 0));
         drop(blocks);
         assert!(group.match_prefix(&hashes).is_empty());
-        // Until it is over it may still write.
+        // Until the pass is over it may still write them.
         let left = if moves { 3 } else { 0 };
         assert_eq!(
             (manager.census().down, manager.census().unwritten, manager.stats().unwritten),
             (left, 3, 3)
         );
         assert!(group.try_allocate(6).is_none());
-        // The next pass does it again, while what the first had begun still moves.
+        // The next pass does it again, while the copies that began for the first still move.
         let (again, _) = self::ahead(&ground, &hashes, iteration + 1).await;
         let second = group.offload(&again, OffloadOptions::default());
         pass.end().expect("one runs");
@@ -216,9 +216,9 @@ async fn what_a_failed_pass_did_not_write_is_found_nowhere_and_may_be_registered
     }
 }
 
-/// What the failed pass had begun ends beside the copy of what the next one writes: whoever asks then joins that.
+/// The copy of the failed pass ends beside that of the next pass. Later callers join the second.
 #[tokio::test]
-async fn a_copy_that_was_withdrawn_leaves_the_next_one_of_its_hash_alone() {
+async fn withdrawn_copy_leaves_the_next_one_of_its_hash_alone() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 3);
@@ -253,9 +253,9 @@ async fn a_copy_that_was_withdrawn_leaves_the_next_one_of_its_hash_alone() {
     back(manager, &hashes).await;
 }
 
-/// A list may have blocks that were there before; and what its pass has written is written.
+/// A list may have blocks that were there before, and blocks that its pass has written: both stay.
 #[tokio::test]
-async fn what_is_written_stays_when_the_rest_is_withdrawn() {
+async fn written_blocks_stay_when_the_rest_is_withdrawn() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let (all, late) = (hashes(1, 4), hashes(2, 1));
@@ -278,9 +278,9 @@ async fn what_is_written_stays_when_the_rest_is_withdrawn() {
     assert_eq!(manager.default_group().match_prefix(&late).len(), 1);
 }
 
-/// An iteration that is over has written what is registered ahead of it: that is as if it had been registered.
+/// An iteration that is over has written its blocks, so blocks registered ahead of it count as registered.
 #[tokio::test]
-async fn what_a_pass_is_to_write_gives_way_to_what_an_earlier_one_has_written() {
+async fn unwritten_blocks_give_way_to_those_of_an_ended_pass() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 2);
@@ -296,10 +296,10 @@ async fn what_a_pass_is_to_write_gives_way_to_what_an_earlier_one_has_written() 
     check(manager, &computed, &hashes);
 }
 
-/// An iteration that cannot have begun writes nothing: whoever waits for blocks has them at once. The next one may run already, of an engine that
-/// tells of no begin.
+/// An iteration that cannot have begun writes nothing, so waiting callers get the blocks at once. An
+/// engine may report no begin, so the next iteration may be running already.
 #[tokio::test]
-async fn what_is_withdrawn_before_its_pass_begins_is_free_at_once() {
+async fn blocks_withdrawn_before_their_pass_begins_are_free_at_once() {
     for iteration in [1, 2] {
         let ground = ground(settings(8, 16));
         let manager = &ground.manager;
@@ -323,9 +323,9 @@ async fn what_is_withdrawn_before_its_pass_begins_is_free_at_once() {
     }
 }
 
-/// What has been counted as late is not counted once more when it comes to nothing.
+/// A copy counted as late is not counted once more when it is withdrawn.
 #[tokio::test(start_paused = true)]
-async fn a_copy_that_is_late_and_then_withdrawn_counts_once() {
+async fn late_copy_withdrawn_later_counts_once() {
     let ground = ground(settings(8, 16).deadline_offload(PATIENCE));
     let manager = &ground.manager;
     let pass = manager.begin_iteration().expect("none runs");
@@ -351,9 +351,9 @@ async fn a_copy_that_is_late_and_then_withdrawn_counts_once() {
     assert_eq!((failed(Cause::Deadline), failed(Cause::Cancelled)), (4, 0));
 }
 
-/// Somebody has computed it: it is found from then on, whatever becomes of the pass.
+/// Another caller has computed the blocks. They are found from then on, whatever becomes of the pass.
 #[tokio::test]
-async fn what_a_pass_is_to_write_gives_way_to_what_is_computed() {
+async fn unwritten_blocks_give_way_to_computed_ones() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 2);
@@ -369,9 +369,9 @@ async fn what_a_pass_is_to_write_gives_way_to_what_is_computed() {
     back(manager, &hashes).await;
 }
 
-/// Bytes that are there, or nearly, are not exchanged for those that a pass is still to write.
+/// Bytes that are there, or nearly, are not exchanged for bytes that a pass has still to write.
 #[tokio::test]
-async fn what_comes_up_meanwhile_is_not_exchanged_for_what_is_not_written() {
+async fn onboarded_blocks_are_not_exchanged_for_unwritten_ones() {
     for begun in [false, true] {
         let ground = ground(settings(8, 16));
         let manager = &ground.manager;
@@ -403,7 +403,7 @@ async fn what_comes_up_meanwhile_is_not_exchanged_for_what_is_not_written() {
 }
 
 #[tokio::test]
-async fn what_is_there_already_stays_as_it_is() {
+async fn written_blocks_stay_when_registered_ahead_again() {
     let ground = ground(settings(8, 16));
     let manager = &ground.manager;
     let hashes = hashes(1, 2);
@@ -413,7 +413,7 @@ async fn what_is_there_already_stays_as_it_is() {
     assert_eq!(manager.default_group().offload(&again, OffloadOptions::default()).await.copied, 2);
     drop((written, again));
     back(manager, &hashes).await;
-    // Nor does an iteration that is over write anything.
+    // An iteration that is over writes nothing either.
     manager.step().expect("none runs");
     let (over, _) = ahead(&ground, &super::ground::hashes(2, 2), 1).await;
     assert_eq!(manager.census().unwritten, 0);
@@ -421,7 +421,7 @@ async fn what_is_there_already_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_shutdown_withdraws_what_is_not_written() {
+async fn shutdown_withdraws_unwritten_blocks() {
     let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
     let manager = &ground.manager;
     let hashes = hashes(1, 3);
@@ -437,9 +437,9 @@ async fn a_shutdown_withdraws_what_is_not_written() {
     assert_eq!(manager.stats().offloaded[0], 0);
 }
 
-/// An engine that counts otherwise, and goes on.
+/// An engine that counts its iterations differently, and goes on.
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_is_far_away_is_not_waited_for_longer_than_anything() {
+async fn unwritten_blocks_of_a_far_pass_end_at_the_deadline() {
     let patience = Duration::from_millis(100);
     let ground = ground(settings(8, 16).deadline_offload(patience));
     let (blocks, _) = ahead(&ground, &hashes(1, 3), u64::MAX).await;

@@ -1,5 +1,5 @@
-//! Urgent work waits for nothing that itself waits for an iteration, nor for what fills a queue: no test here begins an iteration once
-//! somebody waits.
+//! Urgent work waits for no transfer that itself waits for an iteration, and for no full queue: no test
+//! here begins an iteration while an urgent caller waits.
 
 use crate::flying::look;
 use crate::gated::Ground;
@@ -24,7 +24,7 @@ fn on_disk(settings: ManagerConfigBuilder, budget: u64) -> (TempDir, KvBlockMana
     (directory, build(settings))
 }
 
-/// The device has these no more, and the tier below has.
+/// Leaves these blocks in the tier below alone.
 async fn below(manager: &Tiers, hashes: &[SequenceHash], capacity: usize) {
     drop(compute(manager, hashes, None).await);
     let persisted = stepping(manager, manager.default_group().persist(hashes)).await;
@@ -42,7 +42,7 @@ fn up(manager: &Tiers, hashes: &[SequenceHash], class: Class) -> Onboard {
 }
 
 #[tokio::test]
-async fn a_guess_that_has_been_read_gives_way_to_who_waits_for_blocks() {
+async fn staged_prefetch_gives_way_to_an_allocation() {
     let (_directory, manager) = on_disk(settings(4, 0), 1);
     let wanted = hashes(1, 1);
     below(&manager, &wanted, 4).await;
@@ -51,13 +51,13 @@ async fn a_guess_that_has_been_read_gives_way_to_who_waits_for_blocks() {
     let blocks = manager.default_group().allocate(4).deadline(PATIENCE).await.expect("in time");
     assert_eq!(manager.census().staged, 0);
     drop(blocks);
-    // What was dropped is still to be had.
+    // The dropped block can still be brought up.
     let up = up(&manager, &wanted, Class::Urgent).await;
     check(&manager, &up.blocks, &wanted);
 }
 
 #[tokio::test]
-async fn an_urgent_read_does_not_wait_for_staging_that_waits_for_an_iteration() {
+async fn urgent_read_takes_staging_of_reads_awaiting_an_iteration() {
     let (_directory, manager) = on_disk(settings(8, 0).disk_staging(Some(2)), 2);
     let [slow, urgent] = [1, 2].map(|sequence| hashes(sequence, if sequence == 1 { 2 } else { 1 }));
     below(&manager, &slow, 8).await;
@@ -72,7 +72,7 @@ async fn an_urgent_read_does_not_wait_for_staging_that_waits_for_an_iteration() 
 }
 
 #[tokio::test]
-async fn an_urgent_read_does_not_wait_for_staging_of_copies_down_that_wait_for_an_iteration() {
+async fn urgent_read_takes_staging_of_copies_awaiting_an_iteration() {
     let (_directory, manager) = on_disk(settings(8, 0).disk_staging(Some(2)), 2);
     let urgent = hashes(1, 1);
     below(&manager, &urgent, 8).await;
@@ -87,7 +87,7 @@ async fn an_urgent_read_does_not_wait_for_staging_of_copies_down_that_wait_for_a
 }
 
 #[tokio::test]
-async fn a_victim_does_not_wait_for_staging_that_waits_for_an_iteration() {
+async fn victim_takes_staging_of_reads_awaiting_an_iteration() {
     let (_directory, manager) = on_disk(settings(4, 0).disk_staging(Some(2)), 2);
     let slow = hashes(1, 2);
     below(&manager, &slow, 4).await;
@@ -100,7 +100,7 @@ async fn a_victim_does_not_wait_for_staging_that_waits_for_an_iteration() {
 }
 
 #[tokio::test]
-async fn a_victim_does_not_wait_for_host_blocks_of_copies_that_wait_for_an_iteration() {
+async fn victim_passes_host_copies_awaiting_an_iteration() {
     let manager = build(settings(8, 4).host_headroom(0).iteration_bytes(Some(BYTES as u64)));
     let group = manager.default_group();
     let spent = compute(&manager, &hashes(3, 1), None).await;
@@ -115,7 +115,7 @@ async fn a_victim_does_not_wait_for_host_blocks_of_copies_that_wait_for_an_itera
 }
 
 #[tokio::test]
-async fn a_queue_full_of_what_nobody_waits_for_bars_neither_urgent_onboarding_nor_free_blocks() {
+async fn urgent_onboard_passes_a_queue_full_of_background_reads() {
     let manager = build(settings(16, 32).transfer_queue(2).iteration_bytes(Some(BYTES as u64)));
     let [slow, urgent] = [1, 2].map(|sequence| hashes(sequence, 6 - 2 * (sequence - 1)));
     for sequence in [&slow, &urgent] {
@@ -131,14 +131,14 @@ async fn a_queue_full_of_what_nobody_waits_for_bars_neither_urgent_onboarding_no
     let first = first.await;
     assert_eq!((first.missed, free.len()), (None, 1));
     check(&manager, &first.blocks, &urgent[..2]);
-    // A join makes what is aside as urgent as who joins.
+    // A join makes transfers beside the queue as urgent as the joining call.
     let joined = up(&manager, &slow[..4], Class::Urgent).await;
     check(&manager, &joined.blocks, &slow[..4]);
     check(&manager, &behind.await.blocks, &slow[..4]);
 }
 
 #[tokio::test]
-async fn free_blocks_are_given_while_a_run_that_came_before_waits_for_its_queue() {
+async fn free_blocks_are_given_beside_onboards_at_a_full_queue() {
     let ground = Ground::of(settings(16, 32).transfer_queue(2).transfer_in_flight(BYTES as u64), 16, 32);
     let (manager, all) = (&ground.manager, hashes(1, 12));
     drop(compute(manager, &all, None).await);
@@ -150,7 +150,7 @@ async fn free_blocks_are_given_while_a_run_that_came_before_waits_for_its_queue(
     let census = manager.census();
     assert_eq!((census.moving, census.queued, census.up), (1, 2, 12), "no more than may wait do");
     assert_eq!(manager.default_group().allocate(4).deadline(PATIENCE).await.expect("in time").len(), 4);
-    // Given up while it waits beside the queue, and asked for again.
+    // Dropped while it waits beside the queue, and asked for again.
     drop(first);
     let first = up(manager, &all[..4], Class::Urgent);
     ground.mover.open();
@@ -160,7 +160,7 @@ async fn free_blocks_are_given_while_a_run_that_came_before_waits_for_its_queue(
 }
 
 #[tokio::test]
-async fn copies_by_choice_leave_the_headroom_of_the_host_to_victims() {
+async fn copies_by_choice_leave_the_host_headroom_to_victims() {
     let ground = Ground::of(settings(16, 8).host_headroom(4), 16, 8);
     let manager = &ground.manager;
     let group = manager.default_group();
@@ -182,7 +182,7 @@ async fn copies_by_choice_leave_the_headroom_of_the_host_to_victims() {
 }
 
 #[tokio::test]
-async fn who_waits_beside_a_queue_goes_behind_those_before_it_whoever_had_its_key() {
+async fn onboard_beside_a_full_queue_keeps_its_turn_for_reused_keys() {
     let manager = build(settings(16, 32).transfer_queue(2).iteration_bytes(Some(BYTES as u64)));
     let all = hashes(1, 7);
     drop(compute(&manager, &all, None).await);

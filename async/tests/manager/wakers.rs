@@ -1,4 +1,4 @@
-//! Wakers are callers' code: one that panics takes nothing with it, and none is kept that nobody will wake.
+//! Wakers are callers' code: a panic in one stops nothing else, and no waker is kept that will not be called.
 
 use super::gated::Ground;
 use super::ground::{build, compute, hashes, rest, settings};
@@ -23,7 +23,7 @@ fn panics() -> Waker {
 }
 
 #[tokio::test]
-async fn a_waker_that_panics_keeps_no_blocks_from_others() {
+async fn panicking_waker_keeps_no_blocks_from_others() {
     let manager = build(settings(4, 0));
     let group = manager.default_group();
     let all = group.allocate(4).await.expect("all of them");
@@ -43,7 +43,7 @@ async fn a_waker_that_panics_keeps_no_blocks_from_others() {
 }
 
 #[tokio::test]
-async fn a_waker_that_panics_keeps_nobody_from_being_dismissed() {
+async fn panicking_waker_keeps_no_waiter_from_its_dismissal() {
     let manager = build(settings(4, 0).deadline_shutdown(Duration::from_millis(20)));
     let all = manager.default_group().allocate(4).await.expect("all of them");
     let mut waits: Vec<_> =
@@ -60,9 +60,9 @@ async fn a_waker_that_panics_keeps_nobody_from_being_dismissed() {
     assert_eq!(conserved(&manager), 4);
 }
 
-/// Two wait for the same copies, so that both are woken at the same time.
+/// Two calls wait for the same copies, so that both are woken at the same time.
 #[tokio::test]
-async fn a_waker_that_panics_keeps_nobody_from_being_woken() {
+async fn panicking_waker_keeps_no_other_call_from_waking() {
     let ground = Ground::new(8, 16);
     let blocks = compute(&ground.manager, &hashes(1, 2), None).await;
     ground.mover.close();
@@ -78,7 +78,7 @@ async fn a_waker_that_panics_keeps_nobody_from_being_woken() {
     assert!(matches!(answer, Poll::Ready(down) if down.copied == 2), "{answer:?}");
 }
 
-/// Says when it is dropped, and how often it was woken.
+/// A waker that counts its calls.
 #[derive(Default)]
 struct Counted(AtomicUsize);
 
@@ -88,9 +88,9 @@ impl Wake for Counted {
     }
 }
 
-/// Of each future that waits, the last waker is kept, and none that it was polled with before.
+/// A waiting future keeps its last waker, and none of earlier polls.
 #[tokio::test]
-async fn ever_new_wakers_of_who_waits_for_a_run_are_not_kept() {
+async fn replaced_wakers_of_an_onboard_are_not_kept() {
     let ground = Ground::new(8, 16);
     let all = hashes(1, 4);
     drop(compute(&ground.manager, &all, None).await);
@@ -115,7 +115,7 @@ async fn ever_new_wakers_of_who_waits_for_a_run_are_not_kept() {
         for _ in 0..100 {
             assert!(poll(first.as_mut()) <= 2 && poll(second.as_mut()) <= 2);
         }
-        // Each round another future, which is dropped.
+        // Each round polls another future, which is dropped.
         for _ in 0..100 {
             assert!(poll(pin!(layer(&up, 0))) <= 3);
         }
@@ -126,7 +126,7 @@ async fn ever_new_wakers_of_who_waits_for_a_run_are_not_kept() {
     }
     let last = made.last().and_then(Weak::upgrade).expect("kept");
     ground.mover.open();
-    // It is told.
+    // The last waker is called.
     while last.0.load(Relaxed) == 0 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! A preempted request's blocks go down whole, and are back at once if they have not gone.
+//! A preempted request's blocks go down whole, and are back at once if they have not left.
 
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
@@ -7,7 +7,7 @@ use kvstrata::manager::{OffloadOptions, OnboardOptions, Preempted, Refusal, Tier
 use kvstrata::tier::Tier;
 use std::time::Duration;
 
-/// A request of so many full blocks, and one that is not, preempted.
+/// A preempted request of so many full blocks and one that is not full.
 async fn preempted(manager: &Tiers, full: u64) -> Preempted {
     let group = manager.default_group();
     let blocks = compute(manager, &hashes(1, full), None).await;
@@ -18,12 +18,12 @@ async fn preempted(manager: &Tiers, full: u64) -> Preempted {
 }
 
 #[tokio::test]
-async fn a_preempted_request_goes_down_whole_though_the_queue_is_full_and_whatever_the_mode() {
+async fn preempted_request_goes_down_whole_past_a_full_queue() {
     for mode in [WriteMode::Back, WriteMode::SecondUse] {
         let bytes = Some(BYTES as u64);
         let manager = build(settings(8, 16).transfer_queue(2).iteration_bytes(bytes).offload_mode(mode));
         let mut preempted = preempted(&manager, 6).await;
-        // Nobody iterates: whoever needs the blocks need not wait for that, nor are any lost.
+        // No iteration runs: callers that need the blocks do not wait for one, and no block is lost.
         let all = manager.default_group().allocate(8).deadline(Duration::from_secs(5)).await.expect("blocks");
         let down = preempted.settled().await;
         assert_eq!((down.copied, down.refused), (7, 0), "{mode:?}");
@@ -38,7 +38,7 @@ async fn a_preempted_request_goes_down_whole_though_the_queue_is_full_and_whatev
 }
 
 #[tokio::test]
-async fn preempted_blocks_that_find_no_room_below_go_down_when_they_must_leave() {
+async fn preempted_blocks_without_room_below_go_down_at_eviction() {
     let manager = build(settings(4, 4).offload_mode(WriteMode::SecondUse));
     let group = manager.default_group();
     let other = compute(&manager, &hashes(2, 4), None).await;
@@ -59,7 +59,7 @@ async fn preempted_blocks_that_find_no_room_below_go_down_when_they_must_leave()
 }
 
 #[tokio::test]
-async fn who_resumes_at_once_waits_for_the_copy_that_is_under_way() {
+async fn resume_at_once_waits_for_the_copy_in_flight() {
     let ground = Ground::new(8, 16);
     ground.mover.close();
     let preempted = preempted(&ground.manager, 2).await;
@@ -80,7 +80,7 @@ async fn who_resumes_at_once_waits_for_the_copy_that_is_under_way() {
 }
 
 #[tokio::test]
-async fn who_resumes_at_once_calls_back_the_copy_that_waits_for_an_iteration() {
+async fn resume_at_once_cancels_the_copy_awaiting_an_iteration() {
     let manager = build(settings(8, 16).iteration_bytes(Some(BYTES as u64)));
     let preempted = preempted(&manager, 2).await;
     let resumed = manager.default_group().resume(preempted, OnboardOptions::default());

@@ -1,5 +1,5 @@
-//! What every [`DeviceMover`](kvstrata::transfer::DeviceMover) does, whoever wrote it, and one that goes wrong too: what it says it has
-//! copied is exact, and each list is answered once.
+//! The contract of every [`DeviceMover`](kvstrata::transfer::DeviceMover), also of one with faults: each
+//! copy that it reports is exact, and each list is answered once.
 
 use crate::common::Random;
 use crate::ground::{Field, Ground, Inbox, Move};
@@ -23,7 +23,7 @@ fn moves(field: &Field, up: bool, verify: bool, blocks: impl Iterator<Item = (u3
 }
 
 /// Each range of layers, down and up, each time into another block.
-pub fn layers_both_ways(ground: &dyn Ground) {
+pub fn layers_copied_down_and_up_are_exact(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 5) {
         let ends = field.layers().end;
         for (start, end) in (0..=ends).flat_map(|start| (start..=ends).map(move |end| (start, end))) {
@@ -39,8 +39,9 @@ pub fn layers_both_ways(ground: &dyn Ground) {
     }
 }
 
-/// A block in parts, each in a list of its own, in any order: each leaves the bytes and the sums of the others as they are.
-pub fn layers_in_any_order(ground: &dyn Ground) {
+/// A block in parts, each in a list of its own, in any order: each leaves the bytes and the
+/// sums of the others as they are.
+pub fn layers_copied_in_any_order_are_exact(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 3) {
         let mut random = Random(u64::from(field.layers().end));
         for round in 0..12 {
@@ -53,7 +54,7 @@ pub fn layers_in_any_order(ground: &dyn Ground) {
             (1..parts.len()).for_each(|at| parts.swap(at, random.below(at as u64 + 1) as usize));
             for layers in parts {
                 let part = [Move { up: false, device: (round + 1) % 3, host, layers, verify: true }];
-                // A copy that faults hinder is made again.
+                // A copy that faults spoil is made again.
                 let mut copied = false;
                 while !copied {
                     let outcomes = field.run(&part);
@@ -70,8 +71,8 @@ pub fn layers_in_any_order(ground: &dyn Ground) {
     }
 }
 
-/// Lists of any length, several at once, between blocks that nobody else has meanwhile.
-pub fn random_lists(ground: &dyn Ground) {
+/// Lists of any length, several at once, between blocks that no other list uses meanwhile.
+pub fn random_lists_are_exact(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 12) {
         let mut random = Random(field.memory.arena().block_bytes() as u64);
         for _ in 0..40 {
@@ -107,7 +108,7 @@ pub fn random_lists(ground: &dyn Ground) {
 }
 
 /// One list with all blocks there are, down and up again in another order.
-pub fn a_long_list(ground: &dyn Ground) {
+pub fn long_list_is_exact(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 64) {
         for (up, shift) in [(false, 7), (true, 30), (false, 1)] {
             let pairs = (0..64).rev().map(|block| (block, (block + shift) % 64));
@@ -120,15 +121,15 @@ pub fn a_long_list(ground: &dyn Ground) {
     }
 }
 
-pub fn an_empty_list(ground: &dyn Ground) {
+pub fn empty_list_is_answered(ground: &dyn Ground) {
     for (field, oracle) in fields(ground, 1) {
         assert!(field.wait(&field.start(&[])).is_empty());
         oracle.check(&field);
     }
 }
 
-/// Bytes that have changed in host memory are noticed where they are verified, and nowhere else.
-pub fn a_flipped_bit(ground: &dyn Ground) {
+/// Changed bytes in host memory are noticed where they are verified, and nowhere else.
+pub fn flipped_bit_is_noticed_under_verify(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 4) {
         let down = moves(&field, false, true, [(0, 0), (1, 1)].into_iter());
         while !field.run(&down).iter().all(Result::is_ok) {}
@@ -163,8 +164,8 @@ pub fn a_flipped_bit(ground: &dyn Ground) {
     }
 }
 
-/// Copies of a block that the device has other use for are busy, and leave it alone; later ones are not.
-pub fn a_conflict(ground: &dyn Ground) {
+/// Copies of a block that the device uses otherwise are busy, and leave it alone. Later ones are not.
+pub fn copy_of_a_used_block_is_busy(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 3) {
         let Some(hold) = field.device.hold(1) else {
             println!("SKIP conflicts: this device cannot tell a block that is in use");
@@ -196,7 +197,7 @@ pub fn a_conflict(ground: &dyn Ground) {
 }
 
 /// Copies that cannot be made fail, and the others of their list do not.
-pub fn what_there_is_not(ground: &dyn Ground) {
+pub fn copy_of_a_missing_block_fails_alone(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 4) {
         let layers: Vec<usize> =
             field.layers().map(|layer| field.memory.layer(layer).expect("a layer").len()).collect();
@@ -227,8 +228,8 @@ pub fn what_there_is_not(ground: &dyn Ground) {
     }
 }
 
-/// A mover that is dropped answers what it was given, once; what it says it has copied is exact.
-pub fn dropped_at_work(ground: &dyn Ground) {
+/// A mover that is dropped answers each list once, and each copy that it reports is exact.
+pub fn dropped_mover_answers_each_list_once(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 48) {
         let lists: Vec<_> = (0..12)
             .map(|list| {
@@ -239,7 +240,7 @@ pub fn dropped_at_work(ground: &dyn Ground) {
         let inboxes: Vec<_> = lists.iter().map(|list| field.start(list)).collect();
         let Field { mover, memory, device, blocks, .. } = field;
         drop(mover);
-        // Nobody starts anything any more: the oracle asks for bytes only.
+        // Nothing is started any more: the oracle asks for bytes only.
         let field = Field { mover: Arc::new(Gone), memory, device, blocks, faulty: None };
         for (list, inbox) in lists.iter().zip(inboxes) {
             assert_eq!(inbox.answers(), 1, "answered when the mover has gone, and once");
@@ -249,7 +250,7 @@ pub fn dropped_at_work(ground: &dyn Ground) {
             }
             oracle.note(&field, list, &outcomes);
         }
-        // Which borrows each block alone: the guards have come back.
+        // The check borrows each block alone, so the guards have come back.
         oracle.check(&field);
     }
 }
@@ -269,8 +270,9 @@ impl DeviceMover for Gone {
     }
 }
 
-/// A landing that starts the next list of a chain, whose first one is empty: that may be answered within `start`.
-pub fn a_landing_that_starts(ground: &dyn Ground) {
+/// A landing that starts the next list of a chain. The first list is empty, so it may be answered within
+/// `start`.
+pub fn landing_may_start_the_next_list(ground: &dyn Ground) {
     struct Chain {
         mover: Arc<dyn DeviceMover>,
         release: Option<Arc<dyn Fn() + Send + Sync>>,
@@ -314,8 +316,9 @@ pub fn a_landing_that_starts(ground: &dyn Ground) {
     }
 }
 
-/// Blocks, and layers of them, are zeros then, and nothing beside them is touched; whatever was copied before, and is after.
-pub fn blocks_are_overwritten(ground: &dyn Ground) {
+/// Blocks, or layers of them, are zeros then, and nothing beside them is touched, with copies before and
+/// after.
+pub fn zeros_overwrite_exactly_their_blocks(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 9) {
         let ends = field.layers().end;
         for (start, end) in (0..=ends).flat_map(|start| (start..=ends).map(move |end| (start, end))) {
@@ -335,8 +338,8 @@ pub fn blocks_are_overwritten(ground: &dyn Ground) {
     }
 }
 
-/// What there is not, or is in use, is not overwritten, and the others of the list are.
-pub fn zeros_that_cannot_be(ground: &dyn Ground) {
+/// Blocks that do not exist, or are in use, are not overwritten, and the others of the list are.
+pub fn zeros_of_a_missing_block_fail_alone(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 4) {
         let ends = field.layers().end;
         let hold = field.device.hold(2);
@@ -356,8 +359,8 @@ pub fn zeros_that_cannot_be(ground: &dyn Ground) {
     }
 }
 
-/// Each list is answered when the mover has gone, and once; what it says is zeros is.
-pub fn zeros_of_a_mover_that_is_dropped(ground: &dyn Ground) {
+/// Each list is answered once, when the mover has gone, and blocks reported as zeros are zeros.
+pub fn dropped_mover_answers_zeros_once(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 48) {
         let ends = field.layers().end;
         let list = |list: u32| (4 * list..4 * list + 4).map(|block| (block, 0..ends)).collect::<Vec<_>>();

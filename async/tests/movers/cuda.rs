@@ -31,7 +31,8 @@ impl Cuda {
 }
 
 impl Drop for Cuda {
-    /// The next test has a machine of its own: nothing of this one's is left then, which a queue's thread may be the last to drop.
+    /// Waits until nothing of this machine is left: the next test has one of its own. A queue's
+    /// thread may drop the last of it.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
@@ -45,7 +46,7 @@ impl Drop for Cuda {
     }
 }
 
-/// An engine's memory, past all of our code.
+/// An engine's memory, reached past all of our code.
 struct Tensors {
     layout: Layout,
     _memory: Vec<Arc<DeviceStorage>>,
@@ -53,7 +54,8 @@ struct Tensors {
 }
 
 impl Tensors {
-    /// Each row of a block: where the host sees it, and where it is in the block as host memory has it.
+    /// Each row of a block: its address as the host sees it, and its range in the block as host memory
+    /// has it.
     fn rows(&self, block: u32) -> impl Iterator<Item = (*mut u8, Range<usize>)> {
         let [_, layers, outers, tokens, heads] = self.layout.config().shape();
         let rows = (0..layers * outers * tokens * heads).map(move |row| {

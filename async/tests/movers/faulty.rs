@@ -1,4 +1,4 @@
-//! The contract on a mover that goes wrong, and that it does.
+//! The contract on a mover with faults, and tests of the faults.
 
 use crate::faulty_mover::{Faults, FaultyMover};
 use crate::ground::{Field, Ground, Move};
@@ -40,7 +40,7 @@ fn offload(faults: Faults) -> (Field, Vec<Move>) {
 }
 
 #[test]
-fn a_delayed_answer_keeps_its_guards_until_it_is_told() {
+fn delayed_answer_keeps_its_guards() {
     let (field, moves) = offload(Faults { lost: 0, delayed: 100, failed: 0 });
     let inbox = field.start(&moves);
     assert!((0..4).all(|block| field.memory.read(block).is_err()));
@@ -50,7 +50,7 @@ fn a_delayed_answer_keeps_its_guards_until_it_is_told() {
 }
 
 #[test]
-fn a_lost_list_is_abandoned_and_a_failed_copy_is_the_devices() {
+fn lost_list_and_failed_copy_have_their_causes() {
     for (lost, failed, cause) in [(100, 0, Cause::Abandoned), (0, 100, Cause::Device)] {
         let (field, moves) = offload(Faults { lost, delayed: 0, failed });
         let outcomes = field.run(&moves);

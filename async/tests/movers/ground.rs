@@ -1,4 +1,4 @@
-//! Where the contract is tried: a mover, host memory, and a device whose bytes can be seen.
+//! The ground of the contract: a mover, host memory, and a device that shows its bytes.
 
 use kvstrata::transfer::{
     Cause, Copies, Copy, DeviceMover, Failure, HostMemory, HostSide, Landed, Landing, Lands, Token,
@@ -12,22 +12,24 @@ use std::time::Duration;
 /// Far longer than any answer takes.
 const HANGS: Duration = Duration::from_secs(100);
 
-/// A backend to be tried.
+/// A backend to test.
 pub trait Ground {
-    /// Layers of blocks to try, in bytes. Backends whose layers may differ, or have odd sizes, have more to show.
+    /// Layers of blocks to try, in bytes. A backend overrides them if its layers may differ, or have odd
+    /// sizes.
     fn shapes(&self) -> Vec<Vec<usize>> {
         vec![vec![4096; 3], vec![65_536]]
     }
 
-    /// A mover between so many blocks on either side; none where the machine lacks something, which it has printed.
+    /// Makes a mover between so many blocks on either side. `None`: the machine lacks
+    /// something, which it has printed.
     fn make(&self, blocks: u32, layers: &[usize]) -> Option<Field>;
 }
 
-/// The device's bytes, by whatever way there is to them. Nothing else uses the device meanwhile.
+/// The device's bytes, reached in any way there is. Nothing else uses the device meanwhile.
 pub trait DeviceBytes {
     fn peek(&self, block: u32) -> Vec<u8>;
     fn poke(&self, block: u32, bytes: &[u8]);
-    /// Keeps a block from copies, which are to be busy; none where the device cannot tell.
+    /// Keeps a block from copies, which are to be busy. `None`: the device cannot tell.
     fn hold(&self, _block: u32) -> Option<Box<dyn Any>> {
         None
     }
@@ -38,7 +40,7 @@ pub struct Field {
     pub memory: Arc<HostMemory>,
     pub device: Box<dyn DeviceBytes>,
     pub blocks: u32,
-    /// Faults are to be expected, and this lets out answers that one of them keeps back.
+    /// Faults are expected, and this function releases answers that they hold back.
     pub faulty: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -52,7 +54,7 @@ pub struct Move {
     pub verify: bool,
 }
 
-/// Where a list is answered.
+/// Receives the answer to a list.
 #[derive(Default)]
 pub struct Inbox {
     answers: Mutex<Vec<Vec<Copy>>>,
@@ -68,7 +70,7 @@ impl Lands for Inbox {
 }
 
 impl Inbox {
-    /// Waits for the answer, which is the only one. Its copies are in the order in which they were started.
+    /// Waits for the only answer. Its copies are in the order in which they were started.
     pub fn answer(&self) -> Vec<Copy> {
         let waiting = self.answers.lock().expect("no panic");
         let (mut answers, late) =
@@ -114,7 +116,7 @@ impl Field {
         inbox
     }
 
-    /// What came of that, which faults alone could hinder.
+    /// The outcomes of such a list, which only faults may spoil.
     pub fn zeroed(&self, blocks: &[(u32, Range<u32>)], answer: &[Copy]) -> Vec<Result<(), Failure>> {
         assert_eq!(answer.len(), blocks.len(), "all are answered");
         let check = |(copy, (block, _)): (&Copy, &(u32, Range<u32>))| {
@@ -125,7 +127,7 @@ impl Field {
         answer.iter().zip(blocks).map(check).collect()
     }
 
-    /// Lets out what faults keep back, and waits.
+    /// Releases answers that faults hold back, and waits.
     pub fn wait(&self, inbox: &Inbox) -> Vec<Copy> {
         if let Some(release) = &self.faulty {
             release();
@@ -133,13 +135,14 @@ impl Field {
         inbox.answer()
     }
 
-    /// What came of copies that nothing but faults could hinder.
+    /// Runs copies that only faults may spoil, and returns their outcomes.
     pub fn run(&self, moves: &[Move]) -> Vec<Result<(), Failure>> {
         let answer = self.wait(&self.start(moves));
         self.outcomes(moves, &answer)
     }
 
-    /// The outcomes of an answer, which is checked: these copies and no others, with their guards; failed only by faults.
+    /// Checks an answer, and returns its outcomes: these copies and no others, with their
+    /// guards; failed only by faults.
     pub fn outcomes(&self, moves: &[Move], answer: &[Copy]) -> Vec<Result<(), Failure>> {
         assert_eq!(answer.len(), moves.len(), "all are answered");
         let check = |(token, (one, copy)): (usize, (&Move, &Copy))| {

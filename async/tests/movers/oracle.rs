@@ -1,4 +1,4 @@
-//! What is where: all bytes of both memories, and which layers of the host's have a sum that counts.
+//! The expected bytes of both memories, and the layers of host blocks that have a valid sum.
 
 use crate::common::Random;
 use crate::ground::{Field, Move};
@@ -37,7 +37,7 @@ impl Oracle {
         Oracle { device, host, sealed }
     }
 
-    /// Takes note of copies that have ended. What a failed one has left is unspecified, and taken as it is.
+    /// Notes copies that have ended. The target of a failed copy is unspecified, and read as it is.
     pub fn note(&mut self, field: &Field, moves: &[Move], outcomes: &[Result<(), Failure>]) {
         for (one, outcome) in moves.iter().zip(outcomes) {
             let (device, host) = (one.device as usize, one.host as usize);
@@ -59,7 +59,7 @@ impl Oracle {
         }
     }
 
-    /// Takes note of blocks that were overwritten.
+    /// Notes blocks that were overwritten.
     pub fn zeroed(&mut self, field: &Field, blocks: &[(u32, Range<u32>)], outcomes: &[Result<(), Failure>]) {
         for ((block, layers), outcome) in blocks.iter().zip(outcomes) {
             for layer in layers.clone() {
@@ -75,7 +75,7 @@ impl Oracle {
         }
     }
 
-    /// All bytes are where they should be, and all sums are those of their layers.
+    /// Checks that all bytes are as expected, and that each valid sum is its layer's.
     pub fn check(&self, field: &Field) {
         for block in 0..field.blocks {
             let (device, host) = (&self.device[block as usize], &self.host[block as usize]);

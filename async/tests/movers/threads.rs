@@ -34,7 +34,7 @@ impl DeviceBytes for Simulated {
 
 impl Ground for Threads {
     fn shapes(&self) -> Vec<Vec<usize>> {
-        // Layers that differ, of odd sizes, that neither start nor end where a line does; few large ones; one.
+        // Layers of different odd sizes, off line boundaries; a few large ones; one.
         vec![vec![700, 1, 4096, 63, 2049], vec![50_000; 3], vec![4096]]
     }
 
@@ -83,7 +83,7 @@ mod past_the_caches {
 }
 
 #[test]
-fn layers_that_differ_are_refused_with_their_sizes() {
+fn layers_of_other_sizes_are_refused_with_their_sizes() {
     let memory = HostMemory::new(2, &[8, 9]).expect("memory");
     for layers in [&[8, 8][..], &[8], &[8, 9, 1], &[17]] {
         let device = Arc::new(SimDevice::with_layers(0, 2, layers).expect("memory"));
@@ -97,7 +97,7 @@ fn layers_that_differ_are_refused_with_their_sizes() {
 }
 
 #[test]
-fn small_memories_are_copied_through_the_caches_and_large_ones_past_them() {
+fn memories_are_copied_past_the_caches_from_a_size_on() {
     let says = |device_blocks, host_blocks, from| {
         let device = Arc::new(SimDevice::new(device_blocks, 1000).expect("memory"));
         let memory = HostMemory::new(host_blocks, &[1000]).expect("memory");

@@ -1,4 +1,4 @@
-//! Quotas where they are met by others than the tenant: who asks for its blocks, and a volume that is lost.
+//! Quotas met by others than the tenant: a caller that asks for its blocks, and a volume that is lost.
 
 use crate::ground::{BYTES, compute, rest, settings};
 use crate::ground::{build, check};
@@ -20,9 +20,10 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Nobody's request for a run of the tenant's: what is more than the tenant may have is a miss, and holds up nothing.
+/// A request without a tenant for the tenant's run: blocks beyond the tenant's quota are a miss, and
+/// delay nothing.
 #[tokio::test]
-async fn a_run_that_is_longer_than_its_owners_quota_is_brought_up_as_far_as_that() {
+async fn run_longer_than_the_quota_comes_up_to_the_quota() {
     let manager = build(settings(16, 16).quota_device(0.25));
     let group = manager.default_group();
     let a = manager.tenant("a").expect("few tenants");
@@ -46,9 +47,10 @@ async fn a_run_that_is_longer_than_its_owners_quota_is_brought_up_as_far_as_that
     assert_eq!(a.default_group().allocate(1).deadline(SOON).await.expect("in time").len(), 1);
 }
 
-/// Its own blocks in the device are held by the run, and keep the first one from coming up: so one of them is let go.
+/// The run holds the tenant's own blocks in the device, which keeps the first block from coming up: so
+/// one of them is let go.
 #[tokio::test]
-async fn a_run_whose_blocks_in_the_device_are_all_that_its_owner_may_have_waits_for_none_of_them() {
+async fn run_holding_all_of_its_quota_waits_for_no_credit() {
     let manager = build(settings(16, 16).quota_device(0.25));
     let group = manager.default_group();
     let a = manager.tenant("a").expect("few tenants");
@@ -65,10 +67,10 @@ async fn a_run_whose_blocks_in_the_device_are_all_that_its_owner_may_have_waits_
     check(&manager, &up.blocks, &run[..4]);
 }
 
-/// Blocks of a purged tenant that another's request holds are withdrawn, and so nowhere when it comes back: it is told so, and what lies behind
-/// them is not given for what they were.
+/// Another's request holds blocks of a purged tenant. They are withdrawn, so no tier has them when the
+/// request resumes. It is told so, and does not get the blocks behind them in their place.
 #[tokio::test]
-async fn a_request_that_is_preempted_beside_a_purge_comes_back_without_a_hole() {
+async fn request_preempted_during_a_purge_resumes_without_a_hole() {
     let manager = build(settings(8, 16));
     let group = manager.default_group();
     let a = manager.tenant("a").expect("few tenants");
@@ -122,7 +124,7 @@ fn of_two_volumes(settings: ManagerConfigBuilder) -> (KvBlockManager, Arc<DiskTi
 }
 
 #[tokio::test]
-async fn the_credits_of_slots_on_a_lost_volume_come_back() {
+async fn credits_of_slots_on_a_lost_volume_come_back() {
     let (manager, tier) = of_two_volumes(settings(4, 4).disk_blocks(16).host_headroom(0).quota_disk(0.5));
     let a = manager.tenant("a").expect("few tenants");
     let runs: Vec<_> = (0..16).map(|number| sequence(&a, number, 4)).collect();

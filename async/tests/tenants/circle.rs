@@ -1,4 +1,5 @@
-//! Requests over groups, of tenants at their quotas: nobody waits for who waits for it, and nobody pays for what it does not get.
+//! Requests over several groups, of tenants at their quotas: no two requests wait for each other, and
+//! none is charged for blocks that it does not get.
 
 use crate::ground::{build, hashes, rest, settings};
 use kvstrata::config::ManagerConfig;
@@ -11,11 +12,12 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// So long that nothing is late which does not wait for itself.
+/// Long enough that only a request that waits for itself is late.
 const PATIENCE: Duration = Duration::from_secs(3);
 const SOON: Duration = Duration::from_millis(20);
 
-/// Two groups of four blocks of the device, of which a tenant may have two each, and so many of the host.
+/// Two groups of four device blocks and so many of the host. A tenant may have two device blocks of each
+/// group.
 fn two_groups(patience: Duration, host: u32) -> (KvBlockManager, Tiers) {
     let group = |layer| {
         format!(
@@ -42,7 +44,8 @@ fn look<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// The tenant has all that it may of the first group, and nobody's requests the rest of it and all of the second.
+/// The tenant has its quota of the first group. Requests without a tenant have the rest of that group,
+/// and all of the second.
 async fn crowded(manager: &Tiers, tenant: &Tiers) -> (impl Sized, impl Sized) {
     let own = tenant.group(0).expect("a group").allocate(2).await.expect("its quota");
     let [first, second] = [
@@ -53,7 +56,7 @@ async fn crowded(manager: &Tiers, tenant: &Tiers) -> (impl Sized, impl Sized) {
 }
 
 #[tokio::test]
-async fn who_is_held_in_one_group_is_in_no_line_of_another() {
+async fn allocation_held_in_one_group_queues_in_no_other() {
     let (manager, tenant) = two_groups(PATIENCE, 16);
     let (own, others) = crowded(&manager, &tenant).await;
     let mut held = pin!(tenant.allocate_groups(&[2, 2]).into_future());
@@ -61,7 +64,7 @@ async fn who_is_held_in_one_group_is_in_no_line_of_another() {
     let mut all = pin!(manager.allocate_groups(&[4, 4]).into_future());
     assert!(look(all.as_mut()).is_pending());
     assert_eq!(manager.census().waiting, 4);
-    // All of the second group, and half of the first, whose other half is the tenant's.
+    // All of the second group, and half of the first. The tenant has the other half.
     drop(others);
     assert!(look(held.as_mut()).is_pending() && look(all.as_mut()).is_pending());
     assert_eq!(tenant.usage(Tier::Device).blocks, 2, "nothing of the second group");
@@ -77,7 +80,7 @@ async fn who_is_held_in_one_group_is_in_no_line_of_another() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_held_in_one_group_is_in_no_line_of_another() {
+async fn onboard_held_in_one_group_queues_in_no_other() {
     let (manager, tenant) = two_groups(PATIENCE, 16);
     let lists = [hashes(1, 2), hashes(1, 2)];
     for (group, list) in lists.iter().enumerate() {
@@ -103,9 +106,10 @@ async fn a_run_that_is_held_in_one_group_is_in_no_line_of_another() {
     rest(&manager).await;
 }
 
-/// A run with a block of a run that is held comes behind that: it waits for it, and must have nothing that it lacks.
+/// A run that shares a block with a run held at its quota comes behind that run. It waits for it, and
+/// must hold no block that it lacks.
 #[tokio::test]
-async fn who_has_joined_what_is_held_is_held_behind_it() {
+async fn onboard_joining_a_held_run_is_held_behind_it() {
     let settings = settings(8, 32).quota_device(0.5).deadline_allocate(PATIENCE).deadline_onboard(PATIENCE);
     let manager = build(settings);
     let group = manager.default_group();
@@ -138,9 +142,9 @@ async fn who_has_joined_what_is_held_is_held_behind_it() {
     rest(&manager).await;
 }
 
-/// One of several tenants' blocks, where hashes are not salted: its credits too are had together.
+/// A run of blocks of several tenants, without salts: it gets all of its credits together, too.
 #[tokio::test]
-async fn a_run_of_two_tenants_blocks_is_in_line_for_none_while_one_of_them_is_at_its_quota() {
+async fn run_of_two_tenants_blocks_gets_all_credits_together() {
     let settings = settings(8, 32).quota_device(0.25).deadline_onboard(PATIENCE);
     let manager = build(settings);
     let group = manager.default_group();
@@ -152,7 +156,7 @@ async fn a_run_of_two_tenants_blocks_is_in_line_for_none_while_one_of_them_is_at
     }
     drop(group.allocate(8).await.expect("all of them"));
     rest(&manager).await;
-    // Each has one of each, in another order.
+    // Each run has one block of each tenant, in another order.
     let own = tenants.each_ref().map(|tenant| tenant.default_group().try_allocate(2).expect("its quota"));
     let up = |hashes: [SequenceHash; 2]| {
         group.onboard(group.match_prefix(&hashes), OnboardOptions::default()).expect("fits")
@@ -171,7 +175,7 @@ async fn a_run_of_two_tenants_blocks_is_in_line_for_none_while_one_of_them_is_at
 }
 
 #[tokio::test]
-async fn no_group_gives_up_blocks_for_a_request_that_another_group_keeps_out() {
+async fn request_held_in_one_group_evicts_in_no_other() {
     let (manager, tenant) = two_groups(PATIENCE, 0);
     let kept = hashes(1, 2);
     let blocks = tenant.group(0).expect("a group").allocate(2).await.expect("its quota");
@@ -181,7 +185,7 @@ async fn no_group_gives_up_blocks_for_a_request_that_another_group_keeps_out() {
     assert!(look(held.as_mut()).is_pending());
     let there = || tenant.group(0).expect("two").match_prefix(&kept).in_tier(Tier::Device);
     assert_eq!(there(), 2);
-    // Who comes later, of the same tenant, comes later in each of its groups; others pass.
+    // A later request of the same tenant comes later in each of its groups; others pass.
     let first = tenant.group(0).expect("two");
     let mut behind = pin!(first.allocate(1).into_future());
     assert!(look(behind.as_mut()).is_pending());
@@ -193,9 +197,9 @@ async fn no_group_gives_up_blocks_for_a_request_that_another_group_keeps_out() {
     assert_eq!(behind.await.expect("what the first has given back").len(), 1);
 }
 
-/// Late, dropped, purged, or shut down: there is one answer, and nothing is left of it in any group.
+/// Late, dropped, purged or shut down: the request has one answer, and leaves nothing in any group.
 #[tokio::test]
-async fn who_is_held_for_several_groups_is_answered_and_leaves_nothing() {
+async fn request_held_for_several_groups_ends_and_leaves_nothing() {
     let left =
         |manager: &Tiers, tenant: &Tiers| (manager.census().waiting, tenant.usage(Tier::Device).blocks);
     for which in 0..4 {
@@ -226,7 +230,7 @@ async fn who_is_held_for_several_groups_is_answered_and_leaves_nothing() {
         drop(own);
         assert_eq!(left(&manager, &tenant), (0, 0), "{which}");
     }
-    // Of an onboarding, too.
+    // The same for an onboarding.
     let (manager, tenant) = two_groups(PATIENCE, 16);
     let list = hashes(1, 2);
     for group in 0..2 {

@@ -1,4 +1,4 @@
-//! The edges of a purge: what moves while it begins, how it ends, and what it leaves on the disk.
+//! The edges of a purge: transfers that move while it begins, its ends, and what it leaves on the disk.
 
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, compute, rest, settings};
@@ -13,10 +13,10 @@ use std::time::Duration;
 
 const ZERO: Purge = Purge::new().zero(true).deadline(Duration::from_secs(60));
 
-/// The host has to keep some blocks free: the purge calls back what was on its way to the disk for that, so that other blocks are to go, this
-/// moment, and they are the tenant's too.
+/// The host has to keep some blocks free. The purge cancels the copies to the disk that make this room,
+/// so other host blocks have to leave at that moment, and they are the tenant's, too.
 #[tokio::test]
-async fn what_the_host_would_evict_next_is_erased() {
+async fn purge_erases_next_victims_of_the_host() {
     let one_an_iteration = settings(8, 8).iteration_bytes(Some(BYTES as u64));
     let manager = build(one_an_iteration.disk_blocks(64).host_headroom(4));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
@@ -27,7 +27,8 @@ async fn what_the_host_would_evict_next_is_erased() {
         tokio::task::yield_now().await;
     }
     assert_eq!((a.usage(Tier::Host).blocks, a.usage(Tier::DISK).blocks), (4, 4));
-    // Three more for the host: so many of the tenant's are to go, and the iteration has bytes for one.
+    // Three more for the host: as many of the tenant's blocks have to leave, and the iteration has bytes
+    // for one.
     let mut first = held.clone();
     first.truncate(3);
     drop(manager.default_group().offload(&first, OffloadOptions::default()));
@@ -43,7 +44,7 @@ async fn what_the_host_would_evict_next_is_erased() {
 }
 
 #[tokio::test]
-async fn a_deadline_may_be_as_long_as_one_likes() {
+async fn purge_deadline_of_max_is_allowed() {
     let manager = build(settings(4, 4));
     let a = manager.tenant("a").expect("few tenants");
     drop(compute(&a, &sequence(&a, 1, 3), None).await);
@@ -52,9 +53,9 @@ async fn a_deadline_may_be_as_long_as_one_likes() {
     drop(compute(&a, &sequence(&a, 1, 3), None).await);
 }
 
-/// What is behind a block that was purged is no prefix.
+/// Blocks behind a purged block are no prefix.
 #[tokio::test]
-async fn a_preempted_request_whose_first_block_was_purged_has_nothing() {
+async fn preempted_request_without_its_first_block_has_nothing() {
     let manager = build(settings(8, 8));
     let group = manager.default_group();
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
@@ -73,9 +74,9 @@ fn of_this_thread() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime")
 }
 
-/// What the device has refused is tried again, after a pause that does not end.
+/// A failure of the device is retried after a pause that does not end.
 #[test]
-fn a_runtime_that_ends_before_another_attempt_ends_the_purge() {
+fn runtime_end_during_a_retry_pause_ends_the_purge() {
     let runtime = of_this_thread();
     let ground = runtime.block_on(async {
         let ground = Ground::of(settings(4, 4).transfer_retry_after(Duration::from_secs(3600)), 4, 4);
@@ -98,9 +99,9 @@ fn a_runtime_that_ends_before_another_attempt_ends_the_purge() {
     assert_eq!(ground.manager.census().purges, 0);
 }
 
-/// Whatever of it runs: it is over, and what it had in hand is nobody's.
+/// At whatever point it is: the purge is over, and the blocks that it had in hand are unowned.
 #[test]
-fn a_runtime_that_ends_at_any_point_of_a_purge_ends_it() {
+fn runtime_end_at_any_point_of_a_purge_ends_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut polls = 0;
     loop {
@@ -139,7 +140,7 @@ fn a_runtime_that_ends_at_any_point_of_a_purge_ends_it() {
 }
 
 #[test]
-fn a_purge_whose_runtime_is_gone_is_over() {
+fn purge_after_runtime_end_is_closed() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build();
     let runtime = runtime.expect("a runtime");
     let (manager, a) = runtime.block_on(async {
@@ -158,9 +159,10 @@ fn a_purge_whose_runtime_is_gone_is_over() {
     assert!(a.default_group().try_allocate(1).is_none(), "the end of its runtime has closed the manager");
 }
 
-/// It waits for who holds a block; or for the device that overwrites: what it had then is never used again, and all else is.
+/// The purge waits for a holder, or for the device that overwrites. Blocks that the device had then are
+/// never used again, and all others are.
 #[test]
-fn a_purge_whose_runtime_ends_in_the_midst_of_it_is_over() {
+fn runtime_end_during_a_waiting_purge_closes_it() {
     for erases in [false, true] {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         let (ground, a, held, mut purge) = runtime.block_on(async {
@@ -197,9 +199,9 @@ fn a_purge_whose_runtime_ends_in_the_midst_of_it_is_over() {
     }
 }
 
-/// A copy has taken the slot of a tenant's block, and was not written.
+/// A copy has reserved the slot of a tenant's block, and has not written it.
 #[tokio::test]
-async fn a_block_whose_slot_was_taken_is_not_found_after_a_restart_though_nothing_was_written_there() {
+async fn purged_block_in_a_reserved_slot_survives_no_restart() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let manager = || {
@@ -226,7 +228,7 @@ async fn a_block_whose_slot_was_taken_is_not_found_after_a_restart_though_nothin
         assert_eq!(a.usage(Tier::DISK).blocks, 8, "all of it");
         let of_b = sequence(&b, 1, 1);
         drop(compute(&b, &of_b, None).await);
-        // The iteration has bytes for the way to the host, and none for that to the disk.
+        // The iteration has bytes for the way to the host, and none for the way to the disk.
         first.step().expect("none runs");
         let persisted = tokio::spawn({
             let b = b.clone();

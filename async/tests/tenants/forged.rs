@@ -1,4 +1,5 @@
-//! A tenant that chooses tokens for another tenant's hash: served that tenant's block under XXH3, and nothing by default.
+//! A tenant chooses tokens for another tenant's hash: under XXH3 it is served that tenant's
+//! block, and by default nothing.
 
 use super::ground;
 use kvstrata::config::HashFunction;
@@ -10,8 +11,8 @@ fn manager(function: HashFunction) -> KvBlockManager {
     ground::build(ground::settings(16, 16).geometry_page_size(16).hash_function(function))
 }
 
-/// The victim registers a block; the attacker, who knows its hash, asks for it by tokens and a salt of her own. The tokens,
-/// and whether they found the block.
+/// The victim registers a block. The attacker knows its hash, and asks for it by tokens under a salt of
+/// her own. Returns whether the tokens found the block; `None`: no such tokens exist.
 async fn attack(manager: &Tiers) -> Option<bool> {
     let [victim, attacker] = ["victim", "attacker"].map(|name| manager.tenant(name).expect("few tenants"));
     let secret: Vec<u32> = (0..16).map(|token| token * 31 + 5).collect();
@@ -26,7 +27,7 @@ async fn attack(manager: &Tiers) -> Option<bool> {
 
 #[tokio::test]
 async fn forged_tokens_find_nothing_by_default() {
-    // Not every hash is one that XXH3 could make; of twelve managers, each with its secret, some are attacked.
+    // XXH3 cannot make every hash. Of twelve managers, each with its secret, some are attacked.
     let mut attacked = 0;
     for _ in 0..12 {
         let found = attack(&manager(HashFunction::Keyed)).await;
@@ -53,8 +54,8 @@ async fn registering_first_poisons_the_victim_under_xxh3() {
     assert!(is_poisoned(HashFunction::Xxh3).await);
 }
 
-/// What the attacker has to know is the victim's hash before the victim asks: made by the function without a secret, which is
-/// public. Whether the victim is served the attacker's block.
+/// The attacker has to know the victim's hash before the victim asks: she makes it by the public
+/// function without a secret. Returns whether the victim is served the attacker's block.
 async fn is_poisoned(function: HashFunction) -> bool {
     let manager = manager(function);
     let [victim, attacker] = ["victim", "attacker"].map(|name| manager.tenant(name).expect("few tenants"));

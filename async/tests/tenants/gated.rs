@@ -1,4 +1,4 @@
-//! A manager whose copies wait until the test lets them go: for what happens to blocks in flight.
+//! A manager whose copies wait until the test lets them go, for tests of blocks in flight.
 
 use crate::ground::{BYTES, settings};
 use kvstrata::config::ManagerConfigBuilder;
@@ -15,15 +15,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub struct Gated {
     inner: ThreadsMover,
-    /// None: open.
+    /// `None`: open.
     kept: Mutex<Option<Vec<Copies>>>,
-    /// Copies towards the device that were asked for.
+    /// Copies to the device that were started.
     up: AtomicUsize,
-    /// Blocks to be overwritten that will be in no answer.
+    /// Blocks to be overwritten that no answer will name.
     passed_over: AtomicUsize,
-    /// Copies towards host memory that were asked for: blocks of the device, and which layers.
+    /// Copies to host memory that were started: device blocks, and their layers.
     down: Mutex<Vec<(u32, Range<u32>)>>,
-    /// The next start does.
+    /// The next start panics.
     panics: AtomicBool,
 }
 
@@ -32,7 +32,7 @@ impl Gated {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
     }
 
-    /// How many lists wait.
+    /// Lists that wait.
     pub fn waiting(&self) -> usize {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, Vec::len)
     }
@@ -41,7 +41,7 @@ impl Gated {
         self.let_go(|copies| self.inner.start(copies));
     }
 
-    /// Opens; what has waited longest is carried out last.
+    /// Opens. The list that has waited longest is carried out last.
     #[allow(dead_code, reason = "not each test that has this file does it")]
     pub fn open_backwards(&self) {
         if let Some(kept) = &mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -50,7 +50,7 @@ impl Gated {
         self.open();
     }
 
-    /// Carries out all that waits but what has waited longest.
+    /// Carries out all waiting lists except the oldest.
     #[allow(dead_code, reason = "not each test that has this file does it")]
     pub fn open_but_first(&self) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +59,7 @@ impl Gated {
         others.into_iter().flatten().for_each(|copies| self.inner.start(copies));
     }
 
-    /// What has waited longest has failed for good.
+    /// Fails the oldest waiting list for good.
     #[allow(dead_code, reason = "not each test that has this file does it")]
     pub fn fail_first(&self) {
         let first =
@@ -69,7 +69,7 @@ impl Gated {
             .for_each(|copies| copies.end(Err(Failure { cause: Cause::Device, retryable: false })));
     }
 
-    /// Opens; what waits has failed, and might succeed later.
+    /// Opens. Waiting lists fail, and may succeed later.
     pub fn fail(&self) {
         let failure = Failure { cause: Cause::Device, retryable: true };
         self.let_go(|copies| copies.end(Err(failure)));
@@ -80,7 +80,7 @@ impl Gated {
         kept.into_iter().flatten().for_each(how);
     }
 
-    /// The layers of a device's block that have been asked for so far: begin and end of each copy.
+    /// The layers of a device block copied down so far: begin and end of each copy.
     pub fn layers_down(&self, BlockId(block): BlockId) -> Vec<(u32, u32)> {
         let down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         down.iter().filter(|(of, _)| *of == block).map(|(_, layers)| (layers.start, layers.end)).collect()
@@ -90,13 +90,13 @@ impl Gated {
         self.up.load(Relaxed)
     }
 
-    /// The next list that is started is dropped by a panic.
+    /// Makes the next start panic, which drops its list.
     #[allow(dead_code, reason = "not each test that has this file does it")]
     pub fn panic_once(&self) {
         self.panics.store(true, Relaxed);
     }
 
-    /// Of the next blocks to be overwritten, so many are not, and are in no answer.
+    /// Leaves so many of the next blocks to be overwritten as they are, and out of the answer.
     pub fn pass_over(&self, blocks: usize) {
         self.passed_over.store(blocks, Relaxed);
     }
@@ -130,7 +130,7 @@ impl DeviceMover for Gated {
     }
 }
 
-/// A manager, and its parts that a test looks at from outside.
+/// A manager, and the parts of it that a test looks at.
 pub struct Ground {
     pub manager: KvBlockManager,
     pub mover: Arc<Gated>,
@@ -143,12 +143,12 @@ impl Ground {
         Ground::of(settings(device, host), device, host)
     }
 
-    /// The same, of settings for so many blocks.
+    /// The same with these settings, which are for so many blocks.
     pub fn of(settings: ManagerConfigBuilder, device: u32, host: u32) -> Ground {
         Ground::over(settings, device, host, None)
     }
 
-    /// The same, over a disk; with no blocks of the host, without that tier.
+    /// The same over a disk. Without host blocks there is no host tier.
     pub fn over(
         settings: ManagerConfigBuilder,
         device: u32,
@@ -158,7 +158,7 @@ impl Ground {
         Ground::with_layers(settings, (device, host), 2, disk)
     }
 
-    /// The same, in blocks of so many layers; without a host tier, if that is of 0 blocks.
+    /// The same with blocks of so many layers.
     pub fn with_layers(
         settings: ManagerConfigBuilder,
         (device, host): (u32, u32),
@@ -168,7 +168,7 @@ impl Ground {
         Ground::with_needs(settings, (device, host), layers, disk, Needs::All { page: 2 })
     }
 
-    /// The same, of blocks that a sequence needs so.
+    /// The same; `needs` says which blocks a sequence needs.
     pub fn with_needs(
         settings: ManagerConfigBuilder,
         (device, host): (u32, u32),
@@ -196,7 +196,7 @@ impl Ground {
             layers: layers.len() as u32,
             needs,
             linked: [config.device.policy, config.host.policy].map(|policy| policy != Policy::Lru),
-            // LFU does as well, whose order a test can tell.
+            // LFU too, since a test can tell its order.
             ahead_first: [config.device.policy, config.host.policy]
                 .map(|policy| matches!(policy, Policy::Reuse | Policy::Lfu)),
         };

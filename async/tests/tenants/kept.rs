@@ -17,8 +17,9 @@ const HEADROOM: u32 = 2;
 const HOST: u32 = 8;
 const OWN: u32 = 4;
 
-/// A tenant that has its quota of the device, four of sixteen blocks, which nobody holds; so many of them are being copied, each of which waits for a block of
-/// the host: that is full but for its headroom, over a disk that writes nothing before it is let go.
+/// A tenant has its quota of the device, four of sixteen blocks, and no caller holds them. So many of
+/// them are being copied, and each copy waits for a host block. The host is full except for its
+/// headroom, over a disk that writes nothing before it is let go.
 async fn kept(
     settings: ManagerConfigBuilder,
     copies: u32,
@@ -47,7 +48,7 @@ async fn kept(
     (disk, ground, tenant, own)
 }
 
-/// Lets the disk go on: then all of it is somewhere.
+/// Lets the disk go on, and counts the blocks that are in some tier.
 async fn found(disk: &SimDisk, tenant: &Tiers, own: &[SequenceHash]) -> usize {
     disk.gate().open();
     rest(tenant).await;
@@ -55,21 +56,21 @@ async fn found(disk: &SimDisk, tenant: &Tiers, own: &[SequenceHash]) -> usize {
 }
 
 #[tokio::test]
-async fn who_waits_for_credits_waits_for_no_copy_by_choice_that_waits_itself() {
+async fn allocation_at_quota_cancels_waiting_copies_by_choice() {
     let (disk, ground, tenant, own) = kept(settings(16, HOST), OWN).await;
     let block = tenant.default_group().allocate(1).deadline(PATIENCE).await.expect("in time");
     assert_eq!((disk.counts().written, tenant.usage(Tier::Device).blocks), (0, OWN as usize));
     assert_eq!(ground.manager.census().grounded, OWN as usize - 1, "no more than is needed");
-    // And who does not wait, neither.
+    // A caller that does not wait does not need the copy either.
     let others = tenant.default_group().try_allocate(3).expect("three are called off");
     assert_eq!((disk.counts().written, others.len()), (0, 3));
     drop((block, others));
     assert_eq!(found(&disk, &tenant, &own).await, OWN as usize);
 }
 
-/// Called off for nothing, they would be begun again.
+/// Cancelled for nothing, the copies would be started again.
 #[tokio::test]
-async fn where_all_that_is_called_off_would_be_too_little_nothing_is() {
+async fn allocation_beyond_cancellable_copies_cancels_none() {
     let (disk, ground, tenant, own) = kept(settings(16, HOST), OWN).await;
     let held = tenant.default_group().match_device(&own[..1]);
     assert!(tenant.default_group().try_allocate(OWN as usize).is_none(), "one is held");
@@ -78,9 +79,9 @@ async fn where_all_that_is_called_off_would_be_too_little_nothing_is() {
     assert_eq!(found(&disk, &tenant, &own).await, OWN as usize);
 }
 
-/// Two of a chain are kept by copies, and the two before them, since they have children, by the policy.
+/// Copies keep two blocks of a chain, and the policy keeps the two before them, since they have children.
 #[tokio::test]
-async fn parents_of_what_is_called_off_leave_too() {
+async fn parents_of_blocks_of_cancelled_copies_leave_too() {
     for policy in [Policy::Sieve, Policy::S3Fifo, Policy::Lfu] {
         let (disk, ground, tenant, own) = kept(settings(16, HOST).device_policy(policy), 2).await;
         // Eviction passes the parents.

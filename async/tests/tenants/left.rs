@@ -1,4 +1,5 @@
-//! What a purge says of disks is true: of slots that others have taken, or that were given up before, and of disks that fail.
+//! A purge reports the truth about disks: slots that others have taken, slots given up before, and disks
+//! that fail.
 
 use crate::common::volume;
 use crate::gated::Ground;
@@ -45,7 +46,7 @@ impl Disks {
         Arc::new(DiskTier::open(volumes, blocks, TierOptions::default()).expect("a tier").0)
     }
 
-    /// What a crash at this moment would leave on the first: hashes that the next opening finds.
+    /// Hashes that the next opening of the first volume would find after a crash at this moment.
     fn left(&self) -> Vec<SequenceHash> {
         let blocks = volume::read(&self.files[0]).expect("a superblock").blocks;
         blocks.into_keys().map(SequenceHash::from_u128).collect()
@@ -62,7 +63,7 @@ fn flush(tier: &DiskTier) {
     tier.volumes().flush().into_iter().for_each(|flush| flush.wait().expect("flushed"));
 }
 
-/// Computes a run, and has it on the disk.
+/// Computes a run, and persists it to the disk.
 async fn persist(manager: &Tiers, run: &[SequenceHash]) {
     drop(compute(manager, run, None).await);
     assert_eq!(stepping(manager, manager.default_group().persist(run)).await.copied, run.len());
@@ -73,9 +74,10 @@ fn nothing_is_left(purged: Purged) {
     assert_eq!((purged.complete, purged.failed, purged.still_found), (true, 0, 0), "{purged:?}");
 }
 
-/// A copy of another's has taken the slot of a tenant's block, and is not written yet: the block is there whole, record and all.
+/// Another tenant's copy has reserved the slot of a tenant's block, and has not written it: the block is
+/// still there whole, with its record.
 #[tokio::test]
-async fn a_block_whose_slot_another_has_taken_is_purged_and_the_other_gets_another_slot() {
+async fn purged_block_in_a_slot_reserved_by_another_is_gone() {
     for zero in [false, true] {
         let disks = Disks::new(1, 6);
         let tier = disks.open();
@@ -87,7 +89,7 @@ async fn a_block_whose_slot_another_has_taken_is_purged_and_the_other_gets_anoth
         flush(&tier);
         assert_eq!((a.usage(Tier::DISK).blocks, disks.left().len(), tier.pool().free()), (4, 6, 0));
         drop(compute(&b, &of_b, None).await);
-        // The iteration has bytes for the way to the host, and none for that to the disk.
+        // The iteration has bytes for the way to the host, and none for the way to the disk.
         ground.manager.step().expect("none runs");
         let persisted = tokio::spawn({
             let (b, of_b) = (b.clone(), of_b.clone());
@@ -117,12 +119,12 @@ async fn a_block_whose_slot_another_has_taken_is_purged_and_the_other_gets_anoth
     }
 }
 
-/// The name of a block that was not full is nobody's, when its request gives it up; its slot is given up then.
+/// No caller knows the name of a partial block once its request gives it up. Its slot is given up then.
 #[tokio::test]
-async fn what_was_given_up_before_a_purge_is_forgotten_for_good_when_it_is_over() {
+async fn partial_block_given_up_before_a_purge_is_forgotten() {
     let disks = Disks::new(1, 4);
     let tier = disks.open();
-    // Without a host tier: what is preempted goes to the disk.
+    // Without a host tier: preempted blocks go to the disk.
     let Ground { manager, .. } = over(settings(4, 0), 0, &tier);
     let a = manager.tenant("a").expect("few tenants");
     let none = compute(&a, &[], None).await;
@@ -139,9 +141,9 @@ async fn what_was_given_up_before_a_purge_is_forgotten_for_good_when_it_is_over(
     assert_eq!((purged.of(Tier::DISK).found, disks.left()), (0, vec![]));
 }
 
-/// A volume is out of service: the next opening finds what it holds, whoever was purged.
+/// A volume is out of service: the next opening finds its blocks, also those of purged tenants.
 #[tokio::test]
-async fn what_a_volume_that_is_out_of_service_has_is_counted_whether_anybody_has_noticed_or_not() {
+async fn purge_counts_blocks_of_an_out_of_service_volume() {
     for noticed in [false, true] {
         let disks = Disks::new(2, 8);
         let tier = disks.open();
@@ -184,12 +186,12 @@ async fn what_a_volume_that_is_out_of_service_has_is_counted_whether_anybody_has
     }
 }
 
-/// A tenant's block, whose write to the disk has been asked for.
+/// A tenant's block whose write to the disk has begun.
 struct Written {
     _ground: Ground,
     a: Tiers,
     persisted: JoinHandle<Offloaded>,
-    /// How many writes were.
+    /// Writes to the disk so far.
     writes: Arc<AtomicUsize>,
 }
 
@@ -215,9 +217,10 @@ async fn write_one(disk: &Arc<SimDisk>) -> Written {
     Written { _ground: ground, a, persisted, writes }
 }
 
-/// The slot is the port's, which frees it: with what was written of the block, and what was there before.
+/// The port frees the slot, with the part of the block that was written, and the bytes that were there
+/// before.
 #[tokio::test]
-async fn a_write_that_fails_leaves_bytes_which_a_purge_that_overwrites_counts() {
+async fn zeroing_purge_counts_bytes_left_by_a_failed_write() {
     for (zero, left) in [(true, 1), (false, 0)] {
         let plan = Plan { fail: ALWAYS, ..Plan::calm(1) };
         let disk = Arc::new(SimDisk::new(8, BYTES, plan));
@@ -229,9 +232,9 @@ async fn a_write_that_fails_leaves_bytes_which_a_purge_that_overwrites_counts() 
     }
 }
 
-/// Another slot would do for it; but it is not wanted any more.
+/// Another slot would do for the block, but it is not wanted any more.
 #[tokio::test]
-async fn a_write_that_is_lost_with_its_volume_is_not_made_again_for_a_tenant_that_is_being_purged() {
+async fn lost_write_of_a_purged_tenant_is_not_retried() {
     for purges in [false, true] {
         let plan = Plan { lose: ALWAYS, ..Plan::calm(1) };
         let disk = Arc::new(SimDisk::striped(8, BYTES, plan, u32::MAX, 2));
@@ -250,9 +253,10 @@ async fn a_write_that_is_lost_with_its_volume_is_not_made_again_for_a_tenant_tha
     }
 }
 
-/// Victims have been promised slots that still have a purged tenant's blocks, and there are no others: those that wait are lost, which is no failure.
+/// Victims have reserved slots that still have a purged tenant's blocks, and there are no others.
+/// Waiting victims are lost, which is no failure.
 #[tokio::test]
-async fn victims_whose_slots_a_purge_takes_are_dropped_and_no_failure() {
+async fn victims_losing_slots_to_a_purge_are_dropped() {
     let disks = Disks::new(1, 4);
     let tier = disks.open();
     // Without a host tier, and one copy at a time.
@@ -271,7 +275,7 @@ async fn victims_whose_slots_a_purge_takes_are_dropped_and_no_failure() {
     stepping(&b, rest(&b)).await;
     let stats = ground.manager.stats();
     let failed = |cause| Path::OF_SETTINGS.map(|path| stats.path(path).failed_by(cause)).iter().sum::<u64>();
-    // The one that moved has landed when the purge was over, and there were slots again.
+    // The moving copy has landed after the purge, when there were slots again.
     assert_eq!((stats.dropped[0] - before.dropped[0], failed(Cause::Busy)), (3, 0), "{stats:?}");
     assert_eq!((failed(Cause::Cancelled), b.usage(Tier::DISK).blocks), (3, 1), "{stats:?}");
 }

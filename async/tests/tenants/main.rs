@@ -1,4 +1,4 @@
-//! Tenants of one manager: what they do not share, what they may have, and what is left of one that is purged: nothing.
+//! Tenants of one manager: they share nothing, each has its quotas, and a purge leaves nothing of one.
 
 mod beyond;
 mod circle;
@@ -35,7 +35,7 @@ fn sequence(tenant: &Tiers, number: u32, blocks: u32) -> Vec<SequenceHash> {
 }
 
 #[tokio::test]
-async fn two_tenants_with_equal_tokens_share_nothing() {
+async fn tenants_with_equal_tokens_share_nothing() {
     let manager = ground::build(ground::settings(16, 16));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
     let group = a.default_group();

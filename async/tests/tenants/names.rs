@@ -1,4 +1,4 @@
-//! Names and numbers: as many tenants at once as the settings say, and as many as there come in a manager's life.
+//! Names and numbers: as many tenants at once as the settings say, and any number over a manager's life.
 
 use crate::gated::Ground;
 use crate::ground::{build, compute, hashes, rest, settings};
@@ -9,7 +9,7 @@ use kvstrata::tier::Tier;
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_name_has_one_number_and_there_are_so_many() {
+async fn name_has_one_number_up_to_the_limit() {
     let manager = build(settings(4, 0));
     let first = manager.tenant("a").expect("few tenants");
     assert_eq!(manager.tenant("a").expect("known").tenant_id(), first.tenant_id());
@@ -21,8 +21,7 @@ async fn a_name_has_one_number_and_there_are_so_many() {
     let error = manager.tenant("one more").expect_err("too many");
     assert_eq!(
         error.to_string(),
-        "tenant \"one more\" would be one more than quota.tenants = 4095, and each of those has a handle, blocks or transfers; purge one \
-         and drop its handles, or raise quota.tenants"
+        "tenant \"one more\": all quota.tenants = 4095 are in use; purge one and drop its handles, or raise quota.tenants"
     );
     assert_eq!(manager.tenant("a").expect("known").tenant_id(), first.tenant_id());
     drop(others);
@@ -31,7 +30,7 @@ async fn a_name_has_one_number_and_there_are_so_many() {
 
 /// More names than there are numbers, one after another; each leaves nothing, and the next finds nothing.
 #[tokio::test]
-async fn names_come_and_go_without_end() {
+async fn names_beyond_the_limit_come_and_go() {
     let manager = build(settings(16, 16).quota_tenants(3).quota_device(0.25));
     let stays = manager.tenant("stays").expect("room");
     let its = sequence(&stays, 1, 3);
@@ -64,7 +63,7 @@ fn has_room(manager: &Tiers) -> bool {
 }
 
 #[tokio::test]
-async fn a_name_stays_while_it_has_blocks_in_any_tier() {
+async fn name_with_blocks_in_any_tier_stays() {
     let folder = tempfile::tempdir().expect("a folder");
     let tiers =
         settings(4, 4).disk_blocks(64).disk_paths(vec![folder.path().join("volume")]).host_headroom(0);
@@ -97,7 +96,7 @@ async fn a_name_stays_while_it_has_blocks_in_any_tier() {
 }
 
 #[tokio::test]
-async fn a_name_stays_while_a_handle_of_any_kind_lives() {
+async fn name_with_a_handle_of_any_kind_stays() {
     let (manager, _stays) = with_one_number_left(settings(8, 8));
     let tenant = manager.tenant("tenant").expect("room");
     let clone = tenant.clone();
@@ -117,7 +116,7 @@ async fn a_name_stays_while_a_handle_of_any_kind_lives() {
 }
 
 #[tokio::test]
-async fn a_name_stays_while_a_hint_of_its_is_kept() {
+async fn name_with_a_kept_hint_stays() {
     let (manager, _stays) = with_one_number_left(settings(4, 4));
     // Blocks that are not the tenant's, and cannot come up while the device has no room.
     let run = hashes(1, 2);
@@ -132,7 +131,7 @@ async fn a_name_stays_while_a_hint_of_its_is_kept() {
 }
 
 #[tokio::test]
-async fn a_name_stays_while_it_is_purged() {
+async fn name_under_purge_stays() {
     let ground = Ground::of(settings(4, 4).quota_tenants(2), 4, 4);
     let _stays = ground.manager.tenant("stays").expect("room");
     let tenant = ground.manager.tenant("tenant").expect("room");
@@ -159,9 +158,9 @@ async fn names_of_the_settings_keep_their_numbers() {
     assert_eq!(manager.tenant("b").expect("named").usage(Tier::Device).quota, Some(4));
 }
 
-/// What a restart finds has a number without a name, which comes back like any other.
+/// Blocks found by a restart have a number without a name, which comes back like any other.
 #[tokio::test]
-async fn a_number_found_on_the_disk_comes_back_when_its_blocks_are_gone() {
+async fn number_found_on_the_disk_comes_back_after_its_blocks() {
     let folder = tempfile::tempdir().expect("a folder");
     let of = || {
         build(

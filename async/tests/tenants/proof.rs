@@ -1,5 +1,5 @@
-//! A purge's proof: it counts and erases also what others have withdrawn, what a handle gives back, and what a mover passes over; and nothing of
-//! the tenant's begins anew.
+//! A purge's proof: it also counts and erases blocks that others have withdrawn, that a handle gives
+//! back, or that a mover passes over; and no transfer of the tenant's begins anew.
 
 use crate::gated::Ground;
 use crate::ground::{BYTES, bytes_of, compute, rest};
@@ -24,7 +24,7 @@ async fn begin(ground: &Ground, tenant: &Tiers) -> JoinHandle<Purged> {
 }
 
 #[tokio::test]
-async fn a_rotten_block_that_somebody_holds_is_erased_when_it_is_released() {
+async fn rotten_block_with_a_holder_is_erased_at_its_release() {
     let ground = Ground::new(4, 8);
     let a = ground.manager.tenant("a").expect("few tenants");
     let group = a.default_group();
@@ -54,7 +54,7 @@ async fn a_rotten_block_that_somebody_holds_is_erased_when_it_is_released() {
 }
 
 #[tokio::test]
-async fn what_a_tenant_was_about_to_fill_is_erased_when_it_is_dropped() {
+async fn blocks_being_filled_are_erased_at_their_drop() {
     let ground = Ground::new(4, 4);
     let a = ground.manager.tenant("a").expect("few tenants");
     let mut filling = a.default_group().allocate(3).await.expect("free");
@@ -73,7 +73,7 @@ async fn what_a_tenant_was_about_to_fill_is_erased_when_it_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_block_that_no_answer_speaks_of_counts_as_not_erased() {
+async fn block_missing_in_the_answer_counts_as_not_erased() {
     let ground = Ground::new(4, 4);
     let a = ground.manager.tenant("a").expect("few tenants");
     let run = sequence(&a, 1, 3);
@@ -92,7 +92,7 @@ async fn a_block_that_no_answer_speaks_of_counts_as_not_erased() {
 }
 
 #[tokio::test]
-async fn what_fails_on_its_way_up_is_not_tried_again_for_a_tenant_that_is_purged() {
+async fn failed_onboard_of_a_purged_tenant_is_not_retried() {
     let ground = Ground::new(4, 4);
     let a = ground.manager.tenant("a").expect("few tenants");
     let run = sequence(&a, 1, 3);

@@ -1,4 +1,4 @@
-//! A purge: of what is idle, held, in flight; with its bytes.
+//! A purge of blocks that are idle, held or in flight, with their bytes.
 
 use crate::gated::Ground;
 use crate::ground::{bytes_of, compute, rest};
@@ -11,7 +11,7 @@ use std::time::Duration;
 const ZERO: Purge = Purge::new().zero(true).deadline(Duration::from_secs(60));
 
 #[tokio::test]
-async fn what_is_idle_leaves_all_tiers_at_once_and_its_bytes_with_it() {
+async fn purge_removes_idle_blocks_and_bytes_of_all_tiers() {
     let ground = Ground::new(8, 32);
     let [a, b] = ["a", "b"].map(|name| ground.manager.tenant(name).expect("few tenants"));
     let (of_a, of_b) = (sequence(&a, 1, 8), sequence(&b, 1, 6));
@@ -32,17 +32,17 @@ async fn what_is_idle_leaves_all_tiers_at_once_and_its_bytes_with_it() {
     let census = ground.manager.census();
     let [device, host] = census.tiers[0];
     assert_eq!((device.free, device.owned, host.free, host.owned), (2, 0, 32, 0));
-    // What has left the device for the other tenant was overwritten by that.
+    // Blocks that replaced the tenant's in the device have overwritten them.
     assert!(!of_a.iter().any(|hash| ground.anywhere(&bytes_of(*hash))), "no byte is left");
     assert_eq!(b.default_group().match_prefix(&of_b).device().len(), 6);
     assert!(of_b.iter().all(|hash| ground.anywhere(&bytes_of(*hash))));
-    // And it may begin anew.
+    // The tenant may begin anew.
     drop(compute(&a, &of_a, None).await);
     assert_eq!(a.default_group().match_prefix(&of_a).len(), 8);
 }
 
 #[tokio::test]
-async fn what_requests_hold_is_found_by_nobody_and_goes_when_it_is_released() {
+async fn purge_withdraws_held_blocks_and_frees_them_at_release() {
     let ground = Ground::new(8, 8);
     let a = ground.manager.tenant("a").expect("few tenants");
     let group = a.default_group();
@@ -56,7 +56,7 @@ async fn what_requests_hold_is_found_by_nobody_and_goes_when_it_is_released() {
     assert_eq!((purged.complete, purged.still_found), (false, 0));
     assert_eq!(ground.manager.default_group().match_prefix(&run).len(), 0, "found by nobody");
     assert!(!ids.iter().any(|block| ground.is_zero(*block)), "its holder computes with it");
-    // Until it is over the tenant has nothing.
+    // Until the purge is over the tenant gets nothing.
     assert_eq!(a.purge(ZERO).await.expect_err("one at a time"), PurgeError::UnderWay);
     assert_eq!(group.allocate(1).await.expect_err("none"), AllocateError::Purging);
     assert!(group.try_allocate(1).is_none());
@@ -78,7 +78,7 @@ async fn what_requests_hold_is_found_by_nobody_and_goes_when_it_is_released() {
 }
 
 #[tokio::test]
-async fn what_comes_up_does_not_arrive() {
+async fn purge_during_onboard_ends_it_without_blocks() {
     let ground = Ground::new(8, 8);
     let a = ground.manager.tenant("a").expect("few tenants");
     let run = sequence(&a, 1, 3);
@@ -116,12 +116,12 @@ async fn what_comes_up_does_not_arrive() {
 }
 
 #[tokio::test]
-async fn what_goes_down_does_not_stay_there_and_the_purge_ends_though_nobody_waits() {
+async fn purge_during_offload_leaves_no_copy_though_unpolled() {
     let ground = Ground::new(4, 8);
     let [a, b] = ["a", "b"].map(|name| ground.manager.tenant(name).expect("few tenants"));
     let run = sequence(&a, 1, 4);
     ground.mover.close();
-    // A copy of one that is held, copies of two victims, and one that is idle.
+    // A copy of a held block, copies of two victims, and one idle block.
     let held = compute(&a, &run, None).await;
     let mut first = held.clone();
     first.truncate(1);
@@ -140,7 +140,7 @@ async fn what_goes_down_does_not_stay_there_and_the_purge_ends_though_nobody_wai
         std::task::Poll::Ready(())
     })
     .await;
-    // It goes on.
+    // The purge goes on.
     drop(purge);
     ground.mover.open();
     assert_eq!(waits.await.expect("no panic").expect("what the purge has freed"), 2);
@@ -155,7 +155,7 @@ async fn what_goes_down_does_not_stay_there_and_the_purge_ends_though_nobody_wai
 }
 
 #[tokio::test]
-async fn who_waits_for_blocks_is_told() {
+async fn purge_refuses_waiting_allocations() {
     let ground = Ground::new(4, 4);
     let a = ground.manager.tenant("a").expect("few tenants");
     let all = ground.manager.default_group().allocate(4).await.expect("free");

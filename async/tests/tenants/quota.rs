@@ -1,4 +1,4 @@
-//! What a tenant may have of each tier, and what it gives up for more.
+//! A tenant's quota of each tier, and the blocks that it gives up for new ones.
 
 use crate::gated::Ground;
 use crate::ground::{build, check, compute, rest, settings};
@@ -18,7 +18,7 @@ fn there(tenant: &Tiers, tier: Tier, hashes: &[SequenceHash]) -> usize {
 }
 
 #[tokio::test]
-async fn at_its_quota_a_tenant_gives_up_its_own_oldest_blocks_and_nobody_elses() {
+async fn tenant_at_its_quota_evicts_only_its_own_oldest_blocks() {
     let manager = build(settings(16, 32).quota_device(0.5));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
     let group = a.default_group();
@@ -31,10 +31,10 @@ async fn at_its_quota_a_tenant_gives_up_its_own_oldest_blocks_and_nobody_elses()
     rest(&manager).await;
     assert_eq!((a.usage(Tier::Device).blocks, a.usage(Tier::Device).quota), (8, Some(8)));
     assert_eq!(there(&a, Tier::Device, &second), 5);
-    // Its tail went, which is what is evicted first.
+    // The first run's tail went: a tail is evicted first.
     assert_eq!(group.match_prefix(&first).device().len(), 3);
     assert_eq!((there(&a, Tier::Host, &first), there(&b, Tier::Device, &of_b)), (2, 4));
-    // Coming up needs room of its own, too.
+    // Onboarded blocks need the tenant's own room, too.
     let found = group.match_prefix(&first);
     let up = group.onboard(found, OnboardOptions::default()).expect("fits").await;
     assert_eq!(up.missed, None);
@@ -51,24 +51,24 @@ async fn at_its_quota_a_tenant_gives_up_its_own_oldest_blocks_and_nobody_elses()
 }
 
 #[tokio::test]
-async fn who_waits_at_a_quota_waits_for_its_own_and_holds_nobody_up() {
+async fn allocation_at_a_quota_delays_no_other_tenant() {
     let manager = build(settings(16, 16).quota_device(0.25));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
     let error = a.default_group().allocate(5).await.expect_err("more than its quota");
     assert_eq!(
         error.to_string(),
-        "5 blocks were asked for, and the tenant may have 4 of the device's 16; ask for fewer, or raise its quota: the device of its \
-         [[tenant]], or quota.device where it has none of its own"
+        "5 requested, but the tenant's quota is 4 of 16 device blocks; request fewer, or raise its quota: \
+         [[tenant]] device, else quota.device"
     );
     let all = a.default_group().allocate(4).await.expect("its quota");
     let error =
         a.default_group().allocate(1).deadline(Duration::from_millis(5)).await.expect_err("at its quota");
     assert!(matches!(error, AllocateError::Deadline { available: 12, ahead: 0, .. }), "{error}");
-    // Not that there are twelve for the one that was not to be had.
+    // The text does not say that twelve are left for the one that was refused.
     assert_eq!(
         error.to_string(),
-        "1 block(s) did not come within 5ms: the tenant has 4 of the 4 that it may have, though of the device 12 of 16 are free or evictable, \
-         and 0 waited before; release some, or preempt a request"
+        "block allocation timed out after 5ms: 1 requested, tenant's quota 4 of 4 used, 12 of 16 available, \
+         0 ahead in the queue; release blocks or preempt a request"
     );
     let waits = tokio::spawn({
         let a = a.clone();
@@ -87,7 +87,7 @@ async fn who_waits_at_a_quota_waits_for_its_own_and_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn below_a_tenant_at_its_quota_replaces_its_own_copies() {
+async fn tenant_at_its_host_quota_replaces_its_own_copies() {
     let manager = build(settings(8, 16).tenants([TenantSettings {
         name: "a".to_owned(),
         host: Some(0.25),
@@ -118,7 +118,7 @@ async fn below_a_tenant_at_its_quota_replaces_its_own_copies() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_quota_is_exact_under_many_tasks() {
+async fn quota_is_exact_under_many_tasks() {
     let manager = build(settings(24, 32).quota_device(0.5).quota_host(0.25));
     let a = manager.tenant("a").expect("few tenants");
     let over = Arc::new(AtomicBool::new(false));
@@ -157,7 +157,7 @@ async fn a_quota_is_exact_under_many_tasks() {
     other.await.expect("no panic");
     rest(&manager).await;
     assert!(!over.load(Relaxed), "never above its quota");
-    // At rest what is counted is what is there.
+    // At rest the counts are those of the blocks that are there.
     assert_eq!(there(&a, Tier::Device, &all), a.usage(Tier::Device).blocks);
     let of_host = |hash: &&SequenceHash| a.default_group().match_prefix(&[**hash]).in_tier(Tier::Host) > 0;
     assert!(all.iter().filter(of_host).count() <= a.usage(Tier::Host).blocks);
@@ -167,7 +167,7 @@ async fn a_quota_is_exact_under_many_tasks() {
 }
 
 #[tokio::test]
-async fn what_is_preempted_or_guessed_is_the_tenants_too() {
+async fn preempted_and_prefetched_blocks_count_for_the_tenant() {
     let manager = build(settings(8, 16).quota_device(0.5));
     let a = manager.tenant("a").expect("few tenants");
     let group = a.default_group();
@@ -185,7 +185,7 @@ async fn what_is_preempted_or_guessed_is_the_tenants_too() {
     drop(partial);
     assert_eq!(a.usage(Tier::Device).blocks, 3);
     drop(back.blocks);
-    // A guess is brought up as far as there are credits.
+    // A prefetch is brought up as far as there are credits.
     drop(manager.default_group().allocate(8).await.expect("others need the room"));
     drop(compute(&a, &sequence(&a, 2, 2), None).await);
     group.prefetch(&run).detach();
@@ -194,7 +194,7 @@ async fn what_is_preempted_or_guessed_is_the_tenants_too() {
 }
 
 #[tokio::test]
-async fn a_tenant_at_its_quota_passes_its_blocks_that_are_being_copied() {
+async fn allocation_at_a_quota_passes_blocks_being_copied() {
     let settings = settings(8, 8).quota_device(0.5).idle_host_after(Some(1));
     let ground = Ground::of(settings, 8, 8);
     let a = ground.manager.tenant("a").expect("few tenants");
@@ -210,9 +210,9 @@ async fn a_tenant_at_its_quota_passes_its_blocks_that_are_being_copied() {
     ground.mover.open();
 }
 
-/// Of the host it has all that it may: two blocks, which are being copied.
+/// The tenant has its quota of the host: two blocks, which are being copied.
 #[tokio::test]
-async fn what_finds_no_credit_below_for_now_is_copied_later() {
+async fn copy_without_host_credit_is_made_later() {
     let settings = settings(8, 16).watermark_device(0.3).watermark_device_low(0.0).quota_host(0.125);
     let ground = Ground::of(settings, 8, 16);
     let a = ground.manager.tenant("a").expect("few tenants");
@@ -232,7 +232,7 @@ async fn what_finds_no_credit_below_for_now_is_copied_later() {
 }
 
 #[tokio::test]
-async fn at_its_quota_a_tenant_has_its_parents_that_eviction_has_passed() {
+async fn tenant_at_its_quota_gets_parents_passed_by_eviction() {
     for policy in Policy::ALL {
         let manager = build(settings(8, 0).device_policy(policy).quota_device(0.5));
         let group = manager.default_group();
@@ -240,7 +240,8 @@ async fn at_its_quota_a_tenant_has_its_parents_that_eviction_has_passed() {
         let mut own = compute(&a, &sequence(&a, 1, 4), None).await;
         own.drop_first(2);
         drop(compute(&b, &sequence(&b, 1, 4), None).await);
-        // Where parents are kept for their children's sake, those of the other leave, and these are out of the order.
+        // Under policies that keep parents for their children, the other's blocks leave, and these are
+        // out of the order.
         let theirs = group.try_allocate(4).expect("evictable ones");
         let before = group.pool_stats(Tier::Device).evicted;
         let kept = policy != Policy::Lru;
@@ -253,9 +254,10 @@ async fn at_its_quota_a_tenant_has_its_parents_that_eviction_has_passed() {
     }
 }
 
-/// Of four that wait for credits, there are two: they are had once the other two are not wanted any more.
+/// Of four credits that a request waits for, there are two. They are given once the other two are not
+/// wanted any more.
 #[tokio::test]
-async fn who_is_held_and_needs_fewer_is_looked_after() {
+async fn held_onboard_is_served_when_fewer_credits_suffice() {
     let ground = Ground::of(settings(8, 8).quota_device(0.5), 8, 8);
     let a = ground.manager.tenant("a").expect("few tenants");
     let group = a.default_group();
@@ -276,7 +278,7 @@ async fn who_is_held_and_needs_fewer_is_looked_after() {
 }
 
 #[tokio::test]
-async fn copies_of_others_keep_no_parents_from_a_tenant_at_its_quota() {
+async fn copies_of_others_keep_no_parents_at_a_quota() {
     for policy in [Policy::Sieve, Policy::S3Fifo, Policy::Lfu] {
         let settings = settings(12, 24).device_policy(policy).quota_device(1.0 / 3.0);
         let ground = Ground::of(settings.offload_mode(WriteMode::Through), 12, 24);
@@ -285,7 +287,7 @@ async fn copies_of_others_keep_no_parents_from_a_tenant_at_its_quota() {
         own.drop_first(2);
         drop(compute(&b, &sequence(&b, 1, 4), None).await);
         rest(&ground.manager).await;
-        // The search for theirs has passed the parents.
+        // The search for the other's blocks has passed the parents.
         let theirs = ground.manager.default_group().allocate(8).await.expect("evictable ones");
         assert_eq!(a.usage(Tier::Device).blocks, 4, "{policy}");
         ground.mover.close();
@@ -301,7 +303,7 @@ async fn copies_of_others_keep_no_parents_from_a_tenant_at_its_quota() {
 }
 
 #[tokio::test]
-async fn at_its_quota_a_tenant_has_its_parents_of_lower_classes_first() {
+async fn tenant_at_its_quota_gets_low_priority_parents_first() {
     let manager = build(settings(8, 0).device_policy(Policy::Sieve).quota_device(0.5));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
     let run = sequence(&a, 1, 4);
@@ -312,7 +314,7 @@ async fn at_its_quota_a_tenant_has_its_parents_of_lower_classes_first() {
     cheap.set_priority(Priority::Low);
     drop(cheap);
     own.drop_first(3);
-    // Eviction passes them, and takes the other's.
+    // Eviction passes them, and takes the other's blocks.
     drop(compute(&b, &sequence(&b, 1, 4), None).await);
     let _theirs = manager.default_group().try_allocate(4).expect("evictable ones");
     assert_eq!(a.usage(Tier::Device).blocks, 4);
@@ -321,9 +323,9 @@ async fn at_its_quota_a_tenant_has_its_parents_of_lower_classes_first() {
     assert_eq!(a.default_group().match_device(&run[..3]).len(), 1, "the second is gone");
 }
 
-/// By all groups at once as by one: a run of nobody's that a tenant brings up is the tenant's, and counts.
+/// As for one group: a run without an owner that a tenant brings up counts for the tenant.
 #[tokio::test]
-async fn a_run_of_all_groups_counts_for_the_tenant_that_asks() {
+async fn onboard_of_all_groups_counts_for_the_asking_tenant() {
     let manager = build(settings(16, 16).quota_device(0.25));
     let run = sequence(&manager, 1, 5);
     drop(compute(&manager, &run, None).await);

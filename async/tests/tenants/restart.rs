@@ -1,4 +1,5 @@
-//! The disk: what was purged is not there after a restart, nor are its bytes in the file; what was not is its tenant's still.
+//! The disk: purged blocks are not found after a restart, nor are their bytes in the file. Other
+//! blocks are still their tenant's.
 
 use crate::ground::{build, bytes_of, check, compute, rest, settings};
 use crate::sequence;
@@ -17,7 +18,8 @@ fn manager(file: &Path) -> KvBlockManager {
     with(file, |settings| settings)
 }
 
-/// A volume that a manager has left behind, where tenants a and b had 20 and 12 blocks; the last two sequences of b's were above.
+/// A volume left by a manager, where tenants a and b had 20 and 12 blocks. Higher tiers had b's last two
+/// sequences.
 struct Left {
     _folder: tempfile::TempDir,
     file: PathBuf,
@@ -36,13 +38,13 @@ async fn left() -> Left {
     Left { _folder: folder, file, of_a, of_b }
 }
 
-/// Numbers are given in another order than before the restart, by the settings or by what is found.
+/// Settings or recovered blocks give numbers in another order than before the restart.
 fn named(name: &str) -> [TenantSettings; 1] {
     [TenantSettings { name: name.to_owned(), ..TenantSettings::default() }]
 }
 
 #[tokio::test]
-async fn a_purge_after_a_restart_finds_what_nobody_has_used_since() {
+async fn purge_after_a_restart_finds_unused_blocks() {
     for (who, other, zero) in [("a", "b", true), ("b", "a", true), ("b", "x", false)] {
         let Left { _folder, file, of_a, of_b } = left().await;
         let ((its, blocks), (others, left)) = match who {
@@ -80,12 +82,12 @@ async fn a_purge_after_a_restart_finds_what_nobody_has_used_since() {
 }
 
 #[tokio::test]
-async fn what_a_restart_finds_counts_for_the_quota() {
+async fn blocks_found_by_a_restart_count_for_the_quota() {
     let Left { _folder, file, of_b, .. } = left().await;
     let second = with(&file, |settings| settings.quota_disk(0.25).tenants(named("b")));
     let [b, a] = ["b", "a"].map(|name| second.tenant(name).expect("few tenants"));
     let uses = || [&a, &b].map(|tenant| tenant.usage(Tier::DISK));
-    // Above it, as it was before there was one.
+    // Above the quota, since there was none before.
     assert_eq!(uses().map(|used| (used.blocks, used.quota)), [(20, Some(16)), (12, Some(16))]);
     for number in 10..15 {
         let run = sequence(&a, number, 4);
@@ -99,7 +101,7 @@ async fn what_a_restart_finds_counts_for_the_quota() {
 }
 
 #[tokio::test]
-async fn a_block_is_served_though_nobody_has_asked_for_its_tenant_and_stays_the_tenants() {
+async fn recovered_block_served_to_others_stays_its_tenants() {
     let Left { _folder, file, of_b, .. } = left().await;
     let second = manager(&file);
     let group = second.default_group();
@@ -125,7 +127,7 @@ async fn fill(tenant: &Tiers) -> Vec<Vec<SequenceHash>> {
     runs
 }
 
-/// How many blocks of these the file has.
+/// Blocks of these runs that the file has.
 fn in_file(file: &Path, runs: &[Vec<SequenceHash>]) -> usize {
     let bytes = std::fs::read(file).expect("there");
     let starts: HashSet<&[u8]> = bytes.chunks(64).collect();
@@ -133,7 +135,7 @@ fn in_file(file: &Path, runs: &[Vec<SequenceHash>]) -> usize {
 }
 
 #[tokio::test]
-async fn a_purged_block_is_not_found_after_a_restart_nor_are_its_bytes() {
+async fn purged_blocks_and_bytes_survive_no_restart() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let (of_a, of_b);
@@ -158,7 +160,7 @@ async fn a_purged_block_is_not_found_after_a_restart_nor_are_its_bytes() {
         of_a.iter().all(|run| second.default_group().match_prefix(run).is_empty()),
         "found after a restart"
     );
-    // What the other one had is there, and its own.
+    // The other tenant's blocks are there, and its own.
     assert_eq!(b.default_group().match_prefix(&of_b[0]).in_tier(Tier::DISK), 4);
     assert_eq!(b.usage(Tier::DISK).blocks, 12);
     let found = b.default_group().match_prefix(&of_b[0]);
@@ -179,7 +181,7 @@ async fn a_purged_block_is_not_found_after_a_restart_nor_are_its_bytes() {
 }
 
 #[tokio::test]
-async fn at_its_quota_of_the_disk_a_tenant_replaces_its_own() {
+async fn tenant_at_its_disk_quota_replaces_its_own_blocks() {
     let manager = build(settings(4, 4).disk_blocks(32).host_headroom(0).quota_disk(0.25));
     let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
     let of_b = fill(&b).await;
@@ -194,7 +196,7 @@ async fn at_its_quota_of_the_disk_a_tenant_replaces_its_own() {
 }
 
 #[tokio::test]
-async fn a_purge_with_zeros_erases_what_one_without_has_left() {
+async fn purge_with_zeros_erases_bytes_left_by_a_plain_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volume");
     let manager = manager(&file);
@@ -212,7 +214,7 @@ async fn a_purge_with_zeros_erases_what_one_without_has_left() {
     let purged = a.purge(zero).await.expect("open");
     assert_eq!((purged.of(Tier::DISK).found, purged.failed, purged.complete), (0, 0, true), "{purged:?}");
     assert_eq!((in_file(&file, &of_a), in_file(&file, &of_b)), (0, of_others));
-    // Its slots are free, and written again: by what device and host have no room for.
+    // Its slots are free, and written again, by blocks for which device and host have no room.
     let again = fill(&a).await;
     assert!(in_file(&file, &again) > 0);
     assert!(manager.shutdown().await);

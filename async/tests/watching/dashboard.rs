@@ -1,4 +1,4 @@
-//! The dashboard for Grafana: it is JSON that Grafana takes, and names what a manager's text has.
+//! The dashboard for Grafana: it is JSON that Grafana takes, and names only metrics of a manager's text.
 
 use crate::exposition::read;
 use crate::figures::busy;
@@ -21,7 +21,7 @@ fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_else(|| panic!("no {pointer} in {value}"))
 }
 
-/// What the text of a manager at work has, by the names of its samples.
+/// The metrics of a manager at work, by the names of their samples.
 async fn known() -> Known {
     let manager = busy().await;
     let families = read(&manager.metrics().to_prometheus());
@@ -29,7 +29,7 @@ async fn known() -> Known {
     let mut known = Known::new();
     for (name, family) in families {
         for sample in family.samples {
-            // What buckets, sums and counts are, on their own.
+            // Buckets, sums and counts are counters.
             let kind = if sample.name == name { family.kind.clone() } else { "counter".to_owned() };
             let (_, labels): &mut (String, Labels) =
                 known.entry(sample.name).or_insert_with(|| (kind, Labels::new()));
@@ -42,7 +42,7 @@ async fn known() -> Known {
 }
 
 #[tokio::test]
-async fn every_metric_and_label_that_it_names_is_in_the_text_of_a_manager() {
+async fn dashboard_names_only_metrics_and_labels_of_a_manager() {
     let (dashboard, known) = (dashboard(), known().await);
     let mut reader = Reader::new(&known);
     let mut panels = 0;
@@ -58,7 +58,7 @@ async fn every_metric_and_label_that_it_names_is_in_the_text_of_a_manager() {
                 !expression.contains("lookup_blocks") || labels.contains("group"),
                 "{title}: groups are added up"
             );
-            // A legend names what tells the lines apart, and nothing that is not there.
+            // A legend names the labels that tell the lines apart, and no others.
             let legend = text(target, "/legendFormat");
             let shown: BTreeSet<String> = legend
                 .split("{{")
@@ -68,7 +68,7 @@ async fn every_metric_and_label_that_it_names_is_in_the_text_of_a_manager() {
             assert_eq!(shown, labels, "{title}: legend {legend:?}");
         }
     }
-    // What an operator is to see.
+    // Metrics that an operator has to see.
     assert!(panels >= 12, "{panels}");
     for metric in [
         "kvstrata_hit_blocks_total",
@@ -85,7 +85,7 @@ async fn every_metric_and_label_that_it_names_is_in_the_text_of_a_manager() {
     ] {
         assert!(reader.named.contains(metric), "no panel has {metric}");
     }
-    // All that a router asks for, under the names that it knows.
+    // All figures that a router asks for, under the names that it knows.
     for figure in [
         "request_active_slots",
         "request_total_slots",
@@ -101,7 +101,7 @@ async fn every_metric_and_label_that_it_names_is_in_the_text_of_a_manager() {
 }
 
 #[tokio::test]
-async fn its_variables_are_labels_of_what_they_are_asked_of_and_are_used() {
+async fn dashboard_variables_are_existing_labels_and_used() {
     let (dashboard, known) = (dashboard(), known().await);
     let expressions: Vec<&str> = list(&dashboard, "panels")
         .iter()
@@ -121,7 +121,7 @@ async fn its_variables_are_labels_of_what_they_are_asked_of_and_are_used() {
             inside.and_then(|inside| inside.split_once(", ")).unwrap_or_else(|| panic!("{query}"));
         let (_, labels) = known.get(metric).unwrap_or_else(|| panic!("{query}"));
         assert!(labels.contains_key(label) || label == "instance", "{query}");
-        // Whoever chooses all of them by hand leaves out nothing that a panel would show.
+        // Choosing all values by hand leaves out nothing that a panel would show.
         for (metric, (_, of)) in known.iter().filter(|_| label != "instance") {
             let filtered = format!("{metric}{{");
             let by_it = |text: &&&str| text.contains(&format!("{label}=~\"${name}\""));
@@ -134,7 +134,7 @@ async fn its_variables_are_labels_of_what_they_are_asked_of_and_are_used() {
         let used = format!("=~\"${name}\"");
         assert!(expressions.iter().any(|expression| expression.contains(&used)), "{name} is not used");
     }
-    // And none that is not declared.
+    // No variable is used that is not declared.
     let declared: BTreeSet<&str> =
         list(variables, "list").iter().map(|variable| text(variable, "/name")).collect();
     for expression in expressions {
@@ -146,9 +146,9 @@ async fn its_variables_are_labels_of_what_they_are_asked_of_and_are_used() {
 }
 
 #[test]
-fn panels_have_ids_places_and_the_source_of_the_variable() {
+fn dashboard_panels_have_ids_places_and_the_datasource() {
     let dashboard = dashboard();
-    // Of Grafana 10.
+    // For Grafana 10.
     assert!(
         dashboard["schemaVersion"].as_u64().is_some_and(|version| version >= 38),
         "{}",

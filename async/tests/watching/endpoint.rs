@@ -1,4 +1,4 @@
-//! The endpoint: what it answers, to whom, and that nobody keeps others from it.
+//! The endpoint: its answers, and that no connection keeps others from theirs.
 
 use crate::exposition::{read, value};
 use crate::gated::Ground;
@@ -52,7 +52,7 @@ fn get(address: SocketAddr, path: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_scrape_has_the_figures_of_now() {
+async fn scrape_has_the_current_figures() {
     let (manager, address) = listening();
     let group = manager.metrics().tiers[0].group.clone();
     let inflight = |address| {
@@ -69,7 +69,7 @@ async fn a_scrape_has_the_figures_of_now() {
 }
 
 #[tokio::test]
-async fn whatever_else_is_asked_for_is_refused() {
+async fn unknown_requests_are_refused() {
     let (_manager, address) = listening();
     assert_eq!(get(address, "/healthz").1, "ok\n");
     assert!(get(address, "/metrics?name[]=up").0.starts_with("HTTP/1.0 200 "));
@@ -77,22 +77,22 @@ async fn whatever_else_is_asked_for_is_refused() {
     assert!(get(address, "http://here/metrics").0.starts_with("HTTP/1.0 200 "), "as a proxy is asked");
     assert!(ask(address, "\r\n\r\n").0.starts_with("HTTP/1.0 400 "));
     assert!(ask(address, "GET\r\n\r\n").0.starts_with("HTTP/1.0 400 "));
-    // Whatever it brings, it has its answer.
+    // A request with a body is answered, too.
     let post = format!("POST /metrics HTTP/1.1\r\nContent-Length: 3000\r\n\r\n{}", "x".repeat(3000));
     let (head, _) = ask(address, &post);
     assert!(head.starts_with("HTTP/1.0 405 ") && head.contains("\r\nAllow: GET, HEAD\r\n"), "{head}");
     let (head, body) = ask(address, "HEAD /healthz HTTP/1.0\n\n");
     assert!(head.contains("200 OK") && head.contains("Content-Length: 3") && body.is_empty(), "{head}{body}");
-    // Too long a head is not waited for.
+    // The rest of a head that is too long is not awaited.
     let (head, _) = ask(address, &format!("GET /{} HTTP/1.1\r\n", "x".repeat(10_000)));
     assert!(head.starts_with("HTTP/1.0 431 "), "{head}");
 }
 
-/// A dozen, as the connections that a browser opens ahead, or a balancer's checks.
+/// A dozen, like connections that a browser opens ahead, or a balancer's checks.
 #[tokio::test]
-async fn who_says_nothing_keeps_nobody_waiting() {
+async fn silent_connections_delay_no_answer() {
     let (_manager, address) = listening();
-    // Answered beside them, not after they were given up: seen once, since they are given up soon.
+    // Answered beside them, not after they were given up: shown once, since they are given up soon.
     let beside = || {
         let silent: Vec<TcpStream> =
             (0..12).map(|_| TcpStream::connect(address).expect("it listens")).collect();
@@ -108,7 +108,7 @@ async fn who_says_nothing_keeps_nobody_waiting() {
 }
 
 #[tokio::test]
-async fn more_who_say_nothing_than_have_a_place_are_given_up_and_the_next_is_answered() {
+async fn silent_connections_beyond_the_places_are_given_up() {
     let (_manager, address) = listening();
     let silent: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(address).expect("it listens")).collect();
     assert_eq!(get(address, "/healthz").1, "ok\n");
@@ -119,7 +119,7 @@ async fn more_who_say_nothing_than_have_a_place_are_given_up_and_the_next_is_ans
 }
 
 #[test]
-fn where_figures_hang_it_is_said_whether_what_they_are_of_is_alive() {
+fn health_is_answered_while_figures_hang() {
     let (go_on, hang) = mpsc::channel::<()>();
     let (hang, (asked, asks)) = (Mutex::new(hang), mpsc::channel());
     let figures = move || {
@@ -142,13 +142,13 @@ fn where_figures_hang_it_is_said_whether_what_they_are_of_is_alive() {
     });
 }
 
-/// So many connections that have said one letter, and say no more.
+/// Connections that have sent one letter, and send no more.
 fn slow(address: SocketAddr, connections: usize) -> Vec<TcpStream> {
     (0..connections).map(|_| say(address, "G")).collect()
 }
 
 #[tokio::test]
-async fn who_does_not_come_to_an_end_is_given_up_soon() {
+async fn unfinished_request_is_given_up_soon() {
     let (_manager, address) = listening();
     let began = Instant::now();
     for mut slow in slow(address, 40) {
@@ -161,9 +161,9 @@ async fn who_does_not_come_to_an_end_is_given_up_soon() {
 
 /// Ten times as many as have a thread: neither a probe nor a scrape waits until they are given up.
 #[tokio::test]
-async fn slow_connections_keep_nobody_waiting() {
+async fn slow_connections_delay_no_answer() {
     let (_manager, address) = listening();
-    // Answered beside them, not after they were given up: seen once, since they are given up soon.
+    // Answered beside them, not after they were given up: shown once, since they are given up soon.
     let beside = || {
         let slow = slow(address, 146);
         for path in ["/healthz", "/metrics", "/healthz"] {
@@ -179,7 +179,7 @@ async fn slow_connections_keep_nobody_waiting() {
 
 /// More than wait at a time: the oldest give their places up, and the next is answered.
 #[tokio::test]
-async fn more_heads_than_are_waited_for_end_the_oldest() {
+async fn heads_beyond_the_waiting_limit_end_the_oldest() {
     let (_manager, address) = listening();
     let mut slow = slow(address, 300);
     assert_eq!(get(address, "/healthz").1, "ok\n");
@@ -189,7 +189,7 @@ async fn more_heads_than_are_waited_for_end_the_oldest() {
 
 /// Byte by byte, as no client does: the same answer.
 #[tokio::test]
-async fn a_head_in_pieces_is_answered_as_a_whole_one() {
+async fn head_in_pieces_is_answered_as_a_whole_one() {
     let (_manager, address) = listening();
     let mut connection = say(address, "");
     connection.set_nodelay(true).expect("a socket");
@@ -200,11 +200,11 @@ async fn a_head_in_pieces_is_answered_as_a_whole_one() {
 }
 
 #[test]
-fn where_all_places_are_taken_it_is_said_at_once_whether_it_is_alive_and_nothing_else() {
+fn health_alone_is_answered_when_all_places_are_taken() {
     let (go_on, hang) = mpsc::channel::<()>();
     let (hang, (asked, asks)) = (Mutex::new(hang), mpsc::channel());
     let hanging = AtomicUsize::new(0);
-    // Those who ask first have the places until they are let go.
+    // The first to ask have the places until they are let go.
     let alive = move || {
         if hanging.fetch_add(1, Relaxed) < PLACES {
             asked.send(()).expect("the test goes on");
@@ -226,7 +226,8 @@ fn where_all_places_are_taken_it_is_said_at_once_whether_it_is_alive_and_nothing
         (0..PLACES).for_each(|_| asks.recv().expect("asked for"));
         let began = Instant::now();
         let slow = slow(address, 20);
-        // They ask while those before them are looked at: there is little patience where a request is not there.
+        // These ask while those before them are looked at: the endpoint has little patience for an
+        // absent request.
         let [health, figures] = ["/healthz", "/metrics"].map(|path| say(address, &question(path)));
         assert_eq!(answer(health).1, "ok\n");
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
@@ -247,7 +248,7 @@ fn refused(address: SocketAddr) -> bool {
 }
 
 #[tokio::test]
-async fn a_shutdown_can_be_watched_until_it_is_over() {
+async fn endpoint_answers_until_the_shutdown_is_over() {
     let address: SocketAddr = ANYWHERE.parse().expect("an address");
     let Ground { manager, mover, .. } = Ground::of(settings(4, 16).metrics_listen(Some(address)), 4, 16);
     let address = manager.metrics_address().expect("it listens");
@@ -256,7 +257,7 @@ async fn a_shutdown_can_be_watched_until_it_is_over() {
     let offload = manager.default_group().offload(&held, OffloadOptions::default());
     let mut end = Box::pin(manager.shutdown());
     assert!(poll_fn(|context| Poll::Ready(end.as_mut().poll(context).is_pending())).await, "two copies move");
-    // While it drains, what it drains is what somebody wants to see.
+    // An operator wants to see the drain while it lasts.
     let healthy = |address| get(address, "/healthz");
     assert!(healthy(address).0.starts_with("HTTP/1.0 503 ") && healthy(address).1 == "out of service\n");
     let (head, body) = get(address, "/metrics");
@@ -268,14 +269,14 @@ async fn a_shutdown_can_be_watched_until_it_is_over() {
     assert!(end.await);
     assert_eq!(offload.await.copied, 2);
     assert!(refused(address) && manager.metrics_address().is_none());
-    // The last counts are for who has a handle.
+    // The last counts are for callers with a handle.
     let body = manager.metrics().to_prometheus();
     assert_eq!(inflight(&body), 0.0);
     assert_eq!(value(&read(&body), "kvstrata_offloaded_blocks_total", &[("tier", "device")]), 2.0);
 }
 
 #[tokio::test]
-async fn a_shutdown_that_is_not_over_is_watched_for_as_long_as_somebody_has_the_manager() {
+async fn endpoint_answers_after_a_late_shutdown_to_the_last_handle() {
     let listen = settings(4, 16).metrics_listen(Some(ANYWHERE.parse().expect("an address")));
     let Ground { manager, mover, .. } = Ground::of(listen.deadline_shutdown(Duration::from_millis(5)), 4, 16);
     let address = manager.metrics_address().expect("it listens");
@@ -291,7 +292,7 @@ async fn a_shutdown_that_is_not_over_is_watched_for_as_long_as_somebody_has_the_
 }
 
 #[tokio::test]
-async fn behind_a_shutdown_and_behind_the_last_handle_the_next_manager_listens_at_once() {
+async fn address_is_free_after_shutdown_or_last_handle() {
     let (first, address) = listening();
     let again = settings(4, 16).metrics_listen(Some(address)).build().expect("a configuration");
     let waits = TcpStream::connect(address).expect("it listens");
@@ -305,10 +306,10 @@ async fn behind_a_shutdown_and_behind_the_last_handle_the_next_manager_listens_a
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_named_with_its_setting() {
+async fn taken_address_is_refused_with_its_setting() {
     let (_manager, address) = listening();
     let config = settings(4, 16).metrics_listen(Some(address)).build().expect("a configuration");
     let error = KvBlockManager::open(&config).expect_err("taken").to_string();
     assert!(error.starts_with(&format!("metrics.listen = {address} (")), "{error}");
-    assert!(error.contains("nothing can be served there (") && error.contains("choose another"), "{error}");
+    assert!(error.contains("cannot listen there: ") && error.contains("choose another"), "{error}");
 }

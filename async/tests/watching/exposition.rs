@@ -1,4 +1,4 @@
-//! A reader of the exposition text that takes nothing but what the format allows, and what the text of a manager comes to.
+//! A reader of the exposition text that takes only what the format allows, and the text of a manager.
 
 use crate::figures::busy;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ pub struct Family {
     pub samples: Vec<Sample>,
 }
 
-/// The metrics by name. Panics at what is not of the format, or is there twice.
+/// Reads the metrics by name. Panics at text that breaks the format, or is there twice.
 pub fn read(text: &str) -> BTreeMap<String, Family> {
     assert!(text.ends_with('\n'), "the last line has an end");
     let (mut families, mut seen) = (BTreeMap::<String, Family>::new(), BTreeSet::new());
@@ -104,7 +104,7 @@ pub fn value(families: &BTreeMap<String, Family>, name: &str, labels: &[(&str, &
 }
 
 #[test]
-fn names_and_help_with_all_that_is_special_come_back() {
+fn escaped_names_and_help_are_read_back() {
     let text = "# HELP a_total b \\\\ c\n# TYPE a_total counter\na_total{x=\"1\\\"2\\\\3\\n\",y=\"\"} 0.5\n";
     let families = read(text);
     let labels = &families["a_total"].samples[0].labels;
@@ -112,7 +112,7 @@ fn names_and_help_with_all_that_is_special_come_back() {
 }
 
 #[tokio::test]
-async fn the_text_of_a_manager_at_work_is_of_the_format() {
+async fn text_of_a_busy_manager_keeps_the_format() {
     let manager = busy().await;
     let families = read(&manager.metrics().to_prometheus());
     for (name, family) in &families {
@@ -134,7 +134,7 @@ async fn the_text_of_a_manager_at_work_is_of_the_format() {
     manager.shutdown().await;
 }
 
-/// By labels but `le`: buckets that grow up to `+Inf`, which is the count.
+/// For each set of labels without `le`: buckets that grow up to `+Inf`, which is the count.
 fn check_histogram(name: &str, family: &Family) {
     let mut by_labels: BTreeMap<Labels, Vec<&Sample>> = BTreeMap::new();
     for sample in &family.samples {
@@ -155,7 +155,7 @@ fn check_histogram(name: &str, family: &Family) {
         };
         assert_eq!((end, Some(all)), (f64::INFINITY, of("_count")), "{name}");
         let sum = of("_sum").unwrap_or_else(|| panic!("{name} has no sum"));
-        // What starts in the change that has queued it has waited for nothing.
+        // A transfer that starts in the change that queued it has not waited.
         let may_be_nothing = name == "kvstrata_transfer_wait_seconds";
         assert!(if all > 0.0 { sum > 0.0 || may_be_nothing && sum == 0.0 } else { sum == 0.0 }, "{name}");
     }

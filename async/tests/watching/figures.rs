@@ -1,4 +1,4 @@
-//! Whether figures are what has happened.
+//! Figures match the events.
 
 use crate::exposition::{read, value};
 use crate::gated::Ground;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Instant;
 
-/// A manager of three tiers and a tenant, through which something of everything has gone.
+/// A manager of three tiers and a tenant, with transfers on every path.
 pub async fn busy() -> KvBlockManager {
     let acme = TenantSettings { name: "ac\"me\\".to_owned(), device: Some(0.5), ..TenantSettings::default() };
     let manager = build(settings(8, 8).disk_blocks(64).tenants([acme]).metrics_tenants(1));
@@ -40,7 +40,7 @@ pub async fn busy() -> KvBlockManager {
 }
 
 #[tokio::test]
-async fn look_ups_of_requests_are_counted_in_blocks_and_those_of_others_are_not() {
+async fn lookups_of_requests_are_counted_in_blocks() {
     let manager = build(settings(4, 16));
     let asked = || manager.metrics().groups[0].lookups.clone();
     drop(compute(&manager, &hashes(1, 4), None).await);
@@ -79,7 +79,7 @@ async fn look_ups_of_requests_are_counted_in_blocks_and_those_of_others_are_not(
 }
 
 #[tokio::test]
-async fn what_is_on_its_way_for_another_is_found_as_pending() {
+async fn block_in_flight_for_another_is_found_as_pending() {
     let manager = build(settings(4, 16));
     let group = manager.default_group();
     drop(compute(&manager, &hashes(1, 4), None).await);
@@ -96,7 +96,7 @@ async fn what_is_on_its_way_for_another_is_found_as_pending() {
 }
 
 #[tokio::test]
-async fn free_blocks_and_those_kept_to_be_found_are_no_use() {
+async fn free_and_inactive_blocks_are_no_utilisation() {
     let manager = build(settings(4, 16));
     let of_device = || manager.metrics().tiers.swap_remove(0);
     let states = || {
@@ -121,7 +121,7 @@ async fn free_blocks_and_those_kept_to_be_found_are_no_use() {
 }
 
 #[tokio::test]
-async fn each_transfer_is_in_the_histograms_of_its_path_and_each_call_in_its_own() {
+async fn transfers_and_calls_are_in_their_histograms() {
     let manager = busy().await;
     let metrics = manager.metrics();
     for of in &metrics.paths {
@@ -145,9 +145,10 @@ async fn each_transfer_is_in_the_histograms_of_its_path_and_each_call_in_its_own
     manager.shutdown().await;
 }
 
-/// One moves, one is in its queue, and two are beside that: each waits from when it has its block on, and is in a figure as long as it does.
+/// One transfer moves, one is in its queue, and two are beside that. Each waits from the moment it has
+/// its block, and is in a figure as long as it waits.
 #[tokio::test]
-async fn what_waits_beside_a_full_queue_waits() {
+async fn transfer_beside_a_full_queue_counts_as_waiting() {
     let one_at_a_time = settings(4, 16).transfer_queue(1).transfer_in_flight(BYTES as u64);
     let Ground { manager, mover, .. } = Ground::of(one_at_a_time, 4, 16);
     let group = manager.default_group();
@@ -169,7 +170,7 @@ async fn what_waits_beside_a_full_queue_waits() {
     let asked = Instant::now();
     let (aside, queued, inflight, before) = figures();
     assert_eq!((aside, queued, inflight, before.count()), (2, 1, 1, 1));
-    // As long as some figures take; whatever that is, three have waited for it.
+    // For as long as some figures take; three transfers have waited for that time.
     (0..100).for_each(|_| _ = figures());
     let waited = asked.elapsed();
     mover.open();
@@ -181,7 +182,7 @@ async fn what_waits_beside_a_full_queue_waits() {
 }
 
 #[tokio::test]
-async fn a_path_is_busy_before_anything_has_landed() {
+async fn path_is_busy_before_the_first_landing() {
     let Ground { manager, mover, .. } = Ground::new(4, 16);
     let held = compute(&manager, &hashes(1, 2), None).await;
     mover.close();
@@ -196,7 +197,7 @@ async fn a_path_is_busy_before_anything_has_landed() {
 }
 
 #[tokio::test]
-async fn without_histograms_there_are_none_and_the_rest_is_the_same() {
+async fn histograms_switched_off_leave_other_figures() {
     let manager = build(settings(4, 16).metrics_histograms(false));
     drop(compute(&manager, &hashes(1, 4), None).await);
     drop(manager.default_group().allocate(4).await.expect("blocks"));
@@ -210,7 +211,7 @@ async fn without_histograms_there_are_none_and_the_rest_is_the_same() {
 }
 
 #[tokio::test]
-async fn tenants_worker_and_disk_are_there() {
+async fn figures_have_tenants_worker_and_disk() {
     let manager = busy().await;
     let metrics = manager.metrics();
     let of = |tier| metrics.tenants.iter().find(|of| of.tier == tier).expect("it has a name");
@@ -233,10 +234,10 @@ async fn tenants_worker_and_disk_are_there() {
     manager.shutdown().await;
 }
 
-/// Eight conversations in turn, more than the device has room for, and between two of them what nobody asks for again: the policy gets ahead of
-/// LRU, and what LRU would have are ghosts.
+/// Eight conversations in turn, more than the device has room for, and between two of them blocks that are
+/// never asked for again. The policy gets ahead of LRU, and the blocks that LRU would have are ghosts.
 #[tokio::test]
-async fn how_reuse_stands_beside_lru_is_told() {
+async fn figures_compare_reuse_with_lru() {
     let manager = build(settings(200, 0));
     let hash = |number: u64| u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
     let (mut hits, mut with_ghosts) = (0, 0);
@@ -274,7 +275,7 @@ async fn how_reuse_stands_beside_lru_is_told() {
 }
 
 #[tokio::test]
-async fn who_waits_in_line_is_counted_where_no_engine_tells() {
+async fn waiting_requests_are_counted_without_the_engine() {
     let manager = build(settings(4, 0));
     let held = manager.default_group().allocate(4).await.expect("blocks");
     let waits = tokio::spawn({
@@ -291,7 +292,7 @@ async fn who_waits_in_line_is_counted_where_no_engine_tells() {
 }
 
 #[tokio::test]
-async fn names_of_tenants_are_told_only_where_that_is_asked_for_and_cut() {
+async fn tenant_names_are_shown_on_demand_and_cut() {
     let long = |end: &str| format!("{}{end}", "ä".repeat(1 << 16));
     let seen = |shown| {
         let manager = build(settings(4, 16).metrics_tenants(shown));
@@ -320,7 +321,7 @@ fn hybrid() -> KvBlockManager {
 }
 
 #[tokio::test]
-async fn of_a_group_with_a_window_what_is_found_is_what_the_whole_sequence_needs() {
+async fn window_lookups_count_blocks_that_the_sequence_needs() {
     let manager = hybrid();
     let of = |name: &str| {
         let metrics = manager.metrics();
@@ -340,7 +341,7 @@ async fn of_a_group_with_a_window_what_is_found_is_what_the_whole_sequence_needs
     assert_eq!((of("full"), of("window")), ((15, 8), (4, 1)), "one of the last two of five");
     let _ = manager.match_groups(&[&full[..4], &window[..4]]);
     assert_eq!((of("full"), of("window")), ((19, 12), (6, 3)));
-    // A block of the window is not worth one of all tokens, and a router has pages of all tokens in mind.
+    // A block of the window is not worth one of all tokens, and a router means pages of all tokens.
     drop(found);
     let held = manager.allocate_groups(&[3, 9]).await.expect("blocks");
     let metrics = manager.metrics();
@@ -359,7 +360,7 @@ async fn of_a_group_with_a_window_what_is_found_is_what_the_whole_sequence_needs
     }
 }
 
-/// What a scraper sees never goes back, whatever begins and ends meanwhile.
+/// A scraper never sees a counter go back, whatever begins and ends meanwhile.
 #[test]
 fn counters_only_grow() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
@@ -381,7 +382,7 @@ fn counters_only_grow() {
                 scrapes.fetch_add(1, Relaxed);
             }
         });
-        // A path is busy, and idle, with each.
+        // The path is busy and idle once in each round.
         let mut sequence = 0;
         while (scrapes.load(Relaxed) < 300 || sequence < 20) && !scraper.is_finished() {
             sequence += 1;
@@ -389,7 +390,7 @@ fn counters_only_grow() {
                 let held = compute(&manager, &hashes(sequence, 4), None).await;
                 let _ = manager.default_group().offload(&held, OffloadOptions::default()).await;
                 drop(held);
-                // Others have come since: from below.
+                // Others have come since, so these come from below.
                 let before = hashes(sequence.saturating_sub(3), 4);
                 drop(manager.default_group().restore_to_gpu(&before).await.expect("it fits"));
             });
@@ -406,7 +407,7 @@ fn counters_only_grow() {
 
 /// A run of two groups is one request, wherever it waits and however it ends.
 #[tokio::test]
-async fn a_request_of_several_groups_is_counted_once() {
+async fn request_of_several_groups_is_counted_once() {
     let manager = hybrid();
     let lists = [hashes(1, 4), hashes(2, 4)];
     for (group, hashes) in (0..).zip(&lists) {

@@ -1,4 +1,5 @@
-//! What an operator watches: figures that are right, text that Prometheus reads, an endpoint that nobody stalls, a dashboard that names what there is.
+//! Monitoring: figures that are right, text that Prometheus reads, an endpoint that no client stalls,
+//! and a dashboard that names existing metrics.
 
 mod dashboard;
 mod endpoint;

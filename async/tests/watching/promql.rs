@@ -1,16 +1,19 @@
-//! As much of PromQL as a dashboard needs, read strictly: which metrics an expression names, how it uses them, and which labels are left.
+//! As much of PromQL as a dashboard needs, read strictly: which metrics an expression names, how it uses
+//! them, and which labels are left.
 //!
-//! What would be wrong without an error in Grafana panics here: a metric or a label that there is not, or a value that a label never has; a gauge in
-//! `rate`, a counter outside of it; a bucket whose `le` is summed away; two sides of an operator with different labels, which match nothing.
+//! Mistakes that Grafana accepts without an error panic here: a metric or a label that does not exist,
+//! or a value that a label never has; a gauge in `rate`, a counter outside of it; a bucket whose `le` is
+//! summed away; two sides of an operator with different labels, which match nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 
-/// By name, as samples have it (`_bucket`, `_sum` and `_count` included): its type, and its labels with the values that they have.
+/// By name, as samples have it (`_bucket`, `_sum` and `_count` included): the type, and the labels with
+/// their values.
 pub type Known = BTreeMap<String, (String, Labels)>;
 pub type Labels = BTreeMap<String, BTreeSet<String>>;
 
-/// Labels that a scrape adds to whatever it reads.
+/// Labels that a scrape adds to each sample.
 const OF_SCRAPES: [&str; 2] = ["instance", "job"];
 const AGGREGATIONS: [&str; 5] = ["sum", "max", "min", "avg", "count"];
 const OF_COUNTERS: [&str; 3] = ["rate", "irate", "increase"];
@@ -60,20 +63,20 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// What an expression comes to.
+/// The result of an expression.
 #[derive(Debug, Clone, PartialEq)]
 enum Comes {
     Scalar,
-    /// Series with these labels, of a metric of this type; none behind a function.
+    /// Series with these labels, of a metric of this type; `None` behind a function.
     Series(BTreeSet<String>, Option<String>),
     /// The same over a time.
     Over(BTreeSet<String>, String),
 }
 
-/// Reads expressions, and notes what they name.
+/// Reads expressions, and notes the metrics that they name.
 pub struct Reader<'k> {
     known: &'k Known,
-    /// Names of metrics that were met.
+    /// Metrics named so far.
     pub named: BTreeSet<String>,
 }
 
@@ -88,7 +91,7 @@ impl<'k> Reader<'k> {
         Reader { known, named: BTreeSet::new() }
     }
 
-    /// The labels of the series that an expression comes to. Panics with the expression at what is wrong.
+    /// The labels of an expression's series. Panics with the expression at a mistake.
     pub fn read(&mut self, text: &str) -> BTreeSet<String> {
         let mut parse = Parse { of: self, text, tokens: tokens(text).into_iter().peekable() };
         let comes = parse.expression();
@@ -125,7 +128,7 @@ impl<I: Iterator<Item = Token>> Parse<'_, '_, I> {
         }
     }
 
-    /// Operators of all kinds, which bind alike: enough to see what meets.
+    /// Operators of all kinds, which bind alike: enough to see their operands.
     fn expression(&mut self) -> Comes {
         let mut left = self.operand();
         while let Some(Token::Sign(sign)) = self.tokens.peek().cloned()
@@ -137,7 +140,7 @@ impl<I: Iterator<Item = Token>> Parse<'_, '_, I> {
             let right = self.operand();
             left = match (left, right) {
                 (Comes::Scalar, other) | (other, Comes::Scalar) if on.is_none() => other,
-                // Each series of the left has the one of the right with the same labels of those named.
+                // Each series of the left side meets the one of the right side with the same named labels.
                 (Comes::Series(left, of), Comes::Series(right, _)) if many => {
                     assert!(
                         on.as_ref() == Some(&right) && right.is_subset(&left),
@@ -186,7 +189,7 @@ impl<I: Iterator<Item = Token>> Parse<'_, '_, I> {
         Comes::Series(by, kind)
     }
 
-    /// Those in brackets behind a word, if it is there.
+    /// The labels in brackets behind a word, if the word is there.
     fn labels_of(&mut self, word: &str) -> Option<BTreeSet<String>> {
         self.tokens.next_if_eq(&Token::Word(word.to_owned()))?;
         self.sign("(");
@@ -239,7 +242,8 @@ impl<I: Iterator<Item = Token>> Parse<'_, '_, I> {
                     self.text
                 );
                 let Token::Text(wanted) = self.next() else { panic!("{matcher:?} what? {}", self.text) };
-                // A variable has what there is. Of an expression its alternatives are read, which is enough of one.
+                // A variable has existing values. A regular expression is read as its
+                // alternatives, which is enough here.
                 let is_regex = ["=~", "!~"].map(Token::Sign).contains(&matcher);
                 let all = if is_regex { wanted.split('|').collect() } else { vec![wanted.as_str()] };
                 for value in all.into_iter().filter(|value| !value.starts_with('$')) {
@@ -256,7 +260,7 @@ impl<I: Iterator<Item = Token>> Parse<'_, '_, I> {
     }
 }
 
-/// What is known in the tests of this file.
+/// The metrics in the tests of this file.
 fn some() -> Known {
     let values = || ["device", "host"].map(str::to_owned).into();
     let metric = |name: &str, kind: &str, labels: &[&str]| {
@@ -272,7 +276,7 @@ fn some() -> Known {
 }
 
 #[test]
-fn what_is_right_is_read() {
+fn valid_expressions_are_read() {
     let known = some();
     let mut reader = Reader::new(&known);
     let of = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();
@@ -297,7 +301,7 @@ fn what_is_right_is_read() {
 }
 
 #[test]
-fn what_is_wrong_is_refused() {
+fn wrong_expressions_are_refused() {
     let known = some();
     for (text, why) in [
         ("sum(rate(hit_total[5m]))", "there is no hit_total"),

@@ -1,10 +1,10 @@
-//! The reference of metrics: the file is the table's.
+//! The reference of metrics: the file equals the table's output.
 
 use kvstrata::metrics;
 use std::path::Path;
 
 #[test]
-fn the_file_is_what_the_table_says() {
+fn metrics_file_equals_the_table() {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md"));
     let there = std::fs::read_to_string(path).expect("docs/metrics.md");
     assert!(

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_never_less_than_the_truth_and_rarely_more() {
+    fn sketch_counts_are_never_less_than_the_truth() {
         let sketch = Sketch::new(10_000, 1);
         for number in 0..10_000 {
             (0..number % 6).for_each(|_| sketch.add(sketch.key(hash(number))));

@@ -105,7 +105,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn nothing_is_lost_however_many_threads_share_a_stripe() {
+    fn stripe_shared_by_threads_loses_no_count() {
         let stripes: Stripes<AtomicU64> = Stripes(Box::new([Padded(0.into()), Padded(0.into())]));
         thread::scope(|scope| {
             for _ in 0..7 {

@@ -1,7 +1,8 @@
 //! Criterion: each operation, the peer's and ours, in one group and one process.
 //!
-//! Criterion finishes one contender before it starts the next; for ratios on a machine that others share, see `src/bin/beside.rs`.
-#![allow(missing_docs, reason = "what the benchmark macros make has no documentation")]
+//! Criterion finishes one contender before it starts the next; for ratios on a shared
+//! machine, see `src/bin/beside.rs`.
+#![allow(missing_docs, reason = "items of the benchmark macros have no documentation")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use kvstrata_bench_peers::kvbm::{self, Setup};
@@ -9,7 +10,7 @@ use kvstrata_bench_peers::{malloc, tokens};
 use kvstrata_benches::work::{Timed, Together};
 use kvstrata_benches::{CAPACITY, ours};
 
-/// One group: the peer as documented, the peer at its leanest where that is another, ours.
+/// One group: the peer as documented, the peer at its leanest if that differs, ours.
 fn group(criterion: &mut Criterion, name: &str, contenders: &mut [(&str, &mut dyn Timed)]) {
     let mut group = criterion.benchmark_group(name);
     for (who, work) in contenders {
@@ -87,6 +88,7 @@ fn tokens(criterion: &mut Criterion) {
     }
 }
 
-// Tokens first: see `malloc` for what the pools would do to a plain malloc, and a tuned one does not hurt the peer's pool.
+// Tokens first: the pools would change a plain malloc (see `malloc`), and a tuned one does not slow down
+// the peer's pool.
 criterion_group!(benches, tokens, allocate, registered);
 criterion_main!(benches);

@@ -1,5 +1,5 @@
 //! Instruction counts of the peers' operations; ours are in `benches/instructions.rs`, under the same names.
-#![allow(missing_docs, reason = "what the benchmark macros make has no documentation")]
+#![allow(missing_docs, reason = "items of the benchmark macros have no documentation")]
 
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use kvstrata_bench_peers::kvbm::{self, AllocateFree, LifeCycle, Manager, MatchPrefix, Setup};

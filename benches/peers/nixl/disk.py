@@ -20,7 +20,7 @@ PAUSE_SECONDS = 20e-6
 BUFFER = 160 << 20
 
 
-# The library logs to stdout, which is the bench's: this one is ours alone.
+# The library logs to stdout, which the bench reads: this copy is for our lines alone.
 OUT = os.fdopen(os.dup(1), "w")
 
 

@@ -1,7 +1,8 @@
-//! The operations on `kvbm-logical`'s `BlockManager`. Ours are in `kvstrata_benches::ours`, under the same names.
+//! The operations on `kvbm-logical`'s `BlockManager`. Ours are in `kvstrata_benches::ours`, under the
+//! same names.
 //!
-//! The calls are those of its README and of its own `benches/block_manager.rs`: `allocate_blocks`, `stage`, `register_blocks` (its
-//! batch form, one lock), `match_blocks`, and drop to release.
+//! The calls are those of its README and of its own `benches/block_manager.rs`: `allocate_blocks`,
+//! `stage`, `register_blocks` (its batch form, one lock), `match_blocks`, and drop to release.
 
 use dynamo_tokens::PositionalLineageHash as SequenceHash;
 use kvbm_logical::manager::FrequencyTrackingCapacity;
@@ -17,19 +18,20 @@ const FRESH: u64 = 1 << 32;
 #[derive(Clone, Debug)]
 pub struct Tier;
 
-/// Its manager of blocks.
+/// The peer's manager of blocks.
 pub type Manager = BlockManager<Tier>;
 
-/// How it is configured.
+/// The configuration of a manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Setup {
-    /// As its README and its feature `testing` build it: LRU, a registry with a TinyLFU tracker of medium size.
+    /// As its README and its feature `testing` build it: LRU, a registry with a TinyLFU tracker of
+    /// medium size.
     Documented,
     /// The least that its builder accepts: LRU, no tracker.
     Leanest,
 }
 
-/// A manager of `capacity` free blocks.
+/// Makes a manager of `capacity` free blocks.
 pub fn manager(setup: Setup, capacity: u32) -> Manager {
     let registry = match setup {
         Setup::Documented => {
@@ -41,7 +43,8 @@ pub fn manager(setup: Setup, capacity: u32) -> Manager {
     builder.registry(registry.build()).with_lru_backend().build().expect("a valid configuration")
 }
 
-/// Appends the `len` hashes of sequence `number`, each with its position and its parent, as `dynamo-tokens` would make them.
+/// Appends the `len` hashes of sequence `number`, each with its position and its parent, as
+/// `dynamo-tokens` would make them.
 fn sequence(number: u64, len: usize, out: &mut Vec<SequenceHash>) {
     let mut parent = None;
     out.extend((0..len as u64).map(|position| {
@@ -80,7 +83,7 @@ pub struct AllocateFree<'p> {
 }
 
 impl<'p> AllocateFree<'p> {
-    /// `n` blocks of `manager`, which has free ones.
+    /// Takes `n` blocks of `manager`, which has free ones.
     pub fn new(manager: &'p Manager, n: usize) -> Self {
         AllocateFree { manager, n }
     }
@@ -106,7 +109,7 @@ pub struct LifeCycle<'p> {
 }
 
 impl<'p> LifeCycle<'p> {
-    /// In `manager`, which [`fill`] has filled.
+    /// Works in `manager`, which [`fill`] has filled.
     pub fn new(manager: &'p Manager) -> Self {
         LifeCycle { manager, hashes: Vec::new(), next: 0, number: FRESH }
     }
@@ -142,17 +145,17 @@ pub struct MatchPrefix<'p> {
     manager: &'p Manager,
     prefixes: &'p [Vec<SequenceHash>],
     order: Scattered,
-    /// References of somebody else.
+    /// References of other holders.
     _others: Vec<Vec<ImmutableBlock<Tier>>>,
 }
 
 impl<'p> MatchPrefix<'p> {
-    /// Over prefixes that nobody holds.
+    /// Matches prefixes without holders.
     pub fn inactive(manager: &'p Manager, prefixes: &'p [Vec<SequenceHash>]) -> Self {
         MatchPrefix { manager, prefixes, order: Scattered::new(prefixes.len()), _others: Vec::new() }
     }
 
-    /// Over prefixes that somebody holds, all of them.
+    /// Matches prefixes that another holder has, all of them.
     pub fn active(manager: &'p Manager, prefixes: &'p [Vec<SequenceHash>]) -> Self {
         let others = prefixes.iter().map(|prefix| manager.match_blocks(prefix)).collect();
         MatchPrefix { _others: others, ..MatchPrefix::inactive(manager, prefixes) }

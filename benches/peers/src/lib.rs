@@ -1,4 +1,5 @@
-//! The peers: `kvbm-logical` and `dynamo-tokens` 1.6.1, used as their own documentation and benchmarks use them.
+//! The peers: `kvbm-logical` and `dynamo-tokens` 1.6.1, used as their own documentation and benchmarks
+//! use them.
 
 pub mod kvbm;
 pub mod malloc;

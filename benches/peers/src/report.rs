@@ -1,10 +1,10 @@
-//! The table as a person reads it (Markdown) and as a tool does (JSON).
+//! The table as Markdown for people and as JSON for tools.
 
 use kvstrata_benches::rounds::Spread;
 use serde_json::{Value, json};
 use std::fmt::{self, Write};
 
-/// What a figure counts.
+/// The unit of a figure.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Unit {
     /// Nanoseconds a run.
@@ -17,27 +17,27 @@ pub enum Unit {
     Bytes,
 }
 
-/// What was to be reached.
+/// The target of a row.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Reach {
     /// This many times as fast as the peer.
     Faster(f64),
-    /// Two threads do this many times what one of our own does.
+    /// Two threads do this many times the work of one of our own.
     Scaling(f64),
     /// At most so many bytes.
     Bytes(f64),
-    /// So many million tokens a second.
+    /// At least so many million tokens a second.
     Mtokens(f64),
-    /// Only for comparison.
+    /// None: the row is for comparison only.
     Nothing,
 }
 
 /// A row of the table.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What was measured.
+    /// The measured operation.
     pub operation: String,
-    /// What the figures count.
+    /// The unit of the figures.
     pub unit: Unit,
     /// The peer as documented.
     pub peer: Spread,
@@ -45,29 +45,29 @@ pub struct Row {
     pub leanest: Option<Spread>,
     /// Ours.
     pub ours: Spread,
-    /// What is compared with `reach`, round by round.
+    /// The ratio that is compared with `reach`, round by round.
     pub ratio: Spread,
     /// The same against the peer's fastest setup.
     pub ratio_leanest: Option<Spread>,
-    /// What was to be reached.
+    /// The row's target.
     pub reach: Reach,
 }
 
 /// A limit of the machine.
 pub struct Limit {
-    /// What was measured.
+    /// The measured operation.
     pub what: &'static str,
     /// Nanoseconds.
     pub time: Spread,
 }
 
-/// All that a run found.
+/// All results of a run.
 pub struct Report {
     /// The machine.
     pub machine: String,
     /// The day.
     pub date: String,
-    /// How to do it again.
+    /// The command that repeats it.
     pub command: String,
     /// The table.
     pub rows: Vec<Row>,
@@ -87,7 +87,7 @@ impl Row {
 }
 
 impl Report {
-    /// As Markdown.
+    /// Formats the report as Markdown.
     pub fn markdown(&self) -> String {
         let mut text = format!("{}, {}, `{}`\n\n", self.machine, self.date, self.command);
         text += "| operation | peer | peer, leanest | ours | ratio | to leanest | reach | met |\n";
@@ -114,7 +114,7 @@ impl Report {
         text
     }
 
-    /// As JSON.
+    /// Formats the report as JSON.
     pub fn json(&self) -> Value {
         let rows = self.rows.iter().map(|row| {
             json!({
@@ -143,7 +143,7 @@ impl Unit {
     }
 }
 
-/// A median, and by how much the middle half of the samples strays from it.
+/// A median, and the deviation of the middle half of the samples from it.
 struct Figure {
     spread: Spread,
     unit: Unit,

@@ -70,7 +70,7 @@ pub fn life_cycle(effort: Effort, reach: f64) -> Row {
     )
 }
 
-/// A prefix matched and released: nobody else holds it, or somebody does.
+/// A prefix matched and released, with or without another holder.
 pub fn match_prefix(effort: Effort, active: bool, reach: f64) -> Row {
     let [documented, leanest] = managers();
     let pool = ours::pool(CAPACITY);
@@ -91,8 +91,9 @@ pub fn match_prefix(effort: Effort, active: bool, reach: f64) -> Row {
     )
 }
 
-/// Tokens to blocks with chained hashes under a malloc as it comes: one after the other, the peer first, since a contender that keeps or
-/// frees large blocks tunes glibc's malloc for the next. To be called before anything else is measured.
+/// Tokens to blocks with chained hashes under an untuned malloc: one after the other, the peer first,
+/// since a contender that keeps or frees large blocks tunes glibc's malloc for the next. To be called
+/// before anything else is measured.
 pub fn tokens_plain(effort: Effort) -> Row {
     let peer = alone(effort, &mut Split::default());
     let ours = alone(effort, &mut ours::Split::anew());
@@ -101,7 +102,8 @@ pub fn tokens_plain(effort: Effort) -> Row {
     tokens_row("", "plain", [peer, ours], ratio, Reach::Nothing)
 }
 
-/// The same in turns, under a tuned malloc: a sequence anew, and one that is cleared and filled again, which the peer does not have.
+/// The same in turns, under a tuned malloc: a new sequence, and one that is cleared and filled
+/// again, which the peer does not have.
 pub fn tokens_tuned(effort: Effort, reach: f64) -> [Row; 2] {
     let (mut peer, mut anew, mut again) = (Split::default(), ours::Split::anew(), ours::Split::again());
     let samples = Samples::take(effort, &mut [&mut peer, &mut anew, &mut again]);
@@ -117,7 +119,7 @@ fn tokens_row(note: &str, malloc: &str, times: [Spread; 2], ratio: Spread, reach
     Row { operation, unit: Unit::Mtokens, peer, leanest: None, ours, ratio, ratio_leanest: None, reach }
 }
 
-/// What the machine allows.
+/// The limits of the machine.
 pub fn limits(effort: Effort) -> Vec<Limit> {
     let (near, far, shared, counter) =
         (Leaf::default(), Leaf::default(), Leaf::default(), AtomicU64::new(1 << 20));
@@ -164,7 +166,7 @@ fn compare(effort: Effort, operation: String, reach: Reach, contenders: [&mut dy
     }
 }
 
-/// Nanoseconds a run to millions of items a second.
+/// Converts nanoseconds a run to millions of items a second.
 fn per_second(run: Spread, items: u64) -> Spread {
     let rate = |ns: f64| items as f64 * 1000.0 / ns;
     Spread { low: rate(run.high), median: rate(run.median), high: rate(run.low) }

@@ -5,7 +5,7 @@ use kvstrata_benches::work::Work;
 use kvstrata_benches::{PAGE, TOKENS, inputs};
 use std::hint::black_box;
 
-/// `TokenBlockSequence::from_slice`, its constructor for a whole prompt, and the drop of what it made.
+/// `TokenBlockSequence::from_slice`, its constructor for a whole prompt, and the drop of the sequence.
 pub struct Split(Vec<u32>);
 
 impl Default for Split {

@@ -1,4 +1,5 @@
-//! The CPU executor beside memcpy and the machine's limit, in turns; and what plans cost. `benches/run --copies` calls it.
+//! The CPU executor beside memcpy and the machine's limit, in turns; and the costs of plans.
+//! `benches/run --copies` calls it.
 
 use kvstrata_benches::copies::{Blocks, Copy, How, Memory, Way};
 use kvstrata_benches::machine;
@@ -17,7 +18,7 @@ struct Row {
     name: String,
     /// GB/s, or nanoseconds.
     value: Spread,
-    /// To memcpy over the same pieces, and to the limit; or to the plain copy.
+    /// Ratios to memcpy over the same pieces and to the limit, or to the plain copy.
     ratios: Vec<(&'static str, Spread)>,
     reach: &'static str,
 }
@@ -36,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (machine, date) = (machine::describe(), machine::today());
     println!("{machine}, {date}, `{command}`; {} stores\n", HostCopy::new().path());
     let copies = copies(effort);
-    println!("| copy of 640 MiB | GB/s | to what | reach |\n|---|---:|---|---|");
+    println!("| copy of 640 MiB | GB/s | compared with | reach |\n|---|---:|---|---|");
     print(&copies);
     let plans = plans(effort);
     println!("\n| plan of 1,024 blocks × 80 layers | | | reach |\n|---|---:|---|---|");

@@ -1,4 +1,5 @@
-//! Each operation at 1 Ki, 64 Ki, 1 Mi and 16 Mi blocks: what grows with the pool, and what does not. `benches/run --curve` calls it.
+//! Each operation at 1 Ki, 64 Ki, 1 Mi and 16 Mi blocks: which costs grow with the pool, and which do
+//! not. `benches/run --curve` calls it.
 
 use kvstrata_benches::floor::Touch;
 use kvstrata_benches::rounds::{Effort, Spread, alone};
@@ -8,7 +9,7 @@ use std::error::Error;
 use std::{env, fs};
 
 const USAGE: &str = "curve [--quick] [--json FILE]";
-/// The last one takes 2 GiB, and is left out of a quick look.
+/// The last one takes 2 GiB, and a quick run leaves it out.
 const CAPACITIES: [u32; 4] = [1 << 10, 1 << 16, 1 << 20, 1 << 24];
 const COLUMNS: [(&str, usize); 6] = [
     ("allocate + free 1", 1),

@@ -16,7 +16,7 @@ use std::{env, fs};
 const USAGE: &str = "disk [--quick] [--json FILE] [--disk-dir DIR] [--footprint MIB] [--rounds N] \
                      [--only WAY,KIB,DEPTH|latencies]... [--foyer PROGRAM] [--nixl PYTHON SCRIPT] [--skip WHAT_AND_WHY]";
 const MIB: usize = 1 << 20;
-/// At which the peers take part.
+/// The depth at which the peers take part.
 const DEEP: usize = 32;
 
 struct Options {
@@ -32,7 +32,7 @@ struct Options {
     foyer: Option<String>,
     nixl: Option<(String, String)>,
     skipped: Vec<String>,
-    /// Only these cells; whether, beside them, the latencies.
+    /// Measures only these cells, and the latencies if the other field says so.
     only: Vec<Cell>,
     latencies: Option<bool>,
     /// For strace: moves blocks of 1 MiB at depth 32 for so long, and prints how many.
@@ -201,13 +201,13 @@ fn main() -> Result<(), Failure> {
         options.turn.as_millis()
     ));
     if looked.is_some() {
-        let what = "a look: one bare io_uring that loads each byte once and does nothing else: what reading a payload costs before it is summed";
+        let what = "a look: one bare io_uring that loads each byte once and does nothing else: the cost of reading a payload, without summing it";
         report.notes.push(what.to_owned());
     }
     Run { options, fio, looked, ours, workers }.go(&mut report, &folder)
 }
 
-/// All who take turns.
+/// All contenders.
 struct Run {
     options: Options,
     fio: Option<Fio>,
@@ -320,7 +320,8 @@ impl Run {
     }
 }
 
-/// Reads and writes of 1 MiB at depth 32, by strace: a run, less one that only makes its volume.
+/// Counts the calls of reads and writes of 1 MiB at depth 32, by strace: a run, less one that only makes
+/// its volume.
 fn counted(folder: &files::Folder) -> Result<[f64; 2], Failure> {
     let path = folder.path().display().to_string();
     let of = |way: &str| -> Result<f64, Failure> {

@@ -1,4 +1,4 @@
-//! The façade beside what it is made of, part by part. `benches/run --facade` calls it.
+//! The façade beside its parts, part by part. `benches/run --facade` calls it.
 
 use kvstrata_benches::disk::Failure;
 use kvstrata_benches::facade::report::Table;

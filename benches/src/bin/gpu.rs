@@ -1,4 +1,5 @@
-//! Copies on a GPU beside the machine's limits and beside peers. `benches/gpu/run` calls it, out of its bundle.
+//! Copies on a GPU beside the machine's limits and beside peers.
+//! `benches/gpu/run` calls it, out of its bundle.
 
 use kvstrata_benches::gpu::report::{Report, Section};
 use kvstrata_benches::gpu::scale::Scale;
@@ -17,9 +18,9 @@ static ALLOCATOR: Counting = Counting;
 
 const USAGE: &str = "gpu [--quick | --double] [--shipped-costs] [--minutes M] [--device N] [--only SECTION]… [--bundle DIR] [--torch FILE] \
                      [--completion FILE] [--clocks FILE] [--fact NAME=VALUE]… [--json FILE] [--markdown FILE]";
-/// For `--only`: opens the device, and says which it is.
+/// For `--only`: opens the device, and prints its name.
 const NOTHING: &str = "nothing";
-/// Without a device.
+/// The exit code without a device.
 const NO_DEVICE: u8 = 77;
 
 #[derive(Default)]
@@ -70,7 +71,7 @@ fn options() -> Result<Options, Failure> {
 }
 
 type Kernels = fn(&Arc<CudaDevice>) -> Result<CudaKernels, CudaError>;
-/// A device, and where its kernels come from.
+/// A device, and the origin of its kernels.
 type Opened = (Arc<CudaDevice>, Kernels);
 
 fn open(ordinal: u32) -> Result<Opened, CudaError> {
@@ -138,7 +139,7 @@ fn run(options: &Options, (device, kernels): Opened) -> ExitCode {
             continue;
         }
         eprintln!("{name} …");
-        // So that a slow section does not take the time of those behind it.
+        // So that a slow section does not take the time of later ones.
         bench.scale.ends = Instant::now() + ends.saturating_duration_since(Instant::now()).mul_f64(*share);
         let mut section = Section::new(name, *about);
         let measured = match bench.device.fault() {
@@ -151,7 +152,7 @@ fn run(options: &Options, (device, kernels): Opened) -> ExitCode {
         report
             .machine
             .extend(options.clocks.as_deref().and_then(clocks).map(|clocks| (CLOCKS.to_owned(), clocks)));
-        // What there is, also if a later section never ends.
+        // Writes the results so far, in case a later section never ends.
         if let Err(error) = write(options, &report) {
             eprintln!("{error}");
             return ExitCode::FAILURE;
@@ -172,7 +173,8 @@ fn write(options: &Options, report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `kvstrata tune` would find, measured here and now; or what is shipped, and why.
+/// Measures the costs that `kvstrata tune` would find here and now; or takes the
+/// shipped ones, with the reason.
 fn costs(
     options: &Options,
     device: &Arc<CudaDevice>,
@@ -218,7 +220,8 @@ fn facts(options: &Options, bench: &Bench, costs: String) -> Vec<(String, String
 
 const CLOCKS: &str = "SM clock meanwhile";
 
-/// The lowest and the highest of a file of lines whose first column is a clock, as nvidia-smi writes it.
+/// Returns the lowest and the highest clock in a file of lines with a clock in the first
+/// column, as nvidia-smi writes it.
 fn clocks(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let first = |line: &str| line.split([' ', ',']).next()?.parse::<u32>().ok();
@@ -228,7 +231,7 @@ fn clocks(path: &Path) -> Option<String> {
 
 type Measure = fn(&Bench, &mut Section, &Options) -> Result<(), Failure>;
 
-/// By their words for `--only`; names, what is in them, their share of the time that is left.
+/// Sections: their words for `--only`, names, contents, and shares of the remaining time.
 const SECTIONS: &[(&str, &str, &str, f64, Measure)] = &[
     (
         "within",
@@ -254,8 +257,8 @@ const SECTIONS: &[(&str, &str, &str, f64, Measure)] = &[
     (
         "link",
         "Between the device and pinned memory",
-        "Pieces of a layer-separated layout whose layers lie anywhere, no two adjacent. `alone`: one transfer at a time, from submission to \
-         completion; `in a stream`: up to 4 under way. Limits: the best of all routes at each point; one large copy each way.",
+        "Pieces of a layer-separated layout with layers anywhere, no two adjacent. `alone`: one transfer at a time, from submission to \
+         completion; `in a stream`: up to 4 in flight. Limits: the best of all routes at each point; one large copy each way.",
         0.6,
         |bench, section, _| link::measure(bench, section),
     ),
@@ -268,7 +271,7 @@ const SECTIONS: &[(&str, &str, &str, f64, Measure)] = &[
     ),
     (
         "offload",
-        "What a model loses to an offload at full rate",
+        "Slowdown of a model by an offload at full rate",
         "A loop of bf16 matmuls on tensor cores, and the same beside an offload of pieces of 32 KiB to pinned memory that does not end. \
          Limit: the loop alone.",
         1.0,

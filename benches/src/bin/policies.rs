@@ -1,4 +1,4 @@
-//! Eviction policies over a trace: hits of each, reuse against LRU, and what the core's cost.
+//! Eviction policies over a trace: the hits of each, reuse against LRU, and the costs of the core's policies.
 
 use kvstrata_benches::policies::classic::Classic;
 use kvstrata_benches::policies::traffic::Trace;
@@ -13,26 +13,26 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 policies COMMAND [--trace FILE] [--capacities N,N,…] [--round N]
 
-  table     hits of policies as their papers have them, of the core's and of the optimum, in per cent of the trace's blocks, and counted
+  table     hits of policies by their papers, of the core's and of the optimum, in per cent of the trace's blocks, and counted
   never     reuse less LRU, in percentage points, over made-up traces, over others, over the trace in parts, and over tiny pools; how many are below
             LRU, and by how many hits
-  held      the same over pools of which half is in use: many requests in flight
+  held      the same over pools with half of their blocks in use: many requests in flight
   sweep     reuse less LRU on the trace, from 250 to 150,000 blocks
   means     reuse on the trace: the mean of seven capacities within 15 % of each, against the noise of a single one
   names     reuse on the trace by sixteen sets of hashes, which decide what it samples: mean, least and most at each capacity
-  told      hits if a caller says which conversations have ended, all of them or every second one; and what the length of an answer says of that
+  told      hits if a caller says which conversations have ended, all of them or every second one; and how far the length of an answer predicts that
   time      nanoseconds an eviction, in a request's batch and one by one, and a touch, and bytes a block more than LRU's, of the core's policies on the
-            trace: least and median of seven runs in turns, and what is LRU's in the same turn, times
+            trace: least and median of seven runs in turns, and the ratio to LRU in the same turn
   fresh     nanoseconds an eviction where every block is new, by requests of 16 and of 128: the same
   threads   hits of LRU and reuse by one thread, two and four at once, and nanoseconds a block of the trace, all calls of a request together: the
-            median of seven runs in turns, and the threads' own time; blocks of which reuse did not hear, and how often its guard gave up
-  looks     what part of the victims the core's policies say beforehand, and nanoseconds for each that a look shows
+            median of seven runs in turns, and the threads' own time; blocks with events that reuse did not get, and how often its guard gave up
+  looks     the share of the victims that the core's policies predict, and nanoseconds for each that a look shows
 
   --trace FILE         requests in the Mooncake format, plain or compressed; the bundled conversation trace unless given
   --capacities N,N,…   blocks of the pool; 1000,3000,10000,30000 unless given (`never`, `held`, `sweep` and `fresh` have their own)
   --round N            other random numbers for the made-up traces of `never` and `held`; 0 unless given";
 
-/// More blocks than this are refused, before they are allocated.
+/// Larger capacities are refused, before they are allocated.
 const MOST: usize = 1 << 24;
 
 const SWEEP: [usize; 26] = [
@@ -52,7 +52,7 @@ struct Options {
 }
 
 impl Options {
-    /// None: the usage was asked for.
+    /// Returns none if `--help` was given.
     fn parse() -> Result<Option<Options>, String> {
         let mut options =
             Options { command: String::new(), source: TraceSource::Bundled, capacities: None, round: 0 };
@@ -68,7 +68,7 @@ impl Options {
                 }
                 "--round" => {
                     let round = value()?;
-                    // So many rounds have seeds of their own.
+                    // Each of so many rounds has seeds of its own.
                     options.round = round
                         .parse::<u32>()
                         .map(u64::from)
@@ -133,7 +133,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sets of hashes of `names`.
+/// Number of sets of hashes of `names`.
 const SETS: u64 = 16;
 const FOUR: [usize; 4] = [1000, 3000, 10_000, 30_000];
 
@@ -155,20 +155,20 @@ fn table(options: &Options, trace: &Trace) {
     row("optimum", &|blocks| optimum::optimum(trace, blocks));
 }
 
-/// LRU's hits, and reuse's less these, in per cent of the trace's blocks.
+/// LRU's hits, and reuse's less LRU's, in per cent of the trace's blocks.
 fn against_lru(trace: &Trace, blocks: usize) -> (f64, f64) {
     let lru = trace.percent(optimum::lru(trace, blocks));
     (lru, trace.percent(pool::run(trace, Policy::Reuse, blocks, false).hits) - lru)
 }
 
-/// The same in a pool of which half is in use, which LRU knows of as well.
+/// The same in a pool with half of its blocks in use, for both policies.
 fn against_lru_held(trace: &Trace, blocks: usize) -> (f64, f64) {
     let [lru, reuse] = [Policy::Lru, Policy::Reuse]
         .map(|policy| trace.percent(pool::run_held(trace, policy, blocks, blocks / 2, false).hits));
     (lru, reuse - lru)
 }
 
-/// How reuse stands beside LRU over many cells: a trace at a capacity each.
+/// Reuse beside LRU over many cells; a cell is a trace at a capacity.
 #[derive(Clone, Copy, Default)]
 struct Beside {
     cells: usize,
@@ -176,7 +176,7 @@ struct Beside {
     /// Percentage points, all together.
     sum: f64,
     worst: f64,
-    /// The most that was lost, in hits and in requests of the trace's mean length: each by itself.
+    /// The largest losses, in hits and in requests of the trace's mean length, independently of each other.
     hits: f64,
     requests: f64,
 }
@@ -211,7 +211,7 @@ impl Beside {
     }
 }
 
-/// A line a trace; all of them together.
+/// Prints a line a trace; returns all of them together.
 fn compare(
     what: &str,
     traces: &[Trace],
@@ -232,7 +232,7 @@ fn compare(
     all
 }
 
-/// Capacities over a made-up trace: its longest request has room in `whole` of a pool.
+/// Capacities over a made-up trace: each pool has room for `whole` of its longest requests.
 fn shares(options: &Options, trace: &Trace, whole: usize) -> Vec<usize> {
     let least = trace.longest().max(32) * whole;
     let share = |share| ((trace.distinct as f64 * share) as usize).max(least);
@@ -308,10 +308,11 @@ fn told(options: &Options, trace: &Trace) {
     }
 }
 
-/// Runs of `time` and `fresh`, in turns: a machine that others use is as slow for one policy as for the next.
+/// Runs of `time` and `fresh`, in turns: a shared machine is as slow for one policy as for the next.
 const RUNS: usize = 7;
 
-/// Nanoseconds of each policy in rounds: the least, the median, and the median of what is LRU's in the same round, times.
+/// Nanoseconds of each policy in rounds: the least, the median, and the median ratio to LRU's of the
+/// same round.
 fn beside_lru(rounds: &[[f64; Policy::ALL.len()]], policy: usize) -> String {
     let lru = Policy::ALL.iter().position(|policy| *policy == Policy::Lru).expect("it is one of them");
     let ns = Spread::of(rounds.iter().map(|round| round[policy]));

@@ -1,25 +1,26 @@
-//! System calls a block, counted by strace, which sees what the volume's own counters do not: the caller's waits, and what wakes it.
+//! System calls a block, counted by strace. It sees calls that the volume's own counters do not:
+//! the caller's waits and wake-ups.
 
 use super::Failure;
 use std::path::Path;
 use std::process::Command;
 
-/// Counted: what drives a ring and what threads wait and wake with.
+/// The counted calls: those that drive a ring, and those by which threads wait and wake.
 const CALLS: &str = "io_uring_enter,futex,write,read,poll,ppoll,epoll_wait,sched_yield";
 
-/// What a run did.
+/// The counts of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
     /// System calls of those kinds, of all threads.
     pub calls: f64,
-    /// Blocks that it says it moved.
+    /// Moved blocks, as the run reports them.
     pub blocks: f64,
 }
 
 /// Runs this program again under strace, with arguments that make it print how many blocks it moved.
 ///
 /// # Errors
-/// No strace, with what to do; or it may not trace here.
+/// There is no strace (with the remedy), or it may not trace here.
 pub fn counted(arguments: &[&str], scratch: &Path) -> Result<Counted, Failure> {
     let summary = scratch.join("strace.txt");
     let output = Command::new("strace")
@@ -37,7 +38,7 @@ pub fn counted(arguments: &[&str], scratch: &Path) -> Result<Counted, Failure> {
     Ok(Counted { calls, blocks })
 }
 
-/// The calls column of the summary's last line.
+/// Returns the calls column of the summary's last line.
 fn total(summary: &str) -> Option<f64> {
     let line = summary.lines().find(|line| line.ends_with(" total"))?;
     line.split_whitespace().nth(3)?.parse().ok()

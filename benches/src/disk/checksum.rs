@@ -7,12 +7,12 @@ use std::hint::black_box;
 use twox_hash::XxHash3_64;
 
 const CHUNK_BYTES: usize = 64 << 10;
-/// Stays in a core's second-level cache.
+/// Fits into a core's second-level cache.
 const WARM_BYTES: usize = 256 << 10;
 /// Far more than any cache.
 const COLD_BYTES: usize = 512 << 20;
 
-/// The checksum of a payload, as the disk format has it.
+/// Returns the checksum of a payload, as in the disk format.
 #[must_use]
 pub fn payload(bytes: &[u8]) -> u64 {
     let chunks = bytes.chunks(CHUNK_BYTES).zip(0_u64..);
@@ -22,7 +22,7 @@ pub fn payload(bytes: &[u8]) -> u64 {
 /// A figure of the table, in GB/s.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
-    /// What.
+    /// The name of the row.
     pub name: &'static str,
     /// GB/s.
     pub gb_per_s: Spread,
@@ -58,13 +58,13 @@ impl Work for Copies<'_> {
         let to = std::ptr::with_exposed_provenance_mut::<u8>(self.to.address() as usize);
         let from = black_box(slice(self.from, 0, self.bytes));
         assert!(self.bytes <= self.to.bytes());
-        // SAFETY: both are mappings of their own, as long as that, and no reference into `to` exists.
+        // SAFETY: both are mappings of their own, of that length, and no reference into `to` exists.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
         black_box(to);
     }
 }
 
-/// Checksum and copy, of warm and of cold bytes, in turns.
+/// Measures checksum and copy, of warm and of cold bytes, in turns.
 #[must_use]
 pub fn rates(effort: Effort) -> Vec<Rate> {
     let (memory, other) = (Pages::new(COLD_BYTES), Pages::new(COLD_BYTES));
@@ -89,7 +89,8 @@ pub fn rates(effort: Effort) -> Vec<Rate> {
 fn slice(memory: &Pages, at: usize, bytes: usize) -> &[u8] {
     assert!(at + bytes <= memory.bytes());
     let start = std::ptr::with_exposed_provenance::<u8>(memory.address() as usize + at);
-    // SAFETY: within the mapping, which was written and lives; nobody writes it while it is borrowed here.
+    // SAFETY: within the mapping, which was written and lives; no other code writes it while it is
+    // borrowed here.
     unsafe { std::slice::from_raw_parts(start, bytes) }
 }
 
@@ -104,7 +105,7 @@ mod tests {
         let sum =
             XxHash3_64::oneshot_with_seed(0, first).wrapping_add(XxHash3_64::oneshot_with_seed(1, last));
         assert_eq!(payload(&bytes), sum);
-        // Chunks that change places change it.
+        // Swapping chunks changes it.
         let mut swapped = last.to_vec();
         swapped.extend_from_slice(first);
         assert_ne!(payload(&swapped), sum);

@@ -1,4 +1,4 @@
-//! Where the files go: a folder of our own, on a file system with room, gone at the end.
+//! The folder for files: one of our own, on a file system with room, removed at the end.
 
 use super::Failure;
 use crate::inputs::mix;
@@ -9,15 +9,15 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The folder; removed with all that is in it.
+/// The folder; removed with all its contents.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// A new folder in `parent`, whose file system has `bytes` left.
+    /// Makes a new folder in `parent`, on a file system with `bytes` left.
     ///
     /// # Errors
-    /// It has not, or the folder cannot be made.
+    /// There is less room, or the folder cannot be made.
     pub fn new(parent: &Path, bytes: u64) -> Result<Folder, Failure> {
         fs::create_dir_all(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
         let left = available(parent)?;
@@ -35,13 +35,13 @@ impl Folder {
         Ok(Folder(path))
     }
 
-    /// A file in it.
+    /// Returns the path of a file in it.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// The folder itself.
+    /// Returns the folder itself.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
@@ -54,7 +54,7 @@ impl Drop for Folder {
     }
 }
 
-/// Bytes that an unprivileged user can still write.
+/// Returns the bytes that an unprivileged user can still write.
 fn available(folder: &Path) -> Result<u64, Failure> {
     let path = CString::new(folder.as_os_str().as_bytes())?;
     // SAFETY: all-zero bytes are a valid `statvfs`: it is made of integers.
@@ -66,10 +66,10 @@ fn available(folder: &Path) -> Result<u64, Failure> {
     }
 }
 
-/// A file of `bytes` bytes that no compression shrinks, written through and out of the page cache.
+/// Writes a file of `bytes` bytes that no compression shrinks, through and out of the page cache.
 ///
 /// # Errors
-/// The system's.
+/// An error of the system.
 pub fn written(path: &Path, bytes: u64) -> Result<(), Failure> {
     let noise: Vec<u8> = (0..(4 << 20) / 8).flat_map(|i| mix(i).to_le_bytes()).collect();
     let mut file = File::create_new(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -85,12 +85,12 @@ pub fn written(path: &Path, bytes: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Processor time of this process so far, all threads, user and kernel, in seconds.
+/// Returns the processor time of this process so far, all threads, user and kernel, in seconds.
 #[must_use]
 pub fn cpu_seconds() -> f64 {
     // SAFETY: all-zero bytes are a valid `rusage`: it is made of integers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is ours; a failure, which the manual does not know, would leave zeros.
+    // SAFETY: `usage` is ours; a failure, which the manual does not mention, would leave zeros.
     let _ = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     seconds(usage.ru_utime) + seconds(usage.ru_stime)

@@ -1,6 +1,8 @@
-//! The limit: fio at its best. io_uring, O_DIRECT, registered file and buffers, huge pages, a file that was written before.
+//! The limit: fio at its best. io_uring, O_DIRECT, registered file and buffers, huge pages, a file that
+//! was written before.
 //!
-//! Without `--iomem_align=2m` and malloc's huge pages fio reads large blocks at about half the rate, and any comparison flatters.
+//! Without `--iomem_align=2m` and malloc's huge pages fio reads large blocks at about half the
+//! rate, and any comparison flatters.
 
 use super::{Cell, Contender, Failure, Turn, Way};
 use serde_json::Value;
@@ -16,22 +18,22 @@ pub struct Fio {
     name: String,
 }
 
-/// Its urgent reads beside writes.
+/// fio's urgent reads beside writes.
 #[derive(Clone, Copy, Debug)]
 pub struct FioBeside {
     /// Median of a read, in milliseconds.
     pub p50_ms: f64,
     /// 99th percentile of a read, in milliseconds.
     pub p99_ms: f64,
-    /// What was written meanwhile.
+    /// The writes meanwhile.
     pub written: Turn,
 }
 
 impl Fio {
-    /// Over a file of so many bytes, which is there.
+    /// Prepares fio over a file of so many bytes, which exists.
     ///
     /// # Errors
-    /// There is no fio, with what to do.
+    /// There is no fio; the message has the remedy.
     pub fn new(file: PathBuf, bytes: u64) -> Result<Fio, Failure> {
         let version = Command::new("fio").arg("--version").output();
         let version = version.map_err(|error| format!("no fio ({error}): `apt install fio`"))?;
@@ -39,7 +41,7 @@ impl Fio {
         Ok(Fio { file, bytes, name })
     }
 
-    /// Its version.
+    /// Returns fio's version.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.name
@@ -58,10 +60,10 @@ impl Fio {
         command
     }
 
-    /// Reads of one block, `between` apart, beside writes at a depth.
+    /// Reads single blocks, `between` apart, beside writes at a depth.
     ///
     /// # Errors
-    /// fio's.
+    /// An error of fio.
     pub fn beside_writes(
         &self,
         block_bytes: usize,
@@ -110,7 +112,7 @@ fn run(command: &mut Command) -> Result<Value, Failure> {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(format!("fio: {}: {}", output.status, said.trim()).into());
     }
-    // It may have said something before.
+    // fio may have printed other text before.
     let start = output.stdout.iter().position(|byte| *byte == b'{').ok_or("fio printed no JSON")?;
     Ok(serde_json::from_slice(&output.stdout[start..])?)
 }

@@ -1,8 +1,9 @@
-//! The limit of whoever looks at the bytes: one `io_uring` without a tier, that loads each byte once.
+//! The limit of a verifying reader: one `io_uring` without a tier that loads each byte once.
 //!
-//! fio moves bytes that nobody touches. A tier with checksums has to touch them, and pays twice: for the load, and
-//! because the next transfer into a buffer that lies in a core's cache is slower, most of all where the device is
-//! another core (a virtual machine's). What is left of fio then is the most that any checksum could reach.
+//! fio moves bytes that no core reads. A tier with checksums has to read them, and pays twice: for the
+//! load, and because the next transfer into a buffer that lies in a core's cache is slower, most of
+//! all if the device is another core (a virtual machine's). The remaining share of fio is the most
+//! that any checksum could reach.
 
 use super::files::cpu_seconds;
 use super::{Cell, Contender, Failure, READS_OF_100, Turn, Way};
@@ -26,17 +27,17 @@ pub struct Looked {
 }
 
 impl Looked {
-    /// Over the first `bytes` of a file.
+    /// Works on the first `bytes` of a file.
     ///
     /// # Errors
-    /// The file's.
+    /// An error of the file.
     pub fn new(file: &Path, bytes: u64) -> Result<Looked, Failure> {
         let file = File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(file)?;
         Ok(Looked { file, bytes, drawn: 0 })
     }
 }
 
-/// Buffers in flight, registered, and the ring that has them.
+/// Buffers in flight, registered, and the ring that holds them.
 struct Loop {
     ring: IoUring,
     buffers: Vec<BlockWrite>,
@@ -46,7 +47,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// Begins with this buffer at a slot drawn by chance.
+    /// Begins a transfer with this buffer at a random slot.
     fn begin(&mut self, which: usize) -> Result<(), Failure> {
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let draw = mix(self.seed);
@@ -63,18 +64,18 @@ impl Loop {
             false => opcode::WriteFixed::new(file, buffer.as_ptr(), length, 0).offset(offset).build(),
         };
         let data = (which as u64) << 1 | u64::from(reads);
-        // SAFETY: the buffer is registered, so that its pages stay the kernel's to write until the piece has ended,
-        // even if an error ends the turn before; and nobody looks at it until then.
+        // SAFETY: the buffer is registered, so the kernel may write its pages until the piece has ended,
+        // even if an error ends the turn before; and no code reads it until then.
         unsafe { self.ring.submission().push(&entry.user_data(data))? };
         if !reads {
-            // Beside the transfer, as a tier does that seals what it writes.
+            // During the transfer, as a tier that seals its writes does.
             self.ring.submit()?;
             look(&self.buffers[which]);
         }
         Ok(())
     }
 
-    /// Waits for one at least; gives back whose they are.
+    /// Waits for at least one transfer; returns the buffers of those that ended.
     fn ended(&mut self) -> Result<Vec<usize>, Failure> {
         self.ring.submit_and_wait(1)?;
         let mut ended = Vec::new();

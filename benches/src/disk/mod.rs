@@ -1,22 +1,23 @@
-//! The disk tier beside fio and its peers: the same blocks, depths and footprint, in turns on one file system.
+//! The disk tier beside fio and its peers: the same blocks, depths and
+//! footprint, in turns on one file system.
 //!
 //! ```text
 //!   disk ─┬─ Ours        a volume a block size, in this process
 //!         ├─ Fio         a process a turn; its JSON
 //!         ├─ Looked      a bare ring that loads each byte once
-//!         └─ Worker      foyer, NIXL: a process each, asked by a line, stopped (SIGSTOP) while others have their turn
+//!         └─ Worker      foyer, NIXL: a process each, driven by lines, stopped (SIGSTOP) outside its turns
 //! ```
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `target.rs` | what is measured: a volume and its buffers |
+//! | `target.rs` | the measured volume and its buffers |
 //! | `ours.rs` | the closed loop, urgent reads beside writes, a cold prefix |
 //! | `fio.rs` | the limit |
-//! | `looked.rs` | the limit of whoever looks at the bytes |
+//! | `looked.rs` | the limit of a verifying reader |
 //! | `worker.rs` | peers that answer a line with a line |
 //! | `checksum.rs` | the payload checksum beside memcpy |
 //! | `calls.rs` | system calls, seen by strace |
-//! | `files.rs` | where the files go, and whether there is room |
+//! | `files.rs` | the folder for files, and whether there is room |
 //! | `report.rs` | the tables, as Markdown and JSON |
 //! | `soak.rs` | minutes of everything at once, each byte checked, memory and descriptors watched |
 
@@ -37,10 +38,10 @@ use std::time::Duration;
 /// Reads of a mix, in a hundred.
 const READS_OF_100: u64 = 70;
 
-/// Why a contender has no figure, in words.
+/// The reason, in words, why a contender has no figure.
 pub type Failure = Box<dyn std::error::Error>;
 
-/// What a turn does.
+/// The operation of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// Reads of random slots.
@@ -52,7 +53,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// As the tables and the workers' lines have it.
+    /// Returns the word in the tables and in the workers' lines.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -63,7 +64,7 @@ impl Way {
     }
 }
 
-/// One line of the table: what each contender does for a turn.
+/// One line of the table: the work of each contender during a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
     /// Bytes a block.
@@ -74,46 +75,46 @@ pub struct Cell {
     pub way: Way,
 }
 
-/// What one turn moved and what it cost.
+/// The bytes and the costs of one turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
     /// Payload bytes.
     pub bytes: u64,
-    /// From the first request to the last answer.
+    /// The time from the first request to the last answer.
     pub seconds: f64,
     /// Processor time of all threads, user and kernel.
     pub cpu_seconds: f64,
-    /// System calls by which the volume was driven; none where that is not known.
+    /// System calls by which the volume was driven; none if that is not known.
     pub calls: Option<u64>,
 }
 
 impl Turn {
-    /// Throughput.
+    /// Returns the throughput.
     #[must_use]
     pub fn gb_per_s(&self) -> f64 {
         self.bytes as f64 / self.seconds / 1e9
     }
 
-    /// Processor seconds a GiB.
+    /// Returns the processor seconds a GiB.
     #[must_use]
     pub fn cpu_a_gib(&self) -> f64 {
         self.cpu_seconds / (self.bytes as f64 / (1_u64 << 30) as f64)
     }
 }
 
-/// Who takes turns.
+/// A contender that takes turns.
 pub trait Contender {
-    /// As the table calls it.
+    /// Returns its name in the table.
     fn name(&self) -> &str;
 
-    /// Moves blocks for so long, and finishes what it has begun.
+    /// Moves blocks for so long, and finishes the requests that it has begun.
     ///
     /// # Errors
-    /// What went wrong; the bench ends with it.
+    /// Any failure; it ends the bench.
     fn turn(&mut self, cell: Cell, length: Duration) -> Result<Turn, Failure>;
 }
 
-/// `131072` as `128 KiB`.
+/// Formats `131072` as `128 KiB`.
 #[must_use]
 pub fn size(bytes: usize) -> String {
     match bytes {

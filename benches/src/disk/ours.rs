@@ -1,4 +1,4 @@
-//! What is asked of our volume: a closed loop, urgent reads beside writes, a cold prefix.
+//! The loads of our volume: a closed loop, urgent reads beside writes, a cold prefix.
 
 use super::files::cpu_seconds;
 use super::target::{Plan, Target};
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 /// Blocks of the cold prefix.
 pub const PREFIX: usize = 128;
-/// Between two urgent reads.
+/// The time between two urgent reads.
 pub const BETWEEN: Duration = Duration::from_millis(10);
 
-/// The name of a slot's block in these benches.
+/// Returns the name of a slot's block in these benches.
 #[must_use]
 pub fn hash(slot: u32) -> u128 {
     let low = mix(u64::from(slot));
@@ -31,14 +31,14 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// Volumes of so many bytes each, every slot written and named.
+    /// Makes volumes of so many bytes each, every slot written and named.
     ///
     /// # Errors
-    /// The volume's.
+    /// An error of the volume.
     pub fn new(folder: &Path, blocks_bytes: &[usize], bytes: u64, depth: usize) -> Result<Ours, Failure> {
         let mut targets = Vec::new();
         for block_bytes in blocks_bytes {
-            // The prefix is of 1 MiB blocks, and the reader beside the writers has a buffer of its own.
+            // The prefix has 1 MiB blocks, and the reader beside the writers has a buffer of its own.
             let buffers = if *block_bytes == 1 << 20 { depth.max(PREFIX) + 1 } else { depth };
             let (target, _) = Target::open(&Plan::bench(folder, *block_bytes, bytes, buffers))?;
             eprintln!("ours, {}: {}", size(*block_bytes), target.describe());
@@ -48,7 +48,7 @@ impl Ours {
         Ok(Ours { targets, drawn: 0 })
     }
 
-    /// The volume of that block size.
+    /// Returns the volume of that block size.
     ///
     /// # Errors
     /// There is none.
@@ -72,7 +72,7 @@ impl Contender for Ours {
     }
 }
 
-/// Names every slot.
+/// Writes and names every slot.
 async fn write_all(target: &Target, depth: usize) -> Result<(), Failure> {
     let mut under_way = UnderWay::default();
     for slot in 0..target.slots() {
@@ -88,7 +88,7 @@ async fn write_all(target: &Target, depth: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The buffer's index, free again.
+/// Writes a slot; returns the buffer's index, which is free again.
 async fn write(target: &Target, slot: u32, block: usize) -> Result<usize, Failure> {
     let buffer = target.arena().read(block)?;
     target.write(slot, hash(slot), buffer).await?;
@@ -103,7 +103,7 @@ async fn read(target: &Target, slot: u32, block: usize, urgent: bool) -> Result<
     }
 }
 
-/// What a closed loop keeps in flight.
+/// The load of a closed loop.
 struct Load {
     depth: usize,
     way: Way,
@@ -111,13 +111,13 @@ struct Load {
     seed: u64,
 }
 
-/// When it begins no more requests.
+/// The condition at which a loop begins no more requests.
 enum Until<'a> {
     Elapsed(Duration),
     Told(&'a AtomicBool),
 }
 
-/// `depth` requests in flight, one thread: as one ends, the next begins.
+/// Keeps `depth` requests in flight on one thread: when one ends, the next begins.
 async fn closed_loop(target: &Target, load: Load, until: Until<'_>) -> Result<Turn, Failure> {
     let Load { depth, way, slots, mut seed } = load;
     let mut busy = vec![false; slots.len()];
@@ -126,7 +126,8 @@ async fn closed_loop(target: &Target, load: Load, until: Until<'_>) -> Result<Tu
         *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let draw = mix(*seed);
         let mut at = (draw >> 32) as usize % busy.len();
-        // Requests are not ordered: a slot that is being written is nobody else's. There are more slots than buffers.
+        // Requests are not ordered, so no other request may use a slot that is being written.
+        // There are more slots than buffers.
         while busy[at] {
             at = (at + 1) % busy.len();
         }
@@ -177,17 +178,17 @@ async fn closed_loop(target: &Target, load: Load, until: Until<'_>) -> Result<Tu
 /// Urgent reads beside writes.
 #[derive(Clone, Debug)]
 pub struct Beside {
-    /// Of each read, in milliseconds.
+    /// The time of each read, in milliseconds.
     pub read_ms: Vec<f64>,
-    /// What was written meanwhile.
+    /// The writes meanwhile.
     pub written: Turn,
 }
 
-/// Reads of one block, `between` apart or back to back, beside a closed loop of writes. The first eighth of the slots is read, the rest
-/// written.
+/// Reads single blocks, `between` apart or back to back, beside a closed loop of writes. The first
+/// eighth of the slots is read, the rest written.
 ///
 /// # Errors
-/// The volume's.
+/// An error of the volume.
 pub fn beside_writes(
     target: &Target,
     depth: usize,
@@ -225,21 +226,21 @@ pub fn beside_writes(
     })
 }
 
-/// A prefix that lies on disk, asked for at once.
+/// A prefix on disk, requested at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Cold {
-    /// Until the first block is usable.
+    /// The time until the first block is usable.
     pub first_ms: f64,
-    /// Until all are.
+    /// The time until all are.
     pub all_ms: f64,
-    /// One block's read alone.
+    /// The time of one block's read alone.
     pub alone_ms: f64,
 }
 
-/// Asks for [`PREFIX`] blocks at once, after it has read some alone.
+/// Requests [`PREFIX`] blocks at once, after it has read some alone.
 ///
 /// # Errors
-/// The volume's.
+/// An error of the volume.
 pub fn cold_prefix(target: &Target, round: u64) -> Result<Cold, Failure> {
     let slot = |i: usize| mix((round << 20) | i as u64) as u32 % target.slots();
     let ms = |start: Instant| start.elapsed().as_secs_f64() * 1e3;

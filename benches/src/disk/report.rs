@@ -1,4 +1,4 @@
-//! The tables as a person reads them (Markdown) and as a tool does (JSON).
+//! The tables as Markdown for people and as JSON for tools.
 
 use super::checksum::Rate;
 use super::ours::PREFIX;
@@ -7,65 +7,67 @@ use crate::rounds::Spread;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// System calls a block at depth 32, at most.
+/// The maximum of system calls a block at depth 32.
 const CALLS_REACH: f64 = 0.2;
-/// Of fio's 99th percentile, at most, and of its write rate, at least, for urgent reads that are apart.
+/// For urgent reads that are apart: the maximum share of fio's 99th percentile, and the minimum share of
+/// its write rate.
 const URGENT_REACH: (f64, f64) = (0.2, 0.8);
 
-/// One contender's turns at a cell, a round each.
+/// One contender's turns at a cell, one for each round.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Whose.
+    /// The contender's name.
     pub name: String,
     /// In the order of the rounds.
     pub turns: Vec<Turn>,
 }
 
-/// A cell and all who took turns at it; in each round all of them did. fio, where it is there, is the first.
+/// A cell and all contenders that took turns at it; in each round all of them did. fio, if present, is
+/// the first.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What they did.
+    /// The cell.
     pub cell: Cell,
-    /// Who did.
+    /// The contenders.
     pub series: Vec<Series>,
 }
 
-/// Who is the limit of whoever looks at the bytes.
+/// The name of the limit of a verifying reader.
 pub const LOOKED: &str = "a look";
 
-/// Who takes turns and is no peer.
+/// Contenders that are not peers.
 const NOT_PEERS: [&str; 3] = ["fio", LOOKED, "ours"];
 
-/// Whose urgent reads have something to reach.
+/// The urgent reads that have a reach.
 pub const OURS_APART: &str = "ours, urgent, 10 ms apart";
 
 /// Urgent reads beside writes, a sample a round.
 #[derive(Clone, Debug, Default)]
 pub struct Urgent {
-    /// Who, and what the reads were.
+    /// The contender, and the kind of its reads.
     pub name: String,
     /// Median of a read, milliseconds.
     pub p50_ms: Vec<f64>,
     /// 99th percentile of a read, milliseconds.
     pub p99_ms: Vec<f64>,
-    /// What was written meanwhile, GB/s.
+    /// The writes meanwhile, GB/s.
     pub write_gb_per_s: Vec<f64>,
 }
 
-/// All that a run found.
+/// All results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Where it ran.
+    /// The machine.
     pub machine: String,
-    /// When.
+    /// The day.
     pub date: String,
-    /// How.
+    /// The command that repeats it.
     pub command: String,
-    /// What each contender is, and who is missing and why.
+    /// A description of each contender, and those that are missing, with the reason.
     pub notes: Vec<String>,
     /// Throughput.
     pub rows: Vec<Row>,
-    /// Urgent reads: fio's, where it is there, is the first.
+    /// Urgent reads: fio's, if present, are the first.
     pub urgent: Vec<Urgent>,
     /// Cold prefix: first block over one alone, all over one alone, one alone in ms.
     pub cold: Option<[Spread; 3]>,
@@ -76,13 +78,13 @@ pub struct Report {
 }
 
 impl Row {
-    /// The series of that name.
+    /// Returns the series of that name.
     #[must_use]
     pub fn of(&self, name: &str) -> Option<&Series> {
         self.series.iter().find(|series| series.name == name)
     }
 
-    /// A series' throughput over another's, round by round.
+    /// Returns a series' throughput over another's, round by round.
     #[must_use]
     pub fn share(&self, name: &str, of: &str) -> Option<Spread> {
         let (ours, theirs) = (self.of(name)?, self.of(of)?);
@@ -90,7 +92,7 @@ impl Row {
         Some(Spread::of(rounds.map(|(ours, theirs)| ours.gb_per_s() / theirs.gb_per_s())))
     }
 
-    /// What ours is to reach of fio.
+    /// Returns the share of fio that ours is to reach.
     fn reach(&self) -> Option<f64> {
         match (self.cell.depth, self.cell.block_bytes) {
             (1, _) => Some(0.9),
@@ -117,7 +119,7 @@ impl Series {
     }
 }
 
-/// `1.23 ±4 %`: half the distance of the quartiles.
+/// Formats `1.23 ±4 %`: half the distance of the quartiles.
 fn off(Spread { low, median, high }: Spread) -> String {
     format!("{median:.2} ±{:.0} %", (high - low) / 2.0 / median * 100.0)
 }
@@ -135,7 +137,7 @@ fn cell(Cell { block_bytes, depth, way }: Cell) -> String {
 }
 
 impl Report {
-    /// The tables.
+    /// Formats the tables.
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut out = String::new();
@@ -194,12 +196,12 @@ impl Report {
         if let Some([reads, writes]) = self.strace {
             let _ = writeln!(
                 out,
-                "\nAll calls of all threads at 1 MiB and depth 32, the caller's waits and who wakes it included, under strace: {reads:.2} a read, {writes:.2} a write."
+                "\nAll calls of all threads at 1 MiB and depth 32, the caller's waits and wake-ups included, under strace: {reads:.2} a read, {writes:.2} a write."
             );
         }
     }
 
-    /// Who beside fio and ours, as shares of fio.
+    /// Appends the contenders beside fio and ours, as shares of fio.
     fn peers(&self, out: &mut String) {
         let with_peers: Vec<&Row> = {
             let peer = |series: &Series| !NOT_PEERS.contains(&series.name.as_str());
@@ -208,7 +210,7 @@ impl Report {
         if with_peers.is_empty() {
             return;
         }
-        *out += "\n| beside peers | who | GB/s | of fio | CPU s a GiB | ours is ahead | at ≤ half the CPU |\n|---|---|---:|---|---:|---|---|\n";
+        *out += "\n| beside peers | contender | GB/s | of fio | CPU s a GiB | ours is ahead | at ≤ half the CPU |\n|---|---|---:|---|---:|---|---|\n";
         for row in with_peers {
             let Some(ours) = row.of("ours") else { continue };
             for peer in &row.series {
@@ -275,7 +277,7 @@ impl Report {
         }
     }
 
-    /// The same for a tool.
+    /// Formats the tables for tools.
     #[must_use]
     pub fn json(&self) -> Value {
         let spread = |samples: &[f64]| Spread::of(samples.iter().copied()).json();

@@ -1,11 +1,12 @@
 //! Minutes of everything at once: writes, reads, forgetting, opening again, at full rate, each byte checked.
 //!
-//! What a slot holds is determined by its number and its generation, how often it was written. So a reader knows every byte, and what
-//! an opened volume found can be told from what was there.
+//! A slot's number and generation (the draw of its last write) determine its contents. So a reader knows
+//! every byte, and the blocks that an opened volume found can be compared with those that were there.
 //!
 //! Invariants
-//! - I1: a slot in flight is nobody else's: `Slot::busy`.
-//! - I2: `generation` is that of the last write that ended; 0 after the slot was forgotten, or before it was written.
+//! - I1: no other request uses a slot in flight: `Slot::busy`.
+//! - I2: `generation` is that of the last write that ended; 0 after the slot was forgotten, or before it was
+//!   written.
 
 use super::Failure;
 use super::target::{Plan, Target, fill, holds};
@@ -16,25 +17,25 @@ use futures_util::stream::FuturesUnordered;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Between two lines.
+/// The time between two lines.
 const LINE: Duration = Duration::from_secs(10);
-/// How much more memory than after the first tenth is a leak.
+/// Growth of memory since the first tenth of the run that counts as a leak.
 const MEMORY_SLACK_BYTES: u64 = 32 << 20;
 
-/// How long, how often, how deep.
+/// The length, the openings and the depth of a run.
 #[derive(Clone, Debug)]
 pub struct Soak {
-    /// Of all of it.
+    /// The length of the whole run.
     pub length: Duration,
-    /// Between two openings.
+    /// The time between two openings.
     pub open_every: Duration,
     /// Requests in flight.
     pub depth: usize,
-    /// Decides what is done to which slot.
+    /// Decides the operations and their slots.
     pub seed: u64,
 }
 
-/// What was done.
+/// The operations of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     /// Blocks written.
@@ -55,14 +56,14 @@ struct Slot {
     busy: bool,
 }
 
-/// What ended.
+/// A request that ended.
 enum Ended {
     Written(u64),
     Read,
     Refused,
 }
 
-/// What the process holds.
+/// The resources that the process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {
     memory_bytes: u64,
@@ -73,7 +74,7 @@ impl Held {
     fn now() -> Result<Held, Failure> {
         let statm = fs::read_to_string("/proc/self/statm")?;
         let pages: u64 = statm.split(' ').nth(1).ok_or("statm has no second field")?.parse()?;
-        // SAFETY: asks for a number.
+        // SAFETY: it only returns a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let memory_bytes = pages * u64::try_from(page)?;
         // Without the one that lists them.
@@ -81,7 +82,7 @@ impl Held {
         Ok(Held { memory_bytes, descriptors })
     }
 
-    /// Whether no more has grown since than may.
+    /// Fails if more has grown since than allowed.
     fn compare(self, since: Held) -> Result<(), Failure> {
         self.grown(since).map_or(Ok(()), |grown| Err(grown.into()))
     }
@@ -108,10 +109,11 @@ fn seed(slot: u32, generation: u64) -> u64 {
     mix((u64::from(slot) << 32) ^ generation)
 }
 
-/// Runs it, a line on stderr every ten seconds.
+/// Runs the soak, and prints a line to stderr every ten seconds.
 ///
 /// # Errors
-/// A wrong byte, a request that failed, a volume that lost or made up a block, memory or descriptors that grow.
+/// A wrong byte, a request that failed, a volume that lost or made up a block, memory or descriptors
+/// that grow.
 pub fn soak(plan: &Plan, options: &Soak) -> Result<Done, Failure> {
     let (mut target, found) = Target::open(plan)?;
     if !found.created {
@@ -152,7 +154,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Every ten seconds, and no more often.
+    /// Prints a line, at most every ten seconds.
     fn line(&mut self, start: Instant, plan: &Plan, done: &Done, held: Held) {
         let since = self.line.elapsed();
         if since < LINE {
@@ -170,7 +172,7 @@ impl Watch {
     }
 }
 
-/// Requests in flight until then; none at its end.
+/// Keeps requests in flight until then; none is left at its end.
 async fn phase(
     target: &Target,
     slots: &mut [Slot],
@@ -187,7 +189,7 @@ async fn phase(
         while start.elapsed() < until
             && let Some(block) = free.pop()
         {
-            // Never the same, so it is the generation of what is written too.
+            // Never the same number, so it is also the generation of the written block.
             *draws += 1;
             let (next, draw) = (*draws, mix(*draws));
             let mut slot = (draw >> 32) as usize % slots.len();
@@ -201,7 +203,7 @@ async fn phase(
                 done.forgets += 1;
             }
             let generation = slots[slot].generation;
-            // Of the empty ones most are written; the others are asked for, and must be refused.
+            // Most draws of an empty slot write it; the others read it, and must be refused.
             let write = if generation == 0 { draw % 100 >= 10 } else { draw % 100 >= 50 };
             slots[slot].busy = true;
             under_way.push(async move {
@@ -250,7 +252,7 @@ async fn read_one(target: &Target, slot: u32, generation: u64, block: usize) -> 
     }
 }
 
-/// Whether the volume found exactly what was there.
+/// Fails unless the volume found exactly the blocks that were there.
 fn same(mut found: Vec<(u32, u128)>, slots: &[Slot]) -> Result<(), Failure> {
     found.sort_unstable();
     let was = slots.iter().enumerate().filter(|(_, slot)| slot.generation != 0);

@@ -1,4 +1,4 @@
-//! What is measured: a volume, and the buffers that it moves. The only file here that names the volume's interface.
+//! The measured volume, and the buffers that it moves. The only file here that names the volume's interface.
 
 use super::Failure;
 use crate::inputs::mix;
@@ -12,7 +12,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How a target is made.
+/// The configuration of a target.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The volume's file.
@@ -23,14 +23,15 @@ pub struct Plan {
     pub slot_bytes: usize,
     /// Buffers, all registered.
     pub buffers: usize,
-    /// Whether a path that exists is opened, and stays; else the file has no name.
+    /// Whether an existing path is opened, and stays; otherwise the file has no name.
     pub keep: bool,
     /// Whether all of it is written at creation.
     pub write_through: bool,
 }
 
 impl Plan {
-    /// A volume of so many bytes, or as near as its slots come. Written through, and kept, so that its table is written as well.
+    /// Plans a volume of so many bytes, or as near as its slots come. It is written through, and kept,
+    /// so that its table is written as well.
     #[must_use]
     pub fn bench(folder: &Path, slot_bytes: usize, bytes: u64, buffers: usize) -> Plan {
         let slots = u32::try_from(bytes / slot_bytes as u64).unwrap_or(u32::MAX).max(1);
@@ -51,7 +52,7 @@ impl Target {
     /// Opens the volume; its buffers hold noise.
     ///
     /// # Errors
-    /// The volume's or the arena's, with what to do.
+    /// An error of the volume or the arena, with the remedy.
     pub fn open(plan: &Plan) -> Result<(Target, Recovery), Failure> {
         let arena = HostArena::new(plan.buffers, plan.slot_bytes)?;
         for block in 0..plan.buffers {
@@ -80,25 +81,25 @@ impl Target {
         Ok((Target { volume, arena, plan: plan.clone() }, recovery))
     }
 
-    /// Number of slots.
+    /// Returns the number of slots.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.volume.slots()
     }
 
-    /// Bytes a slot.
+    /// Returns the bytes a slot.
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
         self.volume.slot_bytes()
     }
 
-    /// The buffers.
+    /// Returns the buffers.
     #[must_use]
     pub fn arena(&self) -> &Arc<HostArena> {
         &self.arena
     }
 
-    /// What the volume turned out to be, in a line.
+    /// Describes the opened volume, in a line.
     #[must_use]
     pub fn describe(&self) -> String {
         let Description { backend, direct, ring, fixed_bytes, notes, .. } = self.volume.describe();
@@ -113,7 +114,8 @@ impl Target {
         words
     }
 
-    /// System calls so far by which the volume was driven: turns of its ring, and callers that woke it.
+    /// Returns the system calls so far by which the volume was driven: turns of its ring, and callers
+    /// that woke it.
     #[must_use]
     pub fn calls(&self) -> u64 {
         let stats = self.volume.stats();
@@ -131,7 +133,7 @@ impl Target {
         self.volume.write(slot, Name { hash, parent: None, owner: OwnerId::NOBODY }, buffer)
     }
 
-    /// Reads a slot of that name; none where the volume refuses what is there, which is a miss.
+    /// Reads a slot of that name; none if the volume refuses the slot's contents, which is a miss.
     pub fn read(
         &self,
         slot: u32,
@@ -156,17 +158,17 @@ impl Target {
     }
 }
 
-/// Fills a buffer with what a seed determines; no two words of it are equal.
+/// Fills a buffer with words that a seed determines, no two of them equal.
 pub fn fill(buffer: &mut [u8], seed: u64) {
     for (word, value) in buffer.chunks_exact_mut(8).zip(words(seed)) {
         word.copy_from_slice(&value.to_le_bytes());
     }
 }
 
-/// Whether a buffer holds what [`fill`] put there.
+/// Returns whether a buffer holds the bytes that [`fill`] wrote.
 #[must_use]
 pub fn holds(buffer: &[u8], seed: u64) -> bool {
-    // No early end: the loop is as fast as memory that way.
+    // No early end: without one the loop is as fast as memory.
     let differs = |sum, (word, value): (&[u8], u64)| sum | (u64::from_le_bytes(array(word)) ^ value);
     buffer.chunks_exact(8).zip(words(seed)).fold(0, differs) == 0
 }

@@ -1,13 +1,14 @@
 //! Many requests in flight, one task that waits for any of them.
 //!
-//! All of them have the task's own waker, so that a volume which ends several at once wakes it once. `FuturesUnordered` gives each a
-//! waker of its own: the first wakes the thread, which finds one block and sleeps again, before the second does.
+//! All of them have the task's own waker, so that a volume that ends several at once wakes it once.
+//! `FuturesUnordered` gives each a waker of its own: the first wakes the thread, which finds one block
+//! and sleeps again, before the second does.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Those that have not been handed out.
+/// Requests without a returned result.
 #[derive(Debug)]
 pub struct UnderWay<F: Future> {
     running: Vec<Pin<Box<F>>>,
@@ -21,17 +22,17 @@ impl<F: Future> Default for UnderWay<F> {
 }
 
 impl<F: Future> UnderWay<F> {
-    /// One more; it begins at once.
+    /// Adds a request; it begins at once.
     pub fn push(&mut self, one: F) {
         let mut one = Box::pin(one);
-        // Its task's waker comes with the next look at all of them.
+        // Its task's waker comes with the next poll of all of them.
         match one.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())) {
             Poll::Ready(output) => self.ended.push(output),
             Poll::Pending => self.running.push(one),
         }
     }
 
-    /// The next that has ended; none if nothing is in flight.
+    /// Returns the next result; none if nothing is in flight.
     pub async fn next(&mut self) -> Option<F::Output>
     where
         F::Output: Unpin,

@@ -1,12 +1,13 @@
 //! Peers: a process each that answers a line with a line.
 //!
 //! ```text
-//!   ◄ {"ready": "name and version"}                        or {"skip": "why"}
-//!   ► read 1048576 32 500                                  way, bytes a block, blocks in flight, milliseconds
-//!   ◄ {"bytes": 1073741824, "seconds": 0.5, "cpu_seconds": 0.1}          or {"error": "what"}
+//!   ◄ {"ready": "name and version"}                      or {"skip": "why"}
+//!   ► read 1048576 32 500                                way, bytes a block, blocks in flight, milliseconds
+//!   ◄ {"bytes": 1073741824, "seconds": 0.5, "cpu_seconds": 0.1}        or {"error": "message"}
 //! ```
 //!
-//! It gets malloc's huge pages, as fio does. It is stopped (SIGSTOP) while it is not its turn, because some peers spin when they have nothing to do.
+//! It gets malloc's huge pages, as fio does. It is stopped (SIGSTOP) outside its turns, because some
+//! peers spin when they are idle.
 
 use super::{Cell, Contender, Failure, Turn};
 use serde_json::Value;
@@ -26,10 +27,10 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts it and waits until it is ready.
+    /// Starts the worker and waits until it is ready.
     ///
     /// # Errors
-    /// Why it is not, or that it skips and why.
+    /// The reason why it is not ready, or why it skips.
     pub fn start(mut command: Command, block_bytes: Option<usize>) -> Result<Worker, Failure> {
         let mut child = command
             .env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
@@ -51,7 +52,7 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Whether it does blocks of this size.
+    /// Returns whether it supports blocks of this size.
     #[must_use]
     pub fn serves(&self, block_bytes: usize) -> bool {
         self.block_bytes.is_none_or(|only| only == block_bytes)
@@ -66,7 +67,8 @@ impl Worker {
     }
 
     fn signal(&self, signal: libc::c_int) {
-        // SAFETY: a signal to a child of ours that has not been waited for, so that its number is still its own.
+        // SAFETY: a signal to a child of ours that has not been waited for, so that its number is still
+        // its own.
         let _ = unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
     }
 }

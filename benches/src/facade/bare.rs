@@ -1,7 +1,8 @@
-//! The same bytes copied without a manager: what an onboarding is measured against.
+//! The same bytes copied without a manager: the baseline of an onboarding.
 //!
-//! Block by block from one stretch of memory to another, as cold as the manager's: all who copy in it take turns with one position, so
-//! that none finds what another has just touched. A second thread waits for work as a mover's does, on a channel.
+//! Block by block from one stretch of memory to another, as cold as the manager's: all contenders in it
+//! take turns with one position, so that none finds memory that another has just touched. A second
+//! thread waits for work on a channel, as a mover's does.
 
 use super::ground::Shape;
 use crate::pages::Pages;
@@ -20,7 +21,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Of so many bytes to read, and half as many to write.
+    /// Makes memory of so many bytes to read, and half as many to write.
     #[must_use]
     pub fn new(shape: Shape, bytes: usize) -> Memory {
         let runs = (bytes / shape.bytes()).max(4);
@@ -28,7 +29,7 @@ impl Memory {
         Memory { from, to, shape, next: Cell::new(0) }
     }
 
-    /// The next run, to be copied by every `step`th block from its first on.
+    /// Returns the next run; each thread copies every `step`th block of it.
     fn next(&self, how: How, step: usize) -> Job {
         let next = self.next.get();
         self.next.set(next + 1);
@@ -39,7 +40,7 @@ impl Memory {
     }
 }
 
-/// How bytes are copied.
+/// The way of copying.
 #[derive(Clone, Copy, Debug)]
 pub enum How {
     /// libc's memcpy, a block a call.
@@ -62,7 +63,8 @@ struct Job {
 
 impl Job {
     /// # Safety
-    /// Both stretches are mapped and do not overlap, and nobody else uses these blocks of the second meanwhile.
+    /// Both stretches are mapped and do not overlap, and no other code uses these
+    /// blocks of the second meanwhile.
     unsafe fn run(self) {
         for block in (self.first..self.blocks).step_by(self.step) {
             let at = block * self.block_bytes;
@@ -76,9 +78,9 @@ impl Job {
                 How::Past(copy) => {
                     // SAFETY: the caller's contract; the memory was filled when it was mapped.
                     let from = unsafe { std::slice::from_raw_parts(from, self.block_bytes) };
-                    // SAFETY: as above, and nobody else has it.
+                    // SAFETY: as above, and no other code has it.
                     let to = unsafe { std::slice::from_raw_parts_mut(to, self.block_bytes) };
-                    // Both are as long.
+                    // Both have the same length.
                     let _ = copy.copy_bytes(from, to, true);
                 }
             }
@@ -86,20 +88,21 @@ impl Job {
     }
 }
 
-/// A thread that copies what it is given.
+/// A thread that copies the jobs that it gets.
 struct Helper {
     jobs: SyncSender<Job>,
     done: Receiver<()>,
 }
 
 impl Helper {
-    /// Ends when the helper is dropped, whose jobs have been waited for by then.
+    /// Starts the thread. It ends when the helper is dropped; all jobs have been waited for by then.
     fn new() -> Helper {
         let (jobs, taken) = sync_channel::<Job>(1);
         let (tell, done) = sync_channel(1);
         std::thread::spawn(move || {
             for job in taken {
-                // SAFETY: who gives a job keeps its memory until it is told, and gives nobody else these blocks.
+                // SAFETY: the sender of a job keeps its memory until the answer, and gives no other code
+                // these blocks.
                 unsafe { job.run() };
                 if tell.send(()).is_err() {
                     return;
@@ -110,7 +113,7 @@ impl Helper {
     }
 }
 
-/// A run copied, again and again.
+/// Copies one run after the other.
 pub struct Bare<'m> {
     memory: &'m Memory,
     how: How,
@@ -118,7 +121,7 @@ pub struct Bare<'m> {
 }
 
 impl<'m> Bare<'m> {
-    /// On one thread, or on two.
+    /// Copies on one thread, or on two.
     #[must_use]
     pub fn new(memory: &'m Memory, how: How, two: bool) -> Bare<'m> {
         Bare { memory, how, helper: two.then(Helper::new) }
@@ -159,7 +162,7 @@ mod tests {
 
     fn bytes(pages: &Pages) -> &[u8] {
         let start = std::ptr::with_exposed_provenance(pages.address() as usize);
-        // SAFETY: the mapping lives, and is filled; nobody writes it while the test looks.
+        // SAFETY: the mapping lives, and is filled; no code writes it while the test reads it.
         unsafe { std::slice::from_raw_parts(start, pages.bytes()) }
     }
 
@@ -170,7 +173,7 @@ mod tests {
             let mut noise = vec![0; memory.from.bytes()];
             fill(&mut noise, 3);
             let start = std::ptr::with_exposed_provenance_mut::<u8>(memory.from.address() as usize);
-            // SAFETY: all of the mapping, which nobody else has yet.
+            // SAFETY: all of the mapping, which no other code has yet.
             unsafe { start.copy_from_nonoverlapping(noise.as_ptr(), noise.len()) };
             let run = memory.shape.bytes();
             let bare = Bare::new(&memory, how, two);

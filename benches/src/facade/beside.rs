@@ -1,11 +1,12 @@
-//! Offload in the background: what it costs a busy thread, beside what a bare memcpy costs it.
+//! Offload in the background: the slowdown of a busy thread, beside its slowdown by a bare memcpy.
 //!
 //! ```text
-//!   core 0    a thread that computes, alone ─► beside memcpy ─► beside the façade ─► …      units a second, in turns
-//!   other     every 5 ms 8 blocks of 1 MiB: copied by one bare thread, or registered and offloaded by a manager with one copying thread
+//!   core 0    a thread that computes; in turns alone, beside memcpy, beside the façade: units a second
+//!   other     every 5 ms 8 blocks of 1 MiB: copied by one bare thread, or registered and offloaded by a
+//!             manager with one copying thread
 //! ```
 //!
-//! The computing thread is one of two: its data are in its own cache, or go by in memory.
+//! The data of the computing thread are in its own cache, or stream through it from memory.
 
 use super::ground::{build, settings};
 use super::hits::Fresh;
@@ -23,45 +24,46 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What is copied at a time, and how often: 1.7 GB/s.
+/// The copies of one time, and their period: 1.7 GB/s.
 const SHAPE: Shape = Shape { block_bytes: 1 << 20, blocks: 8, layers: 1 };
 const EVERY: Duration = Duration::from_millis(5);
-/// Of the memory that is copied in.
+/// Bytes of the memory that is copied in.
 const BYTES: usize = 512 << 20;
-/// Bytes of the data that are computed with: in a core's own cache, and far beyond all.
+/// Bytes of the data of the computation: in a core's own cache, and far beyond all caches.
 const DATA: [(&str, usize); 2] = [("in cache (256 KiB)", 256 << 10), ("in memory (256 MiB)", 256 << 20)];
 /// Bytes of a unit of work.
 const UNIT: usize = 256 << 10;
-/// How much slower than beside memcpy.
+/// The maximum slowdown, compared with memcpy.
 const REACH: f64 = 1.05;
 
-/// How long to measure.
+/// The length of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Length {
-    /// Turns of each.
+    /// Turns of each contender.
     pub rounds: usize,
-    /// Of a turn.
+    /// The length of a turn.
     pub turn: Duration,
 }
 
-/// What goes on beside the computing thread.
+/// The work beside the computing thread.
 enum Beside<'m> {
     Nothing,
     Memcpy(Bare<'m>),
     Facade(Box<Offloads>),
 }
 
-/// A manager whose blocks are computed and offloaded.
+/// A manager with blocks that are computed and offloaded.
 struct Offloads {
     manager: KvBlockManager,
     fresh: Fresh,
-    /// Under way since the last time.
+    /// The offload that was started the last time.
     under_way: Option<Offload>,
 }
 
 impl Offloads {
     fn new() -> Result<Offloads, Failure> {
-        // The host has room for more than the device holds, so that an eviction copies nothing: all copies are the offload's.
+        // The host has room for more than the device holds, so that an eviction copies nothing: all
+        // copies are the offload's.
         let device = (BYTES / 2 / SHAPE.block_bytes) as u32;
         let settings = settings(SHAPE.block_bytes, device, 2 * device).host_copy_threads(Some(1));
         let mut offloads = Offloads { manager: build(settings)?, fresh: Fresh::default(), under_way: None };
@@ -73,7 +75,7 @@ impl Offloads {
         Ok(offloads)
     }
 
-    /// Blocks that an engine has just filled go down, once those before have.
+    /// Offloads blocks that an engine has just filled, after the previous offload has ended.
     fn once(&mut self) {
         self.end();
         let blocks = block_on(self.manager.default_group().allocate(SHAPE.blocks).into_future())
@@ -95,7 +97,7 @@ impl Offloads {
 }
 
 impl Beside<'_> {
-    /// Copies at its rate until told; the bytes.
+    /// Copies at its rate until told; returns the bytes.
     fn run(&mut self, stop: &AtomicBool) -> u64 {
         let (start, mut times) = (Instant::now(), 0_u32);
         let before = if let Beside::Facade(offloads) = &self { offloads.bytes() } else { 0 };
@@ -120,7 +122,7 @@ impl Beside<'_> {
     }
 }
 
-/// Works for so long; nanoseconds a unit.
+/// Works for so long; returns nanoseconds a unit.
 fn compute(data: &mut [u64], length: Duration) -> f64 {
     let (start, mut units) = (Instant::now(), 0_u32);
     loop {
@@ -136,7 +138,7 @@ fn compute(data: &mut [u64], length: Duration) -> f64 {
     }
 }
 
-/// One turn: nanoseconds a unit, and GB/s copied beside it.
+/// Runs one turn: returns nanoseconds a unit, and GB/s copied beside it.
 fn turn(data: &mut [u64], beside: &mut Beside<'_>, length: Duration) -> (f64, f64) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -153,7 +155,7 @@ fn turn(data: &mut [u64], beside: &mut Beside<'_>, length: Duration) -> (f64, f6
     })
 }
 
-/// The part.
+/// Measures this part.
 ///
 /// # Errors
 /// A manager that cannot be made.

@@ -1,10 +1,11 @@
 //! Allocations a block and a request in steady state, all threads counted.
 //!
 //! ```text
-//!   allocations of a request = a + b × blocks      two sizes of request give both: b is a block's part, which is to be 0
+//!   allocations of a request = a + b × blocks   two request sizes give both; b, a block's part, is to be 0
 //! ```
 //!
-//! A program of its own counts (`facade_counts`), because counting would slow down what others time.
+//! A program of its own counts (`facade_counts`), because counting would slow down the operations that
+//! others time.
 
 use super::ground::{Ground, Shape, build, now, settings};
 use super::hits::{Fresh, full};
@@ -21,16 +22,16 @@ use std::process::Command;
 
 /// Blocks of a request: a small one and a large one.
 const SIZES: [usize; 2] = [16, 128];
-/// Before it counts: memory that is kept has been asked for by then.
+/// Requests before it counts: by then all memory that is kept has been allocated.
 const WARM: usize = 256;
 /// Requests that are counted.
 const REQUESTS: usize = 256;
 /// Bytes of a block that is copied.
 const BLOCK_BYTES: usize = 4096;
-/// A block's part that counts as none: what grows now and then, and is kept.
+/// A block's part that counts as none: memory that grows now and then, and is kept.
 const NONE: f64 = 0.01;
 
-/// Allocations a request, of one size after the other.
+/// Returns the allocations a request, for one size after the other.
 fn each(mut one: impl FnMut(usize) -> Box<dyn FnMut()>) -> [f64; 2] {
     SIZES.map(|blocks| {
         let mut act = one(blocks);
@@ -40,7 +41,7 @@ fn each(mut one: impl FnMut(usize) -> Box<dyn FnMut()>) -> [f64; 2] {
     })
 }
 
-/// Blocks allocated, registered by fresh names and released, again and again; waits where it must.
+/// Allocates blocks, registers them under fresh names and releases them, again and again; waits if it must.
 fn cycle(manager: &Tiers, blocks: usize) -> Box<dyn FnMut()> {
     let (manager, mut fresh) = (manager.clone(), Fresh::default());
     fresh.start_at(blocks as u64);
@@ -52,20 +53,20 @@ fn cycle(manager: &Tiers, blocks: usize) -> Box<dyn FnMut()> {
     })
 }
 
-/// Makes prefixes of some shape, below a device.
+/// Makes prefixes of a shape, below a device.
 type Below = fn(Shape) -> Result<Ground, Failure>;
 
 fn on_host(shape: Shape) -> Result<Ground, Failure> {
     Ground::host(shape, 8 * shape.bytes(), 2)
 }
 
-/// Four prefixes, below a device of one: each takes the place of one that the disk has.
+/// Makes four prefixes, below a device of one: each replaces one that the disk has.
 fn on_disk(shape: Shape) -> Result<Ground, Failure> {
     let device = shape.blocks as u32;
     Ground::filled(build(shape.settings(device, 0).disk_blocks(4 * device))?, shape, Tier::DISK, 4)
 }
 
-/// What is counted, and how often a request allocates.
+/// Counts: the operations, and how often a request allocates.
 ///
 /// # Errors
 /// A manager that cannot be made.
@@ -114,7 +115,7 @@ pub fn count() -> Result<Value, Failure> {
     if let Some(error) = failed {
         return Err(error);
     }
-    // The host is full as well: each copy down pushes a block out.
+    // The host is full as well: each copy down evicts a block there.
     let full_below = build(settings(BLOCK_BYTES, 512, 1024))?;
     row(
         "allocate by eviction with offload, register, release; the host full too",
@@ -129,10 +130,10 @@ pub fn count() -> Result<Value, Failure> {
     Ok(Value::Array(rows))
 }
 
-/// The part, by the program beside this one.
+/// Measures this part, by the program beside this one.
 ///
 /// # Errors
-/// It cannot be run, or has failed.
+/// The program cannot be run, or has failed.
 pub fn measure() -> Result<Vec<Table>, Failure> {
     let program = std::env::current_exe()?.with_file_name("facade_counts");
     let output =
@@ -161,7 +162,7 @@ pub fn measure() -> Result<Vec<Table>, Failure> {
     Ok(vec![table])
 }
 
-/// A block's part, and what is left to the request.
+/// Returns a block's part, and the rest, which is the request's.
 fn parts(counts: [f64; 2]) -> (f64, f64) {
     let a_block = (counts[1] - counts[0]) / (SIZES[1] - SIZES[0]) as f64;
     (a_block, counts[0] - a_block * SIZES[0] as f64)

@@ -1,9 +1,9 @@
-//! Cold blocks brought up from a volume, beside reads of the same tier: the same blocks, in the same order, into the same host memory, but
-//! neither books nor a copy up.
+//! Cold blocks brought up from a volume, beside reads of the same tier: the same blocks, in the same
+//! order, into the same host memory, but without pool metadata and without a copy up.
 //!
 //! ```text
-//!   façade   match, onboard ─► reads ─► staging ─► checked copy up     what is copied up is not read into meanwhile
-//!   tier     look up each   ─► reads ─► staging                        all of it is read into, all the time
+//!   façade   match, onboard ─► reads ─► staging ─► checked copy up    no read into a block that is copied up
+//!   tier     look up each   ─► reads ─► staging                       reads into all of it, all the time
 //! ```
 
 use super::ground::{Ground, Shape, settings};
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// Blocks of staging: as many as a manager takes that is not told (`disk.staging`).
+/// Blocks of staging: the manager's default (`disk.staging`).
 fn staging(block_bytes: usize) -> usize {
     ((16 << 20) / block_bytes).clamp(40, 256)
 }
@@ -43,7 +43,7 @@ struct Below {
 }
 
 impl Below {
-    /// A volume of so many bytes in this folder, full of prefixes, below a device of one.
+    /// Makes a volume of so many bytes in this folder, full of prefixes, below a device of one prefix.
     fn new(folder: &Path, shape: Shape, bytes: usize, runtime: &Handle) -> Result<Below, Failure> {
         let prefixes = (bytes / shape.bytes()).max(2);
         let slots = (prefixes * shape.blocks) as u32;
@@ -105,11 +105,11 @@ impl Below {
     }
 }
 
-/// By the façade, or by the tier alone; by the wall.
+/// Reads by the façade, or by the tier alone; timed by the wall.
 struct Reads<'b> {
     below: &'b Below,
     alone: bool,
-    /// Prefixes that the tier alone has read; the manager has a position of its own.
+    /// The number of prefixes that the tier alone has read; the manager has a position of its own.
     read: usize,
     /// Processor seconds and bytes, of all turns.
     cpu: (f64, f64),
@@ -145,10 +145,10 @@ impl Reads<'_> {
     }
 }
 
-/// The part: volumes of so many bytes each, in this folder.
+/// Measures this part: volumes of so many bytes each, in this folder.
 ///
 /// # Errors
-/// No room, a volume that cannot be made, or bytes that are wrong.
+/// There is no room, a volume cannot be made, or bytes are wrong.
 pub fn measure(effort: Effort, parent: &Path, bytes: usize) -> Result<Vec<Table>, Failure> {
     let mut table = Table::new(
         "Cold onboard from disk, simulated device: runs of blocks".to_owned(),
@@ -166,7 +166,7 @@ pub fn measure(effort: Effort, parent: &Path, bytes: usize) -> Result<Vec<Table>
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_time().build()?;
     for (block_bytes, blocks) in [(128 << 10, 1024), (1 << 20, 128), (5 << 20, 64)] {
-        // A run is a quarter of the footprint at the most, where that is small.
+        // A run is at most a quarter of a small footprint.
         let blocks = blocks.min(bytes / 4 / block_bytes).max(32);
         let shape = Shape { block_bytes, blocks, layers: 1 };
         let below = Below::new(folder.path(), shape, bytes, runtime.handle())?;

@@ -1,7 +1,8 @@
 //! Managers to measure, their prefixes and bytes.
 //!
-//! Everything that is copied is cold: prefixes of a host tier far beyond the caches take turns, and the device has half of them, so
-//! that under LRU the next one is never there and its bytes were last touched all the others ago.
+//! Every copied byte is cold: prefixes of a host tier far beyond the caches take turns, and the
+//! device has half of them. So under LRU the next prefix is never in the device, and all the others
+//! were touched since its last turn.
 
 use crate::disk::Failure;
 use crate::disk::target;
@@ -17,7 +18,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// Blocks of so many bytes, and nothing done ahead of need.
+/// Settings for blocks of so many bytes, with no work ahead of need.
 pub fn settings(block_bytes: usize, device: u32, host: u32) -> ManagerConfigBuilder {
     ManagerConfig::builder()
         .geometry_block_bytes(Some(block_bytes as u64))
@@ -30,15 +31,15 @@ pub fn settings(block_bytes: usize, device: u32, host: u32) -> ManagerConfigBuil
         .idle_disk_after(None)
 }
 
-/// A manager of settings.
+/// Makes a manager of settings.
 ///
 /// # Errors
-/// What is wrong with them, or memory that cannot be had.
+/// An invalid setting, or memory that cannot be allocated.
 pub fn build(settings: ManagerConfigBuilder) -> Result<KvBlockManager, Failure> {
     Ok(KvBlockManager::open(&settings.build()?)?)
 }
 
-/// The answer of a future that need not wait, without the cost of being able to; waits if it must.
+/// Returns the answer of a future that need not wait, without the cost of waiting; waits if it must.
 pub fn now<T>(future: impl IntoFuture<Output = T>) -> T {
     let mut future = pin!(future.into_future());
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -47,25 +48,25 @@ pub fn now<T>(future: impl IntoFuture<Output = T>) -> T {
     }
 }
 
-/// What is onboarded.
+/// The shape of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Of a block, over all layers.
+    /// Bytes of a block, over all layers.
     pub block_bytes: usize,
-    /// Of a run.
+    /// Blocks of a run.
     pub blocks: usize,
-    /// Of a block.
+    /// Layers of a block.
     pub layers: u32,
 }
 
 impl Shape {
-    /// Bytes of a run.
+    /// Returns the bytes of a run.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.block_bytes * self.blocks
     }
 
-    /// Settings of such blocks.
+    /// Returns settings for such blocks.
     pub fn settings(&self, device: u32, host: u32) -> ManagerConfigBuilder {
         let settings = settings(self.block_bytes, device, host);
         if self.layers == 1 {
@@ -87,19 +88,20 @@ impl Shape {
 pub struct Ground {
     /// The manager.
     pub manager: KvBlockManager,
-    /// Of what.
+    /// The shape of its prefixes.
     pub shape: Shape,
-    /// Where they are.
+    /// The tier of the prefixes.
     tier: Tier,
     prefixes: Vec<Vec<SequenceHash>>,
     next: Cell<usize>,
 }
 
 impl Ground {
-    /// A host tier of so many bytes, full of prefixes, below a device of half as many; copied by so many threads.
+    /// Makes a host tier of so many bytes, full of prefixes, below a device of half as many, with so
+    /// many copying threads.
     ///
     /// # Errors
-    /// The manager's.
+    /// An error of the manager.
     pub fn host(shape: Shape, bytes: usize, threads: u32) -> Result<Ground, Failure> {
         let prefixes = (bytes / shape.bytes()).max(3);
         let host = (prefixes * shape.blocks) as u32;
@@ -111,7 +113,7 @@ impl Ground {
     /// Computes so many prefixes, and sends each to the tier below.
     ///
     /// # Errors
-    /// The manager's.
+    /// An error of the manager.
     pub fn filled(
         manager: KvBlockManager,
         shape: Shape,
@@ -133,7 +135,7 @@ impl Ground {
         Ok(ground)
     }
 
-    /// Fills blocks with what their hashes determine, and registers them.
+    /// Fills blocks with bytes that their hashes determine, and registers them.
     fn compute(&self, hashes: &[SequenceHash]) -> Result<Blocks, Failure> {
         let blocks = block_on(self.manager.default_group().allocate(hashes.len()).into_future())?;
         let port =
@@ -146,13 +148,13 @@ impl Ground {
         Ok(blocks.register(hashes, None).map_err(|error| error.why)?)
     }
 
-    /// The prefixes, each of which is wholly below the device when [`bring`](Ground::bring) gets there.
+    /// Returns the prefixes. Each is wholly below the device when [`bring`](Ground::bring) gets there.
     #[must_use]
     pub fn prefixes(&self) -> &[Vec<SequenceHash>] {
         &self.prefixes
     }
 
-    /// The next prefix to bring up.
+    /// Returns the next prefix to bring up.
     pub fn next(&self) -> &[SequenceHash] {
         let next = self.next.get();
         self.next.set((next + 1) % self.prefixes.len());
@@ -162,7 +164,7 @@ impl Ground {
     /// Brings the next prefix up.
     ///
     /// # Panics
-    /// It was not where it was to be, or has not come: the measurement would be of something else.
+    /// If it was not in its tier, or did not arrive: the measurement would be invalid.
     pub fn bring(&self, options: OnboardOptions) -> Onboarded {
         let found = self.manager.default_group().match_prefix(self.next());
         assert_eq!(found.in_tier(self.tier), self.shape.blocks, "the prefix is below the device");
@@ -171,10 +173,10 @@ impl Ground {
         up
     }
 
-    /// Brings one more up, and looks at its bytes.
+    /// Brings one more up, and compares its bytes.
     ///
     /// # Errors
-    /// They are others.
+    /// They are wrong.
     pub fn check(&self) -> Result<(), Failure> {
         let hashes = &self.prefixes[self.next.get()];
         let up = self.bring(OnboardOptions::default());

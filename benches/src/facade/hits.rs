@@ -1,7 +1,8 @@
-//! Calls that move no bytes, beside the core's handles: what the façade adds to a block and to a request.
+//! Calls that move no bytes, beside the core's handles: the time that the façade adds to a block and to
+//! a request.
 //!
-//! Both have a pool of [`CAPACITY`] blocks, of the policy that a device has by default, visited in the same scattered order. The manager's calls need not wait here, and are polled
-//! once.
+//! Both have a pool of [`CAPACITY`] blocks, with the policy that a device has by default, visited in the
+//! same scattered order. The manager's calls need not wait here, and are polled once.
 
 use super::ground::{build, now, settings};
 use super::report::{Cell, Table};
@@ -16,14 +17,14 @@ use kvstrata_core::{BlockPool, CompleteBlock, ImmutableBlock, MutableBlock, Poli
 
 /// Blocks of a request.
 const SIZES: [usize; 4] = [1, 16, 128, 1024];
-/// Bytes of a block: as few as there can be, for none are moved.
+/// Bytes of a block: the minimum, since none are moved.
 const BLOCK_BYTES: usize = 64;
 /// Sequences from here on are in no pool yet.
 const FRESH: u64 = 1 << 32;
 /// Nanoseconds a block and a request that the façade may add.
 const REACH: [f64; 2] = [300.0, 2000.0];
 
-/// Finds a run and lets go of it, by the core.
+/// Finds a run and releases it, by the core.
 struct CoreHit<'p> {
     pool: &'p BlockPool,
     hashes: &'p [SequenceHash],
@@ -66,7 +67,7 @@ impl Work for Hit<'_> {
     }
 }
 
-/// Allocates free blocks and lets go of them, by the façade. (By the core: [`AllocateFree`].)
+/// Allocates free blocks and releases them, by the façade. (By the core: [`AllocateFree`].)
 struct Allocate<'p> {
     manager: &'p KvBlockManager,
     blocks: usize,
@@ -92,7 +93,7 @@ pub(super) struct Fresh {
 }
 
 impl Fresh {
-    /// Makes names that are apart from those of another start, of as many requests as there may be.
+    /// Starts names that are distinct from those of other starts, for all requests that there may be.
     pub(super) fn start_at(&mut self, start: u64) {
         self.number = start << 24;
     }
@@ -145,7 +146,7 @@ struct Cycle<'p> {
     manager: &'p KvBlockManager,
     blocks: usize,
     fresh: Fresh,
-    /// By the call that does not wait.
+    /// Uses the call that does not wait.
     at_once: bool,
 }
 
@@ -168,7 +169,7 @@ impl Work for Cycle<'_> {
     }
 }
 
-/// A manager whose device is full of blocks that nobody holds, in the core's sequences.
+/// Makes a manager with a device full of blocks without holders, in the core's sequences.
 pub(super) fn full(host: u32) -> Result<KvBlockManager, Failure> {
     let manager = build(settings(BLOCK_BYTES, CAPACITY, host))?;
     for number in 0..u64::from(CAPACITY) / PREFIX as u64 {
@@ -180,7 +181,7 @@ pub(super) fn full(host: u32) -> Result<KvBlockManager, Failure> {
     Ok(manager)
 }
 
-/// The part.
+/// Measures this part.
 ///
 /// # Errors
 /// A manager that cannot be made.
@@ -243,7 +244,7 @@ pub fn measure(effort: Effort) -> Result<Vec<Table>, Failure> {
             let (owned, complete, held) =
                 (Vec::with_capacity(blocks), Vec::with_capacity(blocks), Vec::with_capacity(blocks));
             let (mut fresh, mut same) = (Fresh::default(), Fresh::default());
-            // Names are used once in all of a pool's rows.
+            // Names are used once in all rows of a pool.
             fresh.start_at(blocks as u64);
             same.start_at(blocks as u64);
             let mut core = CoreCycle { pool: &pool, blocks, fresh, owned, complete, held };

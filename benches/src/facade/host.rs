@@ -1,6 +1,8 @@
-//! Blocks brought up from host memory, whole and layer by layer, beside the same bytes copied without a manager.
+//! Blocks brought up from host memory, whole and layer by layer, beside the same
+//! bytes copied without a manager.
 //!
-//! By the wall, since several threads work on it: from the call that finds the run until all of it is held and was given back.
+//! By the wall, since several threads work on it: from the call that finds the run until all of it
+//! was held and has been given back.
 
 use super::bare::{Bare, How, Memory};
 use super::ground::{Ground, Shape};
@@ -13,14 +15,15 @@ use kvstrata::manager::OnboardOptions;
 use kvstrata_ffi::copy::HostCopy;
 use std::time::{Duration, Instant};
 
-/// Bytes of the host tier: sixteen last-level caches of the machine that this was made on. The device has half.
+/// Bytes of the host tier: sixteen last-level caches of the machine on which this was written. The
+/// device has half.
 const BYTES: usize = 512 << 20;
-/// Layers, where there are several.
+/// Layers, in rows with several.
 const LAYERS: u32 = 32;
-/// What is brought up: block size and number.
+/// The runs: block size and number.
 const SHAPES: [(usize, usize); 4] = [(64 << 10, 128), (256 << 10, 128), (1 << 20, 128), (5 << 20, 32)];
 
-/// When the clock stops.
+/// The moment at which the clock stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Until {
     All,
@@ -30,7 +33,7 @@ enum Until {
 /// Brings runs up.
 struct Up<'g> {
     ground: &'g Ground,
-    /// A transfer, or all of a block.
+    /// Layers a transfer; none for whole blocks.
     layers: Option<u32>,
     until: Until,
 }
@@ -60,7 +63,7 @@ impl Timed for Up<'_> {
     }
 }
 
-/// The part.
+/// Measures this part.
 ///
 /// # Errors
 /// A manager that cannot be made, or bytes that are wrong.
@@ -69,7 +72,7 @@ pub fn measure(effort: Effort) -> Result<Vec<Table>, Failure> {
         "Onboard from host, simulated device: runs of cold blocks, whole, each with its checksum compared on the way",
         &[
             "run",
-            "who",
+            "contender",
             "GB/s",
             "ms a run",
             "to memcpy, 1 thread",
@@ -80,7 +83,7 @@ pub fn measure(effort: Effort) -> Result<Vec<Table>, Failure> {
     );
     let mut layers = Table::new(
         format!("The same in blocks of {LAYERS} layers, simulated device: whole, and layer by layer"),
-        &["run", "who", "ms", "to all of it whole"],
+        &["run", "contender", "ms", "to all of it whole"],
     );
     for (block_bytes, blocks) in SHAPES {
         let shape = Shape { block_bytes, blocks, layers: 1 };

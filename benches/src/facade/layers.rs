@@ -1,4 +1,5 @@
-//! Offload of what a pass of the model writes: how long after its end all of it is in the host, gated by the pass and gated by its layers.
+//! Offload of the blocks that a pass of the model writes: the time after its end until all of them are
+//! in the host, gated by the pass and gated by its layers.
 //!
 //! ```text
 //!   the model   │ layer 0 │ layer 1 │ … │ layer 31 │ end
@@ -7,7 +8,8 @@
 //!                                                  └ the clock
 //! ```
 //!
-//! The model computes on another device: meanwhile this machine's cores are free, and each layer takes as long as is said.
+//! The model computes on another device: meanwhile this machine's cores are free, and each layer takes
+//! the set time.
 
 use super::ground::{Shape, build};
 use super::hits::Fresh;
@@ -19,14 +21,14 @@ use kvstrata::manager::{KvBlockManager, OffloadOptions};
 use kvstrata::scheduler::Gate;
 use std::time::{Duration, Instant};
 
-/// What a pass writes.
+/// The blocks that a pass writes.
 const SHAPE: Shape = Shape { block_bytes: 1 << 20, blocks: 128, layers: 32 };
-/// Of a layer: a prefill of 2,048 tokens takes about as long.
+/// The time of a layer: a prefill of 2,048 tokens takes about as long.
 const LAYER: Duration = Duration::from_millis(2);
-/// Layers a step, beside the whole.
+/// Layers a step, beside whole blocks.
 const STEPS: [u32; 2] = [4, 1];
 
-/// A manager whose passes' blocks go down.
+/// A manager that offloads the blocks of passes.
 struct Passes {
     manager: KvBlockManager,
     fresh: Fresh,
@@ -34,7 +36,8 @@ struct Passes {
 
 impl Passes {
     fn new() -> Result<Passes, Failure> {
-        // The host has room for more than the device holds, so that an eviction copies nothing: all copies are the offload's.
+        // The host has room for more than the device holds, so that an eviction copies nothing: all
+        // copies are the offload's.
         let device = 2 * SHAPE.blocks as u32;
         let settings = SHAPE.settings(device, 2 * device).host_copy_threads(Some(2));
         let mut passes = Passes { manager: build(settings)?, fresh: Fresh::default() };
@@ -45,7 +48,8 @@ impl Passes {
         Ok(passes)
     }
 
-    /// One pass, behind whose layers its blocks go down, so many a step, or behind its end. How long after that they are there.
+    /// Runs one pass. Its blocks are offloaded behind its layers, so many a step, or behind its end.
+    /// Returns the time from the end of the pass until they are in the host.
     fn one(&mut self, step: Option<u32>) -> Result<Duration, Failure> {
         let blocks = block_on(self.manager.default_group().allocate(SHAPE.blocks).into_future())?;
         self.fresh.make(1, SHAPE.blocks);
@@ -75,10 +79,10 @@ impl Passes {
     }
 }
 
-/// The part.
+/// Measures this part.
 ///
 /// # Errors
-/// A manager that cannot be made, or blocks that do not go down.
+/// A manager that cannot be made, or blocks that are not offloaded.
 pub fn measure(rounds: usize) -> Result<Vec<Table>, Failure> {
     let mut passes = Passes::new()?;
     let who = [None, Some(STEPS[0]), Some(STEPS[1])];
@@ -90,7 +94,7 @@ pub fn measure(rounds: usize) -> Result<Vec<Table>, Failure> {
         }
     }
     let mut table = Table::new(
-        "Offload of what a pass writes, simulated device: from the end of the pass until all of it is in the host",
+        "Offload of the blocks that a pass writes, simulated device: from the end of the pass until all of them are in the host",
         &["blocks", "gate", "ms after the end", "to the whole blocks'"],
     );
     for (at, step) in who.iter().enumerate() {

@@ -1,19 +1,21 @@
-//! 1,000 requests at once over a device that is full, with offload running: how long an allocation takes, and a release.
+//! 1,000 requests at once over a full device, with offload running: the time of
+//! an allocation, and of a release.
 //!
 //! ```text
-//!   each of 1,000 tasks    pause ──► allocate 1–64 ──► hold ──► register, fresh names ──► release ──► pause …
-//!                          0.9–2.7 s  timed            125–375 ms                          timed
-//!   an engine              step() each 10 ms: victims-to-be are copied to the host ahead of need (watermarks 0.90, 0.85)
+//!   each of 1,000 tasks   pause ──► allocate 1–64 ──► hold ──► register, fresh names ──► release ──► pause …
+//!                         0.9–2.7 s  timed            125–375 ms                          timed
+//!   an engine             step() each 10 ms: the next victims are copied to the host (watermarks 0.90, 0.85)
 //! ```
 //!
-//! The load is one that the machine can bear: all that is registered has to go down some time, so 16,000 blocks of 64 KiB a second are
-//! 1 GB/s of copies, some part of what memory gives; and half of the device is held at any time. What is found here is what waiting the
-//! manager itself causes. The same tasks over more managers, in turns with it: without a tier below, where victims have nowhere to
-//! go, they show what the machine adds; with nothing copied ahead, where an allocation's own victims go down while it waits, what being
-//! ahead is worth. Over a disk below the host, which is full too: there each block that comes to the host has another one written to the
-//! disk, and an allocation may wait for that.
+//! The machine can bear this load: all registered blocks have to go down some time, so 16,000 blocks of
+//! 64 KiB a second are 1 GB/s of copies, a part of the memory's bandwidth; and half of the device is
+//! held at any time. So the waits found here are caused by the manager itself. The same tasks run over
+//! more managers, in turns with it. Without a tier below, victims are dropped: this shows the machine's
+//! own part. With nothing copied ahead, an allocation waits while its own victims go down: this shows
+//! the worth of copying ahead. With a disk below the host, which is full too, each block that comes to
+//! the host has another one written to the disk, and an allocation may wait for that.
 //!
-//! Two workers of a runtime, and two copying threads, as the settings give on a machine of two cores.
+//! Two workers of a runtime, and two copying threads, the default on a machine of two cores.
 
 use super::ground::{build, settings};
 use super::report::{Cell, Table};
@@ -34,35 +36,35 @@ use std::time::{Duration, Instant};
 const TASKS: u64 = 1000;
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Blocks of the device: twice what is held on average.
+/// Blocks of the device: twice the average number of held blocks.
 const DEVICE: u32 = 8192;
 /// Blocks of the host, full too.
 const HOST: u32 = 16_384;
-/// Blocks of the disk, where there is one: each is written anew after some seconds.
+/// Blocks of the disk, if there is one: each is written anew after some seconds.
 const DISK: u32 = 2 * HOST;
-/// Blocks of the host that are kept free for victims where there is a disk.
+/// Blocks of the host that are kept free for victims if there is a disk.
 const HEADROOM: u32 = 16;
-/// Blocks of a request, at most.
+/// Maximum blocks of a request.
 const MOST: u64 = 64;
-/// On average; both are drawn from half of it to one and a half.
+/// The mean pause; pauses and holds are drawn from half of their mean to one and a half.
 const PAUSE: Duration = Duration::from_millis(1800);
-/// As the pause.
+/// The mean time for which a request holds its blocks.
 const HOLD: Duration = Duration::from_millis(250);
-/// Between two steps of the engine.
+/// The time between two steps of the engine.
 const STEP: Duration = Duration::from_millis(10);
-/// After the start, before anything counts.
+/// The time after the start before anything counts.
 const SETTLE: Duration = Duration::from_millis(2500);
 
-/// How long to measure.
+/// The length of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Length {
     /// Turns of each manager.
     pub rounds: usize,
-    /// Of a turn.
+    /// The length of a turn.
     pub turn: Duration,
 }
 
-/// What happened in some turns, times in nanoseconds.
+/// The events of some turns, times in nanoseconds.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     allocations: Vec<u64>,
@@ -80,7 +82,7 @@ impl Seen {
     }
 }
 
-/// One in so many is above.
+/// Returns the value that one in `above` exceeds.
 fn quantile(sorted: &[u64], above: usize) -> f64 {
     let at = sorted.len().saturating_sub(1 + sorted.len() / above);
     sorted.get(at).map_or(f64::NAN, |time| *time as f64)
@@ -101,7 +103,7 @@ impl Task {
             draw += 1;
             mix(draw)
         };
-        // They begin anywhere in their pause.
+        // Tasks begin at a random moment of their pause.
         tokio::time::sleep(PAUSE.mul_f64((drawn() % 1000) as f64 / 1000.0)).await;
         // Relaxed: it only ends a loop.
         while !self.stop.load(Relaxed) {
@@ -134,7 +136,7 @@ fn around(mean: Duration, drawn: u64) -> Duration {
     mean.mul_f64(0.5 + (drawn % 1000) as f64 / 1000.0)
 }
 
-/// What a future gives, and whether it was to be waited for.
+/// Returns a future's output, and whether it had to wait.
 async fn awaited<T>(future: impl IntoFuture<Output = T>) -> (T, bool) {
     let (mut future, mut waited) = (pin!(future.into_future()), false);
     poll_fn(|context| match future.as_mut().poll(context) {
@@ -147,7 +149,7 @@ async fn awaited<T>(future: impl IntoFuture<Output = T>) -> (T, bool) {
     .await
 }
 
-/// Whom the tasks ask: its name, its host blocks, those of its disk, and the device's watermarks.
+/// The managers: name, host blocks, disk blocks, and the device's watermarks.
 const MANAGERS: [(&str, u32, u32, [f64; 2]); 4] = [
     ("façade, offload running", HOST, 0, [0.90, 0.85]),
     ("façade, no tier below", 0, 0, [0.90, 0.85]),
@@ -155,7 +157,7 @@ const MANAGERS: [(&str, u32, u32, [f64; 2]); 4] = [
     ("façade, with a disk", HOST, DISK, [0.90, 0.85]),
 ];
 
-/// Fills the device, and with it the host. Above a disk the host has a headroom and watermarks as the settings give.
+/// Fills the device, and with it the host. Above a disk the host has the default headroom and watermarks.
 async fn filled(
     host: u32,
     disk: u32,
@@ -178,7 +180,7 @@ async fn filled(
     Ok(manager)
 }
 
-/// One turn: all tasks, and an engine's steps beside them.
+/// Runs one turn: all tasks, and an engine's steps beside them.
 async fn turn(manager: &Tiers, round: usize, length: Duration) -> Result<(Seen, f64), Failure> {
     let (from, stop) = (Instant::now() + SETTLE, Arc::new(AtomicBool::new(false)));
     let tasks: Vec<_> = (0..TASKS)
@@ -212,10 +214,10 @@ async fn turn(manager: &Tiers, round: usize, length: Duration) -> Result<(Seen, 
     Ok((seen, offloaded * BLOCK_BYTES as f64 / 1e9))
 }
 
-/// The part.
+/// Measures this part.
 ///
 /// # Errors
-/// No room in the folder, a manager that cannot be made, or an allocation that failed.
+/// There is no room in the folder, a manager cannot be made, or an allocation failed.
 pub fn measure(length: Length, parent: &Path) -> Result<Vec<Table>, Failure> {
     let folder = Folder::new(parent, u64::from(DISK) * BLOCK_BYTES as u64 + (256 << 20))?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -240,8 +242,8 @@ fn table(turns: &[Vec<(Seen, f64)>; MANAGERS.len()], length: Length) -> Table {
     let mut table = Table::new(
         format!("{TASKS} requests at once over a full device, simulated device; microseconds"),
         &[
-            "what",
-            "who",
+            "call",
+            "contender",
             "p50",
             "p99",
             "p99 of turns",
@@ -270,7 +272,7 @@ fn table(turns: &[Vec<(Seen, f64)>; MANAGERS.len()], length: Length) -> Table {
             let us = |nanoseconds: f64| Cell::number(nanoseconds / 1e3, 1);
             let each = Spread::of(turns.iter().map(|(seen, _)| quantile(&sorted(times(seen)), 100)));
             let p99 = quantile(&pooled, 100);
-            // A turn's requests are those that began in it, and a hold later it ends.
+            // A turn's requests are those that began in it; the turn ends a hold later.
             let seconds = length.turn.as_secs_f64() * turns.len() as f64;
             let copied = Spread::of(turns.iter().map(|(_, rate)| *rate));
             table.rows.push(vec![

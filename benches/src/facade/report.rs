@@ -12,26 +12,26 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Nothing.
+    /// Makes an empty cell.
     #[must_use]
     pub fn none() -> Cell {
         Cell { text: String::new(), json: Value::Null }
     }
 
-    /// A word.
+    /// Makes a cell with a word.
     #[must_use]
     pub fn word(word: impl Into<String>) -> Cell {
         let text = word.into();
         Cell { json: json!(text), text }
     }
 
-    /// A number with so many digits behind the point.
+    /// Makes a number with so many digits behind the point.
     #[must_use]
     pub fn number(number: f64, digits: usize) -> Cell {
         Cell { text: format!("{number:.digits$}"), json: json!(number) }
     }
 
-    /// A median, and half the distance of the quartiles in per cent of it.
+    /// Makes a median, and half the distance of the quartiles in per cent of it.
     #[must_use]
     pub fn figure(spread: Spread, digits: usize) -> Cell {
         if spread.high == 0.0 {
@@ -41,21 +41,21 @@ impl Cell {
         Cell { text: format!("{:.digits$} ±{off:.0} %", spread.median), json: spread.json() }
     }
 
-    /// A median with its quartiles: for what may be near nothing.
+    /// Makes a median with its quartiles: for values that may be near zero.
     #[must_use]
     pub fn range(spread: Spread, digits: usize) -> Cell {
         let Spread { low, median, high } = spread;
         Cell { text: format!("{median:.digits$} ({low:.digits$}–{high:.digits$})"), json: spread.json() }
     }
 
-    /// How many times as fast.
+    /// Makes a ratio: how many times as fast.
     #[must_use]
     pub fn ratio(spread: Spread) -> Cell {
         let Spread { low, median, high } = spread;
         Cell { text: format!("**{median:.2}×** ({low:.2}–{high:.2})"), json: spread.json() }
     }
 
-    /// What is to be reached, and whether it is.
+    /// Makes the reach, and whether it is met.
     #[must_use]
     pub fn reach(reach: &str, met: bool) -> Cell {
         let met_word = if met { "yes" } else { "no" };
@@ -68,22 +68,22 @@ impl Cell {
 pub struct Table {
     /// Its heading.
     pub title: String,
-    /// Of its columns; the keys of the JSON too.
+    /// Headings of the columns; they are also the keys of the JSON.
     pub columns: Vec<&'static str>,
     /// One cell a column.
     pub rows: Vec<Vec<Cell>>,
-    /// What else is to be known: a line each.
+    /// Notes, a line each.
     pub notes: Vec<String>,
 }
 
 impl Table {
-    /// An empty one.
+    /// Makes an empty table.
     #[must_use]
     pub fn new(title: impl Into<String>, columns: &[&'static str]) -> Table {
         Table { title: title.into(), columns: columns.to_vec(), rows: Vec::new(), notes: Vec::new() }
     }
 
-    /// As Markdown.
+    /// Formats it as Markdown.
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut text = format!("{}\n\n| {} |\n|---|", self.title, self.columns.join(" | "));
@@ -103,7 +103,7 @@ impl Table {
         text
     }
 
-    /// As JSON.
+    /// Formats it as JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         let row = |row: &Vec<Cell>| {

@@ -1,16 +1,18 @@
-//! What it costs to be watched: a replay whose manager counts, has latencies, and is logged at info, beside the same with nothing counted at all.
+//! The cost of being watched: replays with counters, with latencies, and with logs at info, beside the
+//! same with nothing counted at all.
 //!
 //! ```text
-//!   uncounted    nothing of the manager's is counted (`kvstrata::metrics::bench`); metrics.histograms = false, no level is logged
-//!   counted      what is counted whether anybody looks or not, by path, tier and group
-//!   timed        and histograms of transfers and calls
-//!   watched      the same, spans and lines at info, formatted and written to a pipe that is read; figures scraped once a run
+//!   uncounted   the manager counts nothing (`kvstrata::metrics::bench`); metrics.histograms = false, no logs
+//!   counted     the counts that are always kept, by path, tier and group
+//!   timed       and histograms of transfers and calls
+//!   watched     and spans and lines at info, formatted and written to a pipe that is read; one scrape a run
 //! ```
 //!
-//! The pools' own counts are in all of them: what is free and evictable is what allocation goes by.
+//! The pools' own counts are in all of them: allocation needs the numbers of free and evictable blocks.
 //!
-//! All in one process, in turns: which levels are logged is switched between runs, and at `off` a span costs what it does without any subscriber. Small
-//! blocks are the hard case, since each costs as much to count as a large one; a real one is larger than both.
+//! All in one process, in turns: the logged levels are switched between runs, and at `off` a span costs
+//! the same as without any subscriber. Small blocks are the hard case, since each costs as much to count
+//! as a large one; real blocks are larger than both.
 
 use super::report::{Cell, Table};
 use crate::clock::process_time;
@@ -34,10 +36,10 @@ use tracing_subscriber::{Registry, fmt};
 const BLOCKS: [usize; 2] = [4 << 10, 64 << 10];
 const DEVICE: u32 = 2048;
 const HOST: u32 = 8192;
-/// Of uncounted's time, at most.
+/// The maximum share of uncounted's time.
 const REACH: f64 = 1.02;
 
-/// How a replay is watched.
+/// The way in which a replay is watched.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Watched {
     Not,
@@ -95,7 +97,7 @@ fn replay(watched: Watched, block_bytes: usize, requests: u64) -> Result<Took, F
         if progress.requests == halfway
             && let Some(address) = address
         {
-            // Whoever scrapes is on this machine too, and takes its time from it.
+            // The scraper is on this machine too, and takes its time from it.
             let _ = scraped(address);
         }
     };
@@ -115,13 +117,13 @@ fn scraped(address: std::net::SocketAddr) -> io::Result<u64> {
     io::copy(&mut connection, &mut io::sink())
 }
 
-/// The part: so many rounds of replays of so many requests.
+/// Measures this part: so many rounds of replays of so many requests.
 ///
 /// # Errors
 /// A replay that cannot be made, or a wrong byte.
 pub fn measure(rounds: usize, requests: u64) -> Result<Vec<Table>, Failure> {
     let measured = measured(rounds, requests);
-    // For what else is measured in this process.
+    // For the other measurements of this process.
     COUNTING.store(true, Relaxed);
     measured
 }
@@ -129,11 +131,11 @@ pub fn measure(rounds: usize, requests: u64) -> Result<Vec<Table>, Failure> {
 fn measured(rounds: usize, requests: u64) -> Result<Vec<Table>, Failure> {
     let mut table = Table::new(
         format!("Replay of {requests} requests while it is watched, simulated device"),
-        &["block", "who", "requests/s", "time to the first's", "reach", "processor time to the first's"],
+        &["block", "replay", "requests/s", "time to the first's", "reach", "processor time to the first's"],
     );
     for block_bytes in BLOCKS {
         let mut took: [Vec<Took>; ALL.len()] = Default::default();
-        // The first of all warms up.
+        // The first run warms up.
         replay(Watched::Fully, block_bytes, requests)?;
         for round in 0..rounds {
             for turn in 0..ALL.len() {
@@ -160,7 +162,7 @@ fn measured(rounds: usize, requests: u64) -> Result<Vec<Table>, Failure> {
     }
     table.notes.push(format!(
         "{DEVICE} blocks of the device and {HOST} of the host, no disk; one request at a time; {rounds} rounds in turns, one process; a \
-         ratio is taken within a round: its median, and what that lies between with a chance of 95 %."
+         ratio is taken within a round: its median, and the interval that holds it with a chance of 95 %."
     ));
     Ok(vec![table])
 }

@@ -1,4 +1,4 @@
-//! What `ffi/examples/cuda_completion` has printed, as rows.
+//! The output of `ffi/examples/cuda_completion`, as rows.
 
 use super::Failure;
 use super::report::{Row, Section};
@@ -14,10 +14,10 @@ const FIGURES: [(&str, &str); 4] = [
     ("cpu_us", "processor time"),
 ];
 
-/// The section; empty without a file.
+/// Fills the section; it is empty without a file.
 ///
 /// # Errors
-/// The file is not what the example prints.
+/// The file is not the example's output.
 pub fn measure(section: &mut Section, printed: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = printed else {
         section.skipped.push("completion: the example was not run; benches/gpu/run does".into());

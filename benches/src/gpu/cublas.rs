@@ -1,4 +1,5 @@
-//! NVIDIA's matmul, where the machine has its library: `libcublasLt`, found at run time. Only what one matmul needs of it.
+//! NVIDIA's matmul, on machines with its library: `libcublasLt`, found at run time. Only the parts that
+//! one matmul needs.
 
 use super::Failure;
 use core::ffi::{CStr, c_int, c_void};
@@ -7,14 +8,14 @@ use kvstrata_core::storage::Storage;
 use kvstrata_ffi::cuda::{CudaDevice, DeviceStorage};
 use std::sync::Arc;
 
-/// By which names it may be installed.
+/// The names under which it may be installed.
 const LIBRARIES: [&CStr; 3] = [c"libcublasLt.so.13", c"libcublasLt.so.12", c"libcublasLt.so"];
 /// `CUBLAS_COMPUTE_32F`, `CUDA_R_32F`, `CUDA_R_16BF`, `CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES`.
 const COMPUTE_32F: c_int = 68;
 const R_32F: c_int = 0;
 const R_16BF: c_int = 14;
 const PREF_MAX_WORKSPACE: c_int = 1;
-/// What NVIDIA suggests for Hopper.
+/// NVIDIA's suggestion for Hopper.
 const WORKSPACE_BYTES: u64 = 32 << 20;
 
 type Opaque = *mut c_void;
@@ -34,7 +35,8 @@ type Heuristic = unsafe extern "C" fn(
     *mut Found,
     *mut c_int,
 ) -> c_int;
-/// Handle, operation, alpha, A, B, beta, C, D, algorithm, workspace, its size, stream; pointers to device memory as numbers.
+/// Handle, operation, alpha, A, B, beta, C, D, algorithm, workspace, its size, stream; pointers to
+/// device memory as numbers.
 type Multiply = unsafe extern "C" fn(
     Opaque,
     Opaque,
@@ -67,12 +69,12 @@ struct Found {
 
 const _: () = assert!(size_of::<Found>() == 96);
 
-/// The matmul of two n × n matrices. What it has made lives as long as the process.
+/// The matmul of two n × n matrices. Its objects live as long as the process.
 pub struct CublasLt {
     multiply: Multiply,
     handle: Opaque,
     operation: Opaque,
-    /// Of A and B, and of C.
+    /// The layouts of A and B, and of C.
     layouts: [Opaque; 2],
     algorithm: [u64; 8],
     workspace: Arc<DeviceStorage>,
@@ -90,7 +92,7 @@ impl Library {
         if found.is_null() {
             return Err(format!("libcublasLt has no {}", name.to_string_lossy()).into());
         }
-        // SAFETY: a function pointer is as large as its address, and of this type (the caller's promise).
+        // SAFETY: a function pointer is as large as its address, and has this type (the caller's promise).
         Ok(unsafe { core::mem::transmute_copy(&found) })
     }
 }
@@ -100,12 +102,12 @@ fn checked(what: &str, code: c_int) -> Result<(), Failure> {
 }
 
 impl CublasLt {
-    /// For bfloat16 in and binary32 out.
+    /// Prepares a matmul with bfloat16 in and binary32 out.
     ///
     /// # Errors
     /// The library is not there, or has no such matmul.
     pub fn open(device: &Arc<CudaDevice>, n: u32) -> Result<CublasLt, Failure> {
-        // SAFETY: libraries of NVIDIA's, whose initialisers are its own.
+        // SAFETY: libraries of NVIDIA's, with initialisers of its own.
         let loaded = LIBRARIES.map(|name| unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) });
         let library = loaded.into_iter().find(|handle| !handle.is_null()).ok_or("no libcublasLt")?;
         let workspace = DeviceStorage::allocate(device, WORKSPACE_BYTES)?;
@@ -113,7 +115,7 @@ impl CublasLt {
     }
 
     fn prepared(library: &Library, workspace: Arc<DeviceStorage>, n: u32) -> Result<CublasLt, Failure> {
-        // SAFETY: of cublasLt.h, and so below; it has had them since CUDA 11.
+        // SAFETY: the types of cublasLt.h, here and below; it has had them since CUDA 11.
         let create: Create = unsafe { library.find(c"cublasLtCreate") }?;
         // SAFETY: as above.
         let describe: CreateDesc = unsafe { library.find(c"cublasLtMatmulDescCreate") }?;
@@ -161,14 +163,15 @@ impl CublasLt {
     /// Queues C = A × B.
     ///
     /// # Errors
-    /// The library's.
+    /// An error of the library.
     ///
     /// # Safety
-    /// The matrices are device memory of their sizes, which lives until `stream`, of the device that is bound, has executed it.
+    /// The matrices are device memory of their sizes, which lives until `stream`, of the device
+    /// that is bound, has executed it.
     pub unsafe fn multiply(&self, [a, b, c]: [u64; 3], stream: *mut c_void) -> Result<(), Failure> {
         let (alpha, beta, [half, whole]) = (1.0_f32, 0.0_f32, self.layouts);
-        // SAFETY: all made by `prepared`, for such matrices; the workspace lives as long as this does, whose caller waits; the rest is
-        // the caller's promise.
+        // SAFETY: all made by `prepared`, for such matrices; the workspace lives as long as `self`, and
+        // the caller waits; the rest is the caller's promise.
         let code = unsafe {
             (self.multiply)(
                 self.handle,

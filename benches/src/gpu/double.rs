@@ -1,4 +1,5 @@
-//! The bench over the test double of libcuda, so that its own code is tested where there is no GPU. What it prints is no measurement.
+//! The bench over the test double of libcuda, so that its own code is tested without a GPU. Its output
+//! is no measurement.
 
 use super::matmul::{Arguments, KERNEL};
 use core::ffi::c_void;
@@ -7,7 +8,7 @@ use kvstrata_ffi::cuda::{CudaDevice, CudaError, CudaKernels};
 use kvstrata_kernels::{Image, cpu};
 use std::sync::Arc;
 
-/// The double in libcuda's place, with the kernels as the host's compiler has them.
+/// Installs the double in libcuda's place, with the kernels compiled by the host's compiler.
 #[must_use]
 pub fn install() -> Double {
     let double = Double::new();
@@ -22,13 +23,13 @@ pub fn install() -> Double {
     double
 }
 
-/// The kernels of the double: their images are nothing but names.
+/// Loads the kernels of the double: their images are only names.
 ///
 /// # Errors
-/// The double's.
+/// An error of the double.
 pub fn kernels(device: &Arc<CudaDevice>) -> Result<CudaKernels, CudaError> {
     let images = ["convert", "copy", "permute", "sum"].map(|name| Image { name, bytes: b"of the double" });
-    // SAFETY: the double follows no image.
+    // SAFETY: the double reads no image.
     unsafe { CudaKernels::of(device, &images) }
 }
 
@@ -36,7 +37,7 @@ fn widened(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// What `matmul.cu` does, one element after the other.
+/// The work of `matmul.cu`, one element after the other.
 unsafe extern "C" fn matmul(_grid: u32, _block: u32, arguments: *const c_void) {
     // SAFETY: the double passes a copy of the launch's structure.
     let Arguments { a, b, c, n, .. } = unsafe { arguments.cast::<Arguments>().read() };
@@ -48,7 +49,7 @@ unsafe extern "C" fn matmul(_grid: u32, _block: u32, arguments: *const c_void) {
         let (row, column) = (place / n, place % n);
         let products = (0..n).map(|k| widened(element(a, row * n + k)) * widened(element(b, k * n + column)));
         let sum: f32 = products.sum();
-        // SAFETY: as above, and nobody reads it meanwhile.
+        // SAFETY: as above, and no other code reads it meanwhile.
         unsafe { at(c, 4 * place).cast::<f32>().write(sum) };
     }
 }

@@ -1,8 +1,9 @@
-//! The kernels of the crate `kvbm-kernels` 1.6.1 (NVIDIA, Apache-2.0), launched as its own code launches them. Nothing of it is in this
-//! repository: `benches/gpu/run --bundle` fetches the crate and has nvcc compile it to a library, which is loaded here.
+//! The kernels of the crate `kvbm-kernels` 1.6.1 (NVIDIA, Apache-2.0), launched as its own code launches
+//! them. None of its code is in this repository: `benches/gpu/run --bundle` fetches the crate and has
+//! nvcc compile it to a library, which is loaded here.
 //!
-//! Its tables of pointers are in device memory before the first turn. Its own callers make and upload them on each call, and wait; what
-//! that costs them is not measured, to its advantage.
+//! Its tables of pointers are in device memory before the first turn. Its own callers make and upload
+//! them on each call, and wait; these costs are not measured, to its advantage.
 
 use super::Failure;
 use super::memory::Ferry;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 /// The library's name in the bundle.
 pub const LIBRARY: &str = "libkvbm_kernels.so";
-/// Its tags for bfloat16 and NHD.
+/// The crate's tags for bfloat16 and NHD.
 const BF16: c_int = 1;
 const NHD: c_int = 0;
 
@@ -37,10 +38,10 @@ type Permute = unsafe extern "C" fn(
     c_int,
     *mut c_void,
 ) -> c_int;
-/// Tables of addresses, bytes of each, how many, stream.
+/// Tables of addresses, bytes of each, their number, stream.
 type Copy = unsafe extern "C" fn(u64, u64, usize, c_int, *mut c_void) -> c_int;
 
-/// Its launchers.
+/// The crate's launchers.
 #[derive(Clone, Copy)]
 pub struct Kvbm {
     to_universal: Permute,
@@ -48,29 +49,29 @@ pub struct Kvbm {
     copy: Copy,
 }
 
-/// What its kernels look up in device memory, for the blocks of a lane.
+/// The tables that its kernels read in device memory, for the blocks of a lane.
 pub struct Tables {
-    /// Of each (block, layer, outer): the engine's, and the tier's in the same order.
+    /// For each (block, layer, outer): the engine's addresses, and the tier's in the same order.
     engine: Arc<DeviceStorage>,
     tier: Arc<DeviceStorage>,
-    /// Of each block.
+    /// For each block.
     universal: Arc<DeviceStorage>,
     /// Blocks, heads, layers, outer dimension, tokens, elements a head.
     shape: [usize; 6],
 }
 
 impl Kvbm {
-    /// Loads it.
+    /// Loads the library.
     ///
     /// # Errors
-    /// It is not in the bundle, or not what it should be.
+    /// It is not in the bundle, or not the expected one.
     pub fn open(bundle: &Path) -> Result<Kvbm, Failure> {
         let path = bundle.join(LIBRARY);
         if !path.is_file() {
             return Err(format!("{LIBRARY} is not in the bundle, which was made without nvcc").into());
         }
         let name = CString::new(path.as_os_str().as_bytes())?;
-        // SAFETY: a library that the bundle was made with, whose initialisers are nvcc's.
+        // SAFETY: a library that the bundle was made with; its initialisers are nvcc's.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
         if handle.is_null() {
             return Err(format!("{} does not load", path.display()).into());
@@ -85,7 +86,8 @@ impl Kvbm {
             }
         };
         let permute = |name: &CStr| {
-            // SAFETY: both have this type in the crate's `tensor_kernels.rs`; pointers to tables are passed as the numbers that they are.
+            // SAFETY: both have this type in the crate's `tensor_kernels.rs`; pointers to tables are
+            // passed as the numbers that they are.
             find(name).map(|found| unsafe { core::mem::transmute::<*mut c_void, Permute>(found) })
         };
         Ok(Kvbm {
@@ -98,13 +100,13 @@ impl Kvbm {
         })
     }
 
-    /// Engine to tier, as it is or to universal blocks.
+    /// Copies engine to tier, unchanged or to universal blocks.
     #[must_use]
     pub fn gather<'a>(&self, queue: &'a TransferQueue, tables: &'a Tables, permutes: bool) -> Stream<'a> {
         self.stream(queue, tables, permutes.then_some(self.to_universal), [&tables.engine, &tables.tier])
     }
 
-    /// Tier to engine.
+    /// Copies tier to engine.
     #[must_use]
     pub fn scatter<'a>(&self, queue: &'a TransferQueue, tables: &'a Tables, permutes: bool) -> Stream<'a> {
         self.stream(queue, tables, permutes.then_some(self.from_universal), [&tables.tier, &tables.engine])
@@ -120,7 +122,8 @@ impl Kvbm {
         let copy = self.copy;
         let [blocks, heads, layers, outers, tokens, size] = tables.shape;
         let launch = move |stream: *mut c_void| match permute {
-            // SAFETY: tables of the sizes that it is told, of memory that the caller's sides hold until the stream has answered.
+            // SAFETY: the tables have the sizes that are passed, in memory that the caller's sides hold
+            // until the stream has answered.
             Some(permute) => unsafe {
                 permute(
                     tables.universal.base_address(),
@@ -158,10 +161,10 @@ impl Kvbm {
 }
 
 impl Tables {
-    /// For these layouts of the engine, of the tier, and of the tier with universal blocks.
+    /// Makes the tables for these layouts of the engine, of the tier, and of the tier with universal blocks.
     ///
     /// # Errors
-    /// The driver's.
+    /// An error of the driver.
     pub fn new(
         ferry: &Ferry,
         device: &Arc<CudaDevice>,

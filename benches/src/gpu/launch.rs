@@ -1,5 +1,5 @@
-//! What a submission costs the host: from the call of `submit` to its return, and what it allocates. The device's part is waited for, and
-//! not counted.
+//! The host's cost of a submission: the time from the call of `submit` to its return, and its
+//! allocations. The device's part is waited for, and not counted.
 
 use super::link::Link;
 use super::report::{Reach, Row, Section};
@@ -15,10 +15,10 @@ const PIECE_BYTES: u64 = 4096;
 /// Submissions before the first one that counts.
 const WARM_UP: usize = 3;
 
-/// The section.
+/// Measures this section.
 ///
 /// # Errors
-/// The driver's.
+/// An error of the driver.
 pub fn measure(bench: &Bench, section: &mut Section) -> Result<(), Failure> {
     let (pieces, times) = bench.scale.launch;
     let link = Link::new(bench, PIECE_BYTES, pieces, CopyOptions::new())?;
@@ -66,7 +66,8 @@ pub fn measure(bench: &Bench, section: &mut Section) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A call a piece cannot be that cheap, and nobody chooses it for so many.
+/// With a call for each piece the target cannot be met, and no caller would choose such a route for so
+/// many pieces.
 fn has_target(route: Option<Route>) -> bool {
     !matches!(route, Some(Route::Single | Route::Rows))
 }

@@ -1,9 +1,9 @@
-//! Between a device and pinned memory: pieces of many sizes and counts, each direction and both at once, by each route and by the one that
-//! is chosen; beside the best of all routes, and beside one large copy each way.
+//! Between a device and pinned memory: pieces of many sizes and counts, each direction and both at once,
+//! by each route and by the chosen one; beside the best of all routes, and beside one large copy each way.
 //!
 //! ```text
-//!   device   layer 0  │k0│  │k1│  …   │v0│  │v1│  …   layer 1 …      8 layers, keys and values: 16 pieces a block, no two adjacent
-//!   host     │ block 0: 16 pieces │ block 1 │ …                       first half: offloads, second half: onboards
+//!   device   layer 0  │k0│  │k1│  …   │v0│  │v1│  …   layer 1 … 8 layers: 16 pieces a block, none adjacent
+//!   host     │ block 0: 16 pieces │ block 1 │ …                  first half: offloads, second half: onboards
 //! ```
 
 use super::memory::{Ferry, Side, ascending, byte_at, bytes_of, pinned, scattered, tier};
@@ -22,11 +22,11 @@ use kvstrata_ffi::cuda::{
 };
 use std::sync::Arc;
 
-/// Transfers under way in a stream.
+/// Transfers in flight in a stream.
 const WINDOW: u32 = 4;
-/// Pieces from here on are to reach PCIe's peak.
+/// Pieces from this size on are to reach PCIe's peak.
 const PEAK_FROM: u64 = 32 << 10;
-/// A block whose bytes are compared is no larger: the oracle is slow.
+/// The maximum size of a block with compared bytes: the oracle is slow.
 const CHECKED_BYTES: u64 = 4 << 20;
 
 /// Both sides' memory for pieces of one size, and the copies between them.
@@ -42,10 +42,11 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// For transfers of `count` pieces of `size` bytes at most, of which several fit if the cap of memory allows it.
+    /// Prepares transfers of at most `count` pieces of `size` bytes; several fit if the cap of memory
+    /// allows it.
     ///
     /// # Errors
-    /// The driver's.
+    /// An error of the driver.
     pub(super) fn new(bench: &Bench, size: u64, count: u32, options: CopyOptions) -> Result<Link, Failure> {
         let (device, cap_bytes) = (&bench.device, bench.scale.cap_bytes);
         // 16 tokens of 128 elements of 2 bytes are 4 KiB a head.
@@ -84,7 +85,7 @@ impl Link {
         })
     }
 
-    /// Lanes of `count` pieces each of a direction; none if not even one fits.
+    /// Returns lanes of `count` pieces each of a direction; none if not even one fits.
     pub(super) fn lanes(&self, direction: usize, count: u32) -> Vec<Lane> {
         let blocks = count / PIECES_A_BLOCK;
         let lanes = (self.half / blocks).min(WINDOW);
@@ -97,7 +98,7 @@ impl Link {
         (0..lanes).map(lane).collect()
     }
 
-    /// A stream of a direction by a route, or by the one that is chosen.
+    /// Returns a stream of a direction by a route, or by the chosen one.
     pub(super) fn stream<'a>(
         &'a self,
         direction: usize,
@@ -108,7 +109,7 @@ impl Link {
         copies(&self.copies[direction], route, &self.queues[direction], Some((&self.host, writes)), lanes)
     }
 
-    /// The routes of both directions.
+    /// Returns the routes of both directions.
     pub(super) fn routes(&self) -> Vec<Route> {
         let there = |route: &Route| self.copies.iter().all(|copy| copy.has(*route).is_ok());
         Route::ALL.into_iter().filter(there).collect()
@@ -193,14 +194,14 @@ impl Peak {
     }
 }
 
-/// What goes on at once.
+/// Directions of copies at the same time.
 const TRAFFIC: [(&str, &[usize]); 3] =
     [("device to host", &[0]), ("host to device", &[1]), ("both ways at once", &[0, 1])];
 
-/// The section.
+/// Measures this section.
 ///
 /// # Errors
-/// A driver's, or wrong bytes.
+/// An error of a driver, or wrong bytes.
 pub fn measure(bench: &Bench, section: &mut Section) -> Result<(), Failure> {
     let scale = &bench.scale;
     let peak = Peak::new(&bench.device, scale.peak_bytes)?;
@@ -297,7 +298,7 @@ fn size_of_pieces(bytes: u64) -> String {
     if bytes >= 1 << 20 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) }
 }
 
-/// Memory that the host can spare.
+/// Returns the memory that the host can spare.
 fn free_host_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

@@ -1,5 +1,5 @@
-//! A loop of bf16 matmuls on tensor cores, which stands for a model: NVIDIA's where the machine has `libcublasLt`, else our own
-//! (`benches/gpu/matmul.cu`), so that the figure needs no library.
+//! A loop of bf16 matmuls on tensor cores, which stands for a model: NVIDIA's on a machine with
+//! `libcublasLt`, else our own (`benches/gpu/matmul.cu`), so that the figure needs no library.
 
 use super::cublas::CublasLt;
 use super::memory::Ferry;
@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 pub const IMAGE: &str = "matmul.fatbin";
 /// Its kernel.
 pub const KERNEL: &str = "kvstrata_bench_matmul";
-/// Rows and columns of C that a CTA makes, and its threads: `matmul.cu` has the same.
+/// Rows and columns of C that a CTA computes, and its threads: `matmul.cu` has the same.
 const TILE: u32 = 128;
 const THREADS: u32 = 256;
 /// Both bytes of each element: 0.0115.
 const FILL: u8 = 0x3C;
 
-/// What the kernel is told.
+/// The arguments of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments {
@@ -54,7 +54,7 @@ enum Multiplier {
 }
 
 impl Matmul {
-    /// By the library, or by our own and why.
+    /// Takes the library's matmul, or our own with the reason.
     ///
     /// # Errors
     /// There is neither.
@@ -85,7 +85,7 @@ impl Matmul {
         Ok(Matmul { multiplier, queue, matrices, n, times })
     }
 
-    /// Whose it is.
+    /// Returns the name of the implementation.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self.multiplier {
@@ -94,7 +94,7 @@ impl Matmul {
         }
     }
 
-    /// Whether the matrices' product is there: beside a loop that does nothing, nothing would be slower.
+    /// Checks the matrices' product: a loop that computes nothing would not be slowed down by a copy.
     fn check(&self, bench: &Bench) -> Result<(), Failure> {
         self.run()?;
         let (n, elements) = (f64::from(self.n), u64::from(self.n) * u64::from(self.n));
@@ -111,10 +111,10 @@ impl Matmul {
         Ok(())
     }
 
-    /// The time of the loop.
+    /// Runs the loop and returns its time.
     ///
     /// # Errors
-    /// The driver's.
+    /// An error of the driver.
     pub fn run(&self) -> Result<Duration, Failure> {
         let half = 2 * u64::from(self.n) * u64::from(self.n);
         let (a, tiles) = (self.matrices.base_address(), self.n.div_ceil(TILE));
@@ -127,7 +127,8 @@ impl Matmul {
             Multiplier::Own(function) => {
                 let arguments = Arguments { a, b, c, n: self.n, tiles };
                 for _ in 0..self.times {
-                    // SAFETY: the kernel takes `Arguments`; it reads and writes the matrices, which the batch holds.
+                    // SAFETY: the kernel takes `Arguments`; it reads and writes the matrices, which the
+                    // batch holds.
                     unsafe { work.launch(function, tiles * tiles, THREADS, &arguments) };
                 }
                 Ok(())
@@ -147,13 +148,13 @@ impl Matmul {
     }
 }
 
-/// The kernel out of the bundle.
+/// Loads the kernel from the bundle.
 fn own(bench: &Bench) -> Result<CudaFunction, Failure> {
     let path = bench.bundle.as_ref().ok_or("no bundle, and so no matmul of our own")?.join(IMAGE);
     let image = std::fs::read(&path).map_err(|error| {
         format!("{}: {error}; `benches/gpu/run --bundle` makes it where there is an nvcc", path.display())
     })?;
-    // SAFETY: whole, and as nvcc made it.
+    // SAFETY: the image is whole, as nvcc made it.
     let module = unsafe { CudaModule::load(&bench.device, &image) }?;
     Ok(module.function(KERNEL)?)
 }

@@ -1,7 +1,8 @@
-//! Memory of both sides, and layouts in it. Bytes are known by their place, so that no copy of them is kept.
+//! Memory of both sides, and layouts in it. Bytes are determined by their place, so that no copy of them
+//! is kept.
 //!
 //! ```text
-//!   device   ├ layer 0 ┼ gap ┼ layer 1 ┼ gap ┼ …     an engine's tensors: no stride reaches from one to the next
+//!   device   ├ layer 0 ┼ gap ┼ layer 1 ┼ gap ┼ … an engine's tensors: no stride reaches from one to the next
 //!   tier     ├ block 0 ┼ block 1 ┼ …
 //! ```
 
@@ -16,25 +17,26 @@ use kvstrata_ffi::cuda::{
 };
 use std::sync::Arc;
 
-/// A stretch of device memory whose layouts come and go.
+/// A stretch of device memory, in which layouts come and go.
 #[derive(Clone)]
 pub struct Side {
-    /// All of it.
+    /// The whole stretch.
     pub storage: Arc<DeviceStorage>,
 }
 
-/// Every region of a layout starts at a multiple.
+/// The alignment of every region's start.
 const REGION_ALIGNMENT: u64 = 512;
 
-/// How far region `n` is from the end of the one before it: uneven, as tensors are that were allocated one by one.
+/// Returns the distance of region `n` from the end of the one before it: uneven, as between tensors
+/// that were allocated one by one.
 fn gap(n: u64) -> u64 {
     (n * n % 5) * REGION_ALIGNMENT
 }
 
-/// Bytes of device memory that a layout needs.
+/// Returns the bytes of device memory that a layout needs.
 ///
 /// # Errors
-/// No such layout.
+/// There is no such layout.
 pub fn bytes_of(config: &LayoutConfig, arrangement: Arrangement) -> Result<u64, Failure> {
     let need = arrangement.needs(config)?;
     let regions = (0..u64::from(need.count)).map(|n| need.bytes.next_multiple_of(REGION_ALIGNMENT) + gap(n));
@@ -42,18 +44,18 @@ pub fn bytes_of(config: &LayoutConfig, arrangement: Arrangement) -> Result<u64, 
 }
 
 impl Side {
-    /// Allocates.
+    /// Allocates the stretch.
     ///
     /// # Errors
-    /// The driver's.
+    /// An error of the driver.
     pub fn new(device: &Arc<CudaDevice>, bytes: u64) -> Result<Side, Failure> {
         Ok(Side { storage: DeviceStorage::allocate(device, bytes)? })
     }
 
-    /// A layout in it, from its start on; regions at uneven distances.
+    /// Makes a layout in it, from its start on, with regions at uneven distances.
     ///
     /// # Errors
-    /// There is not enough of it.
+    /// The stretch is too small.
     pub fn lay(&self, config: LayoutConfig, arrangement: Arrangement) -> Result<Layout, Failure> {
         let need = arrangement.needs(&config)?;
         let mut at = self.storage.base_address();
@@ -69,19 +71,19 @@ impl Side {
         Ok(Layout::new(config, arrangement, &regions)?)
     }
 
-    /// All of it, for a prepared copy.
+    /// Returns all of it, for a prepared copy.
     ///
     /// # Errors
-    /// None in fact.
+    /// None in practice.
     pub fn place(&self) -> Result<Place, Failure> {
         Ok(Place::Device(vec![self.storage.range(0, self.storage.size_bytes())?]))
     }
 }
 
-/// Pinned memory of blocks that lie one behind the other.
+/// Allocates pinned memory for blocks that lie one behind the other.
 ///
 /// # Errors
-/// The system's, and the driver's.
+/// An error of the system or the driver.
 pub fn pinned(
     device: &Arc<CudaDevice>,
     blocks: usize,
@@ -90,24 +92,25 @@ pub fn pinned(
     Ok(PinnedStorage::allocate(device, blocks, block_bytes, PinOptions::new(), &mut |_, _| {})?)
 }
 
-/// The layout of an arena's blocks.
+/// Returns the layout of an arena's blocks.
 ///
 /// # Errors
-/// They are too small.
+/// The blocks are too small.
 pub fn tier(pinned: &Arc<PinnedStorage>, config: LayoutConfig) -> Result<Layout, Failure> {
-    // As an arena has them.
+    // The configuration of an arena.
     let config = config.num_blocks(pinned.arena().blocks() as u32).alignment(4096);
     Ok(Layout::fully_contiguous(config, Region::of(&**pinned))?)
 }
 
-/// `count` blocks of the engine's in no order, no two adjacent, from `first` on; it has twice as many.
+/// Returns `count` blocks of the engine's in no order, no two adjacent, from
+/// `first` on; it has twice as many.
 #[must_use]
 pub fn scattered(first: u32, count: u32) -> Vec<BlockId> {
     let step = (1..).map(|n| 97 + 2 * n).find(|step| gcd(*step, count) == 1).unwrap_or(1);
     (0..count).map(|n| BlockId(first + 2 * (n * step % count) + 1)).collect()
 }
 
-/// `count` blocks in their order, from `first` on.
+/// Returns `count` blocks in their order, from `first` on.
 #[must_use]
 pub fn ascending(first: u32, count: u32) -> Vec<BlockId> {
     (first..first + count).map(BlockId).collect()
@@ -117,7 +120,7 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// What the byte at this offset is when a side has been filled.
+/// Returns the byte at this offset of a filled side.
 #[must_use]
 pub fn byte_at(seed: u64, offset: u64) -> u8 {
     word_at(seed, offset / 8).to_le_bytes()[(offset % 8) as usize]
@@ -127,7 +130,7 @@ fn word_at(seed: u64, word: u64) -> u64 {
     (word ^ seed << 48).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
 }
 
-/// Brings bytes up and down through one block of pinned memory.
+/// Carries bytes up and down through one block of pinned memory.
 pub struct Ferry {
     queue: TransferQueue,
     stage: Arc<PinnedStorage>,
@@ -135,10 +138,10 @@ pub struct Ferry {
 }
 
 impl Ferry {
-    /// With a stage of so many bytes.
+    /// Makes a stage of so many bytes.
     ///
     /// # Errors
-    /// The driver's.
+    /// An error of the driver.
     pub fn new(device: &Arc<CudaDevice>, stage_bytes: usize) -> Result<Ferry, Failure> {
         Ok(Ferry {
             queue: TransferQueue::new(device, Purpose::Staging, QueueOptions::new())?,
@@ -150,12 +153,12 @@ impl Ferry {
     /// Fills all of a side with [bytes by their place](byte_at).
     ///
     /// # Errors
-    /// The driver's.
+    /// An error of the driver.
     pub fn fill(&self, side: &Side, seed: u64) -> Result<(), Failure> {
         self.by_place(side, (0, side.storage.size_bytes()), seed)
     }
 
-    /// From a multiple of 8 on.
+    /// Fills from a multiple of 8 on.
     fn by_place(&self, side: &Side, (offset, bytes): (u64, u64), seed: u64) -> Result<(), Failure> {
         self.up(&side.storage, offset, bytes, |at, part| {
             for (word, bytes) in (at / 8..).zip(part.chunks_mut(8)) {
@@ -164,10 +167,10 @@ impl Ferry {
         })
     }
 
-    /// Fills the pages of these blocks of a layout whose pages are one piece each.
+    /// Fills the pages of these blocks of a layout with pages of one piece each.
     ///
     /// # Errors
-    /// The driver's.
+    /// An error of the driver.
     pub fn fill_pages(
         &self,
         side: &Side,
@@ -188,10 +191,10 @@ impl Ferry {
         Ok(())
     }
 
-    /// Puts these bytes at an offset of device memory.
+    /// Writes these bytes at an offset of device memory.
     ///
     /// # Errors
-    /// The driver's.
+    /// An error of the driver.
     pub fn put(&self, storage: &Arc<DeviceStorage>, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
         self.up(storage, offset, bytes.len() as u64, |at, part| {
             let from = (at - offset) as usize;
@@ -226,10 +229,10 @@ impl Ferry {
         Ok(())
     }
 
-    /// Bytes at an offset of device memory.
+    /// Reads bytes at an offset of device memory.
     ///
     /// # Errors
-    /// The driver's.
+    /// An error of the driver.
     pub fn get(&self, storage: &Arc<DeviceStorage>, offset: u64, bytes: u64) -> Result<Vec<u8>, Failure> {
         let step = self.stage.arena().block_bytes() as u64;
         let mut found = Vec::with_capacity(bytes as usize);

@@ -1,28 +1,29 @@
-//! Copies on a GPU beside the limits of the machine and beside peers. `benches/gpu/run` calls it; its README says what each figure is.
+//! Copies on a GPU beside the limits of the machine and beside peers. `benches/gpu/run` calls it;
+//! its README explains each figure.
 //!
 //! ```text
-//!   memory ── layouts on a device and in pinned memory ──► streams: transfers under way, by the queue that ships
-//!                                                             │
-//!   within   gather, scatter, permutation ◄── kvbm            ├──► turns of all contenders, round by round ──► report
-//!   link     device ↔ pinned memory, by each route            │
-//!   launch   what a submission costs the host                 │
-//!   offload  what it costs a model ◄──────────────────────────┘
+//!   memory ── layouts on a device and in pinned memory ──► streams: transfers in flight, by our queue
+//!                                                            │
+//!   within   gather, scatter, permutation ◄── kvbm           ├──► contenders' turns, by rounds ──► report
+//!   link     device ↔ pinned memory, by each route           │
+//!   launch   the host's cost of a submission                 │
+//!   offload  the slowdown of a model ◄───────────────────────┘
 //! ```
 //!
 //! | module | concept |
 //! |---|---|
-//! | [`scale`] | how large, and how long |
-//! | [`memory`] | memory of both sides, layouts in it, bytes that are known by their place |
+//! | [`scale`] | sizes and durations |
+//! | [`memory`] | memory of both sides, layouts in it, bytes that are determined by their place |
 //! | [`oracle`] | a copy's bytes beside the oracle's, before its time is taken |
-//! | [`streams`] | transfers under way, several at a time |
+//! | [`streams`] | transfers in flight, several at a time |
 //! | [`within`] | within a device's memory, and the peer of the same |
-//! | [`kvbm`] | the kernels of the crate `kvbm-kernels`, out of a library that the bundle has |
+//! | [`kvbm`] | the kernels of the crate `kvbm-kernels`, from a library in the bundle |
 //! | [`link`](mod@link) | over PCIe |
 //! | [`launch`] | the host's part |
-//! | [`offload`] | what a model loses |
+//! | [`offload`] | the slowdown of a model |
 //! | [`matmul`], [`cublas`] | the loop that stands for a model: our own, NVIDIA's |
-//! | [`completion`] | what the example of ffi has found |
-//! | [`report`] | sections, rows, what they are to reach |
+//! | [`completion`] | the results of ffi's example |
+//! | [`report`] | sections, rows, reaches |
 //! | `double` | the test double of libcuda, for tests of this program (feature `double`) |
 
 pub mod completion;
@@ -47,28 +48,28 @@ use scale::Scale;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Whatever ends a section: it is written into the report, and the next section begins.
+/// Any error that ends a section: it is written into the report, and the next section begins.
 pub type Failure = Box<dyn std::error::Error>;
 
-/// How long a transfer may take.
+/// The maximum time of a transfer.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What all sections work with.
+/// The environment of all sections.
 pub struct Bench {
     /// The device.
     pub device: Arc<CudaDevice>,
-    /// How large, and how long.
+    /// Sizes and durations.
     pub scale: Scale,
-    /// The folder with what nvcc made of others' sources and of the matmul's.
+    /// The folder with nvcc's output for others' sources and for the matmul.
     pub bundle: Option<PathBuf>,
-    /// Where the kernels come from: [`CudaKernels::load`], unless it is the double.
+    /// The loader of the kernels: [`CudaKernels::load`], unless it is the double.
     pub kernels: fn(&Arc<CudaDevice>) -> Result<CudaKernels, CudaError>,
-    /// What routes cost: what copies are chosen by.
+    /// The costs of routes, by which copies are chosen.
     pub costs: CopyCosts,
 }
 
 impl Bench {
-    /// Who prepares copies, by the [costs](Bench::costs).
+    /// Returns the preparer of copies, by the [costs](Bench::costs).
     #[must_use]
     pub fn copier(&self, options: CopyOptions) -> CudaCopy {
         CudaCopy::with(&self.device, (self.kernels)(&self.device), options.costs(self.costs.clone()))

@@ -1,5 +1,5 @@
-//! What a model loses while its blocks are offloaded at full rate: a [loop of matmuls](super::matmul) alone, and beside an offload by each
-//! route, and by the kernel with several SM budgets.
+//! The slowdown of a model while its blocks are offloaded at full rate: a [loop of matmuls](super::matmul)
+//! alone, and beside an offload by each route, and by the kernel with several SM budgets.
 
 use super::link::Link;
 use super::matmul::Matmul;
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 /// Pieces of an offload.
 const PIECE_BYTES: u64 = 32 << 10;
 const PIECES: u32 = 1024;
-/// CTAs that the kernel is held to, beside what the costs say.
+/// Limits of the kernel's CTAs, beside the one that the costs give.
 const BUDGETS: [u32; 4] = [8, 16, 32, 64];
-/// What a model may lose.
+/// The maximum slowdown of a model.
 const MOST_PERCENT: f64 = 3.0;
 
-/// An offload that does not end.
+/// An endless offload.
 struct Offload {
     name: String,
     link: Link,
@@ -45,7 +45,7 @@ impl Offload {
         Ok(Some(Offload { name, link, lanes, route, reach: None, samples: Vec::new() }))
     }
 
-    /// The loop's time while blocks are offloaded, and how many bytes were a second.
+    /// Returns the loop's time while blocks are offloaded, and the bytes a second.
     fn beside(&self, matmul: &Matmul, bytes: u64) -> Result<(Duration, f64), Failure> {
         let (begun, stop, done) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
@@ -56,7 +56,7 @@ impl Offload {
                     while !stop.load(Ordering::Relaxed) {
                         stream.push()?;
                         done.fetch_add(1, Ordering::Relaxed);
-                        // Once the window is full, each submission says that one has ended.
+                        // Once the window is full, each submission means that one transfer has ended.
                         if done.load(Ordering::Relaxed) > self.lanes.len() as u64 {
                             begun.store(true, Ordering::Relaxed);
                         }
@@ -84,10 +84,10 @@ fn pieces(bench: &Bench) -> u32 {
     bench.scale.counts.iter().copied().max().unwrap_or(PIECES)
 }
 
-/// The section.
+/// Measures this section.
 ///
 /// # Errors
-/// A driver's, or there is no matmul.
+/// An error of a driver.
 pub fn measure(bench: &Bench, section: &mut Section) -> Result<(), Failure> {
     let matmul = match Matmul::new(bench, &mut section.skipped) {
         Ok(matmul) => matmul,

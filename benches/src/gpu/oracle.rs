@@ -1,4 +1,4 @@
-//! A copy's bytes beside the oracle's, before its time is taken: a copy of wrong bytes is no fast one.
+//! Compares a copy's bytes with the oracle's before its time is taken: a copy of wrong bytes is not fast.
 
 use super::Failure;
 use super::memory::{Ferry, Side, byte_at};
@@ -7,14 +7,15 @@ use kvstrata_core::layout::Layout;
 use kvstrata_core::plan::naive;
 use kvstrata_core::storage::Storage;
 
-/// What the source was filled with.
+/// The seed with which the source was filled.
 pub const SOURCE: u64 = 1;
 
-/// What the oracle copies: addresses, ascending, and their bytes.
+/// The bytes that the oracle copies: addresses, ascending, and values.
 pub struct Wanted(Vec<(u64, u8)>);
 
 impl Wanted {
-    /// Of these blocks; `base` is the address from which the source was filled as [`SOURCE`].
+    /// Takes the oracle's bytes for these blocks; `base` is the address from which the source was filled
+    /// as [`SOURCE`].
     #[must_use]
     pub fn new(src: (&Layout, &[BlockId]), dst: (&Layout, &[BlockId]), base: u64) -> Wanted {
         let mut wanted: Vec<(u64, u8)> = Vec::new();
@@ -27,16 +28,16 @@ impl Wanted {
     /// Compares a side of the device with it.
     ///
     /// # Errors
-    /// The first byte that differs; the driver's.
+    /// The first byte that differs; an error of the driver.
     pub fn compare(&self, ferry: &Ferry, target: &Side) -> Result<(), Failure> {
         let base = target.storage.base_address();
         self.compare_by(|address, bytes| ferry.get(&target.storage, address - base, bytes))
     }
 
-    /// The same of any memory: `get` says what it has from an address on.
+    /// Compares any memory: `get` returns its bytes from an address on.
     ///
     /// # Errors
-    /// The first byte that differs; `get`'s.
+    /// The first byte that differs; an error of `get`.
     pub fn compare_by(
         &self,
         mut get: impl FnMut(u64, u64) -> Result<Vec<u8>, Failure>,

@@ -1,15 +1,15 @@
-//! What was found, as a person reads it (Markdown) and as a tool does (JSON).
+//! The results as Markdown for people and as JSON for tools.
 
 use crate::rounds::Spread;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// What a figure has to reach.
+/// The target of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reach {
-    /// So much, or more.
+    /// At least so much.
     Least(f64),
-    /// So much, or less.
+    /// At most so much.
     Most(f64),
 }
 
@@ -18,55 +18,55 @@ pub enum Reach {
 pub struct Beside {
     /// The other one.
     pub whom: String,
-    /// How many times as much.
+    /// The ratio of the two.
     pub ratio: Spread,
-    /// What that is to reach.
+    /// The target of the ratio.
     pub reach: Option<Reach>,
 }
 
 /// A line of a table.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What was measured.
+    /// The measured operation.
     pub what: String,
-    /// How much.
+    /// The value.
     pub value: Spread,
-    /// Of what.
+    /// Its unit.
     pub unit: &'static str,
-    /// What the value is to reach.
+    /// The target of the value.
     pub reach: Option<Reach>,
     /// Limits and peers.
     pub beside: Vec<Beside>,
-    /// What else there is to say.
+    /// A note.
     pub note: String,
 }
 
-/// A table, and what its limit is.
+/// A table, with its limit.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
     /// Its name.
     pub name: &'static str,
-    /// What is measured, and beside what.
+    /// A description of the measurement, and of its limits.
     pub about: String,
     /// Its lines.
     pub rows: Vec<Row>,
-    /// What was left out, and why.
+    /// Parts that were left out, with the reason.
     pub skipped: Vec<String>,
-    /// Why it ended before its end.
+    /// The reason why it ended early.
     pub failed: Option<String>,
 }
 
-/// All that a run found.
+/// All results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What it ran on: name and value.
+    /// The machine: names and values.
     pub machine: Vec<(String, String)>,
     /// Its parts.
     pub sections: Vec<Section>,
 }
 
 impl Reach {
-    /// Whether this much is enough.
+    /// Returns whether a value meets the target.
     #[must_use]
     pub fn is_met(self, value: f64) -> bool {
         match self {
@@ -88,34 +88,34 @@ impl Reach {
 }
 
 impl Row {
-    /// A value without anything beside it.
+    /// Makes a value without anything beside it.
     #[must_use]
     pub fn new(what: impl Into<String>, value: Spread, unit: &'static str) -> Row {
         Row { what: what.into(), value, unit, reach: None, beside: Vec::new(), note: String::new() }
     }
 
-    /// Puts it beside another one.
+    /// Adds a figure beside it.
     #[must_use]
     pub fn beside(mut self, whom: impl Into<String>, ratio: Spread, reach: Option<Reach>) -> Row {
         self.beside.push(Beside { whom: whom.into(), ratio, reach });
         self
     }
 
-    /// What the value itself is to reach.
+    /// Sets the target of the value itself.
     #[must_use]
     pub fn reach(mut self, reach: Reach) -> Row {
         self.reach = Some(reach);
         self
     }
 
-    /// Says something more.
+    /// Sets the note.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Row {
         self.note = note.into();
         self
     }
 
-    /// All that is to be reached, by its name, and how much it is.
+    /// Returns all targets, with their names and the values.
     fn judged(&self) -> impl Iterator<Item = (&str, Reach, f64)> {
         let own = self.reach.map(|reach| (self.unit, reach, self.value.median));
         let others = self.beside.iter().filter_map(|beside| {
@@ -141,13 +141,14 @@ impl Row {
 }
 
 impl Section {
-    /// An empty one.
+    /// Makes an empty section.
     #[must_use]
     pub fn new(name: &'static str, about: impl Into<String>) -> Section {
         Section { name, about: about.into(), ..Section::default() }
     }
 
-    /// How many targets are met, of how many, and the line that is furthest from one.
+    /// Returns the number of targets met, the number of targets, and the line
+    /// that is furthest from its target.
     fn summary(&self) -> Option<(usize, usize, String)> {
         let all = self.rows.iter().flat_map(|row| row.judged().map(move |judged| (row, judged)));
         let distance = |reach: Reach, value: f64| match reach {
@@ -180,7 +181,7 @@ impl Section {
         }
         let _ = writeln!(
             out,
-            "\n| what | median | quartiles | beside | reach | note |\n|---|---:|---|---|---|---|"
+            "\n| measured | median | quartiles | beside | reach | note |\n|---|---:|---|---|---|---|"
         );
         for row in &self.rows {
             let Spread { low, median, high } = row.value;
@@ -203,13 +204,13 @@ impl Section {
 }
 
 impl Report {
-    /// Whether every section came to its end.
+    /// Returns whether every section came to its end.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.sections.iter().all(|section| section.failed.is_none())
     }
 
-    /// The tables.
+    /// Formats the tables.
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut out = String::from("# Copies on a GPU\n\n");
@@ -232,7 +233,7 @@ impl Report {
         out
     }
 
-    /// The same for a tool.
+    /// Formats the results for tools.
     #[must_use]
     pub fn json(&self) -> Value {
         let machine: serde_json::Map<_, _> =
@@ -248,7 +249,7 @@ impl Report {
     }
 }
 
-/// Nanoseconds as GB/s of so many bytes.
+/// Converts nanoseconds to GB/s of so many bytes.
 #[must_use]
 pub fn gb_per_s(bytes: u64, ns: Spread) -> Spread {
     let rate = |ns: f64| bytes as f64 / ns;

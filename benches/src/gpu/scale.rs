@@ -1,4 +1,4 @@
-//! How large the measurements are, and how long they may take.
+//! The sizes of the measurements, and their durations.
 
 use crate::rounds::Effort;
 use kvstrata_core::layout::{DType, LayoutConfig};
@@ -23,14 +23,14 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The issue's.
+    /// The shape with targets.
     pub const LLAMA: Shape =
         Shape { name: "Llama 70B", layers: 80, outer_dim: 2, heads: 8, head_size: 128, page_size: 16 };
     /// DeepSeek V3: one latent of 512 elements and 64 of position a token.
     pub const MLA: Shape =
         Shape { name: "MLA", layers: 61, outer_dim: 1, heads: 1, head_size: 576, page_size: 64 };
 
-    /// Its geometry in bfloat16, of one block.
+    /// Returns its geometry in bfloat16, of one block.
     #[must_use]
     pub fn config(&self) -> LayoutConfig {
         LayoutConfig::new()
@@ -43,32 +43,32 @@ impl Shape {
     }
 }
 
-/// Sizes, counts and patience.
+/// Sizes, counts and time limits.
 #[derive(Clone, Debug)]
 pub struct Scale {
     /// Rounds, and the length of a turn.
     pub effort: Effort,
-    /// For the many points of the link.
+    /// The effort for the many points of the link.
     pub link_effort: Effort,
     /// Blocks of a copy within a device.
     pub blocks: u32,
-    /// Shapes within a device: the one that has something to reach, and the one for information.
+    /// Shapes within a device: the one with targets, and the one for information.
     pub shapes: [Shape; 2],
-    /// Bytes of pieces over PCIe, ascending.
+    /// Sizes of pieces over PCIe in bytes, ascending.
     pub sizes: Vec<u64>,
     /// Numbers of pieces, ascending; multiples of [`PIECES_A_BLOCK`].
     pub counts: Vec<u32>,
-    /// What one side's memory has at most, for a size of pieces.
+    /// The maximum memory of one side for one size of pieces.
     pub cap_bytes: u64,
-    /// A single large copy: what is called PCIe's peak.
+    /// The size of a single large copy, which gives PCIe's peak.
     pub peak_bytes: u64,
-    /// Pieces of a submission whose cost is measured, and how often it is.
+    /// Pieces of a submission with a measured cost, and the number of submissions.
     pub launch: (u32, usize),
     /// Rows of the matrices; matmuls a turn, rounds.
     pub matmul: (u32, u32, usize),
-    /// How routes are tuned before all else.
+    /// Options for tuning the routes at the start.
     pub tune: TuneOptions,
-    /// When to stop.
+    /// The time to stop.
     pub ends: Instant,
 }
 
@@ -76,7 +76,7 @@ pub struct Scale {
 pub const PIECES_A_BLOCK: u32 = 16;
 
 impl Scale {
-    /// For a report that is kept, in so many minutes.
+    /// The scale of a report that is kept, in so many minutes.
     #[must_use]
     pub fn full(minutes: f64) -> Scale {
         Scale {
@@ -96,7 +96,7 @@ impl Scale {
         }
     }
 
-    /// For a look.
+    /// The scale of a quick run.
     #[must_use]
     pub fn quick(minutes: f64) -> Scale {
         Scale {
@@ -111,7 +111,8 @@ impl Scale {
         }
     }
 
-    /// For the test double: every path once, of a size that the CPU copies in no time. Measures nothing.
+    /// The scale for the test double: every path once, at a size that the CPU
+    /// copies at once. Measures nothing.
     #[must_use]
     pub fn tiny(minutes: f64) -> Scale {
         let once = Effort { rounds: 2, turn: Duration::from_micros(10) };
@@ -133,7 +134,7 @@ impl Scale {
         }
     }
 
-    /// Whether there is no time left.
+    /// Returns whether the time is up.
     #[must_use]
     pub fn is_over(&self) -> bool {
         Instant::now() >= self.ends

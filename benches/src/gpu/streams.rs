@@ -1,8 +1,8 @@
-//! Transfers under way, several at a time, and how long that takes: the contenders of all sections.
+//! Transfers in flight, several at a time, and their times: the contenders of all sections.
 //!
-//! A turn's time is by the wall, from its first submission to the answer for its last, over the transfers that it had. A window of 1
-//! gives what one transfer takes alone, completion included; a larger one what a stream of them takes, where the device does not wait
-//! for the host.
+//! A turn's time is by the wall, from its first submission to the answer for its last, divided by its
+//! transfers. A window of 1 gives the time of one transfer alone, completion included; a larger one
+//! gives the time a transfer in a stream, in which the device does not wait for the host.
 
 use super::{DEADLINE, Failure};
 use crate::rounds::{Effort, Samples};
@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Submits a transfer over lane `n`: of all lanes, those under way touch different memory.
+/// Submits a transfer over lane `n`: of all lanes, those in flight touch different memory.
 pub type Submit<'a> = Box<dyn FnMut(usize, Batch) -> Result<Transfer, Failure> + 'a>;
 
 /// Transfers of one kind, in a queue.
@@ -29,17 +29,17 @@ pub struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// At most `window` under way.
+    /// Keeps at most `window` transfers in flight.
     #[must_use]
     pub fn new(window: usize, submit: Submit<'a>) -> Stream<'a> {
         let window = window.max(1);
         Stream { submit, window, flying: VecDeque::with_capacity(window), idle: Vec::new(), submitted: 0 }
     }
 
-    /// Submits one more; waits for the oldest first where the window is full.
+    /// Submits one more; waits for the oldest first if the window is full.
     ///
     /// # Errors
-    /// The driver's.
+    /// An error of the driver.
     pub fn push(&mut self) -> Result<(), Failure> {
         if self.flying.len() == self.window {
             self.pop()?;
@@ -53,7 +53,7 @@ impl<'a> Stream<'a> {
     /// Waits for the oldest, if there is one.
     ///
     /// # Errors
-    /// The driver's.
+    /// An error of the driver.
     pub fn pop(&mut self) -> Result<bool, Failure> {
         let Some(transfer) = self.flying.pop_front() else { return Ok(false) };
         let mut batch = transfer.wait_for(DEADLINE)?;
@@ -65,22 +65,22 @@ impl<'a> Stream<'a> {
     /// Waits for all.
     ///
     /// # Errors
-    /// The driver's.
+    /// An error of the driver.
     pub fn drain(&mut self) -> Result<(), Failure> {
         while self.pop()? {}
         Ok(())
     }
 }
 
-/// Somebody who takes turns: one stream, or two at once.
+/// A contender that takes turns: one stream, or two at once.
 pub struct Contender<'a> {
     streams: Vec<Stream<'a>>,
-    /// Why it could not go on.
+    /// The error that stopped it.
     failed: Option<Failure>,
 }
 
 impl<'a> Contender<'a> {
-    /// Streams that run at once.
+    /// Takes streams that run at once.
     #[must_use]
     pub fn new(streams: Vec<Stream<'a>>) -> Contender<'a> {
         Contender { streams, failed: None }
@@ -108,15 +108,16 @@ impl Timed for Contender<'_> {
                 Err(error) => self.failed = Some(error),
             }
         }
-        // Long enough for whoever asks for more runs; the samples are thrown away.
+        // Long enough that no caller asks for more runs; the samples are thrown away.
         Duration::from_secs(1)
     }
 }
 
-/// All contenders in turns, in fewer rounds where time is up: nanoseconds a transfer (of each of its streams).
+/// Runs all contenders in turns, in fewer rounds if time is up: nanoseconds a
+/// transfer (of each of its streams).
 ///
 /// # Errors
-/// The first of a contender's.
+/// The first error of a contender.
 pub fn turns(effort: Effort, contenders: &mut [Contender<'_>], ends: Instant) -> Result<Samples, Failure> {
     let mut timed: Vec<&mut dyn Timed> =
         contenders.iter_mut().map(|contender| contender as &mut dyn Timed).collect();
@@ -127,19 +128,19 @@ pub fn turns(effort: Effort, contenders: &mut [Contender<'_>], ends: Instant) ->
     }
 }
 
-/// Which blocks a transfer copies.
+/// The blocks of a transfer.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// Of the source.
+    /// Blocks of the source.
     pub src: Vec<BlockId>,
-    /// Of the destination.
+    /// Blocks of the destination.
     pub dst: Vec<BlockId>,
 }
 
 /// Takes the guards of the host's blocks of a lane.
 ///
 /// # Errors
-/// Somebody else has one.
+/// Another guard has one of them.
 pub fn guard(
     batch: &mut Batch,
     host: Option<(&Arc<PinnedStorage>, bool)>,
@@ -160,7 +161,7 @@ pub fn guard(
 /// Submits a prepared copy by a route, or by the one that it chooses.
 ///
 /// # Errors
-/// The driver's.
+/// An error of the driver.
 pub fn submit(
     copy: &PreparedCopy,
     route: Option<Route>,
@@ -175,7 +176,7 @@ pub fn submit(
     done.map_err(|rejected: Box<Rejected>| rejected.error.into())
 }
 
-/// A stream of a prepared copy over lanes that touch different memory.
+/// Returns a stream of a prepared copy over lanes that touch different memory.
 #[must_use]
 pub fn copies<'a>(
     copy: &'a PreparedCopy,

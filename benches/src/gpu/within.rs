@@ -1,5 +1,5 @@
-//! Gather, scatter and permutation within a device's memory, in turns with one `cuMemcpyDtoDAsync` of the same bytes and with the peer's
-//! kernels over the same blocks.
+//! Gather, scatter and permutation within a device's memory, in turns with one `cuMemcpyDtoDAsync` of
+//! the same bytes and with the peer's kernels over the same blocks.
 
 use super::kvbm::{Kvbm, Tables};
 use super::memory::{Ferry, Side, ascending, bytes_of, scattered};
@@ -17,14 +17,14 @@ use kvstrata_ffi::cuda::{
     Batch, CopyOptions, CudaCopy, Held, PreparedCopy, Purpose, QueueOptions, Route, TransferQueue,
 };
 
-/// Copies under way: one executes while the next waits.
+/// Copies in flight: one executes while the next waits.
 const WINDOW: usize = 4;
-/// Blocks whose bytes are compared; the oracle is slow.
+/// Blocks with compared bytes; the oracle is slow.
 const CHECKED: usize = 2;
-/// What a destination has before such a copy.
+/// The contents of a destination before such a copy.
 const WIPED: u8 = 0xEE;
 
-/// What a section within the device works with: the engine's memory and the tier's.
+/// The engine's memory and the tier's, for a section within the device.
 struct Ground<'a> {
     bench: &'a Bench,
     ferry: Ferry,
@@ -33,7 +33,7 @@ struct Ground<'a> {
     engine: Side,
     tier: Side,
     blocks: u32,
-    /// Of the source by scattered numbers, the destination by ascending ones.
+    /// The source by scattered numbers, the destination by ascending ones.
     gather: Lane,
 }
 
@@ -48,7 +48,7 @@ struct Entry {
     peer: Option<usize>,
 }
 
-/// How an engine has its blocks, and the tier.
+/// The arrangements of an engine's blocks and of the tier's.
 #[derive(Clone, Copy)]
 struct Ways {
     engine: Arrangement,
@@ -59,21 +59,21 @@ struct Ways {
 const SAME: Ways =
     Ways { engine: Arrangement::OuterFirst, tier: Arrangement::FullyContiguous, tier_heads: Nhd };
 const TURNED: Ways = Ways { tier_heads: Hnd, ..SAME };
-/// What the peer calls universal.
+/// The arrangement that the peer calls universal.
 const UNIVERSAL: Ways = Ways { tier: Arrangement::CrossLayer, tier_heads: Hnd, ..SAME };
 const BLOCK_FIRST: Ways = Ways { engine: Arrangement::BlockFirst, ..SAME };
 
 impl<'a> Ground<'a> {
     fn new(bench: &'a Bench, shape: &Shape, section: &mut Section) -> Result<Ground<'a>, Failure> {
         let config = shape.config();
-        // The engine's, twice as many as the tier's, and some for everything else.
+        // The engine's memory, twice the tier's, and some for everything else.
         let room = bench.device.memory()?.free_bytes / 10 * 8 / (3 * config.block_bytes()?);
         let blocks = bench.scale.blocks.min(u32::try_from(room).unwrap_or(u32::MAX)).max(1);
         if blocks < bench.scale.blocks {
             let left_out = bench.scale.blocks - blocks;
             section.skipped.push(format!("{left_out} of {} blocks: no memory for them", bench.scale.blocks));
         }
-        // The longest of the engine's; the tier's are all as long.
+        // The longest of the engine's; the tier's all have one length.
         let engine_bytes = [Arrangement::OuterFirst, Arrangement::BlockFirst]
             .into_iter()
             .map(|arrangement| bytes_of(&config.num_blocks(2 * blocks), arrangement))
@@ -99,7 +99,8 @@ impl<'a> Ground<'a> {
         ])
     }
 
-    /// A copy whose bytes were the oracle's, by every route that it has. The source has been filled.
+    /// Prepares a copy and checks its bytes against the oracle's, by every route that it has. The source
+    /// has been filled.
     fn entry(&self, shape: &Shape, what: &str, ways: Ways, gathers: bool) -> Result<Entry, Failure> {
         let [engine, tier] = self.layouts(shape, ways)?;
         let Lane { src: numbers, dst: places } = self.gather.clone();
@@ -125,7 +126,7 @@ impl<'a> Ground<'a> {
         Ok(Entry { what, copy, route: None, lanes: vec![lane; WINDOW], reach: None, peer: None })
     }
 
-    /// The peer's stream, once its bytes were the oracle's too. The source has been filled.
+    /// Checks the peer's bytes against the oracle's, and returns its stream. The source has been filled.
     fn checked_peer<'s>(
         &self,
         what: &str,
@@ -148,7 +149,7 @@ impl<'a> Ground<'a> {
         Ok((what, stream))
     }
 
-    /// So that no check finds what the one before it has left.
+    /// Overwrites a side, so that no check finds the bytes of an earlier one.
     fn wipe(&self, side: &Side) -> Result<(), Failure> {
         let mut batch = Batch::new();
         let bytes = side.storage.size_bytes();
@@ -159,7 +160,7 @@ impl<'a> Ground<'a> {
         Ok(())
     }
 
-    /// One copy of so many bytes, engine to tier.
+    /// Returns one copy of so many bytes, engine to tier.
     fn limit(&self, bytes: u64) -> Stream<'_> {
         let act = move |_, mut batch: Batch| {
             let from = batch.device(self.engine.storage.range(0, bytes)?);
@@ -170,7 +171,8 @@ impl<'a> Ground<'a> {
         Stream::new(WINDOW, Box::new(act))
     }
 
-    /// All entries in turns with the limit and the peer's contenders, which are put behind it.
+    /// Measures all entries in turns with the limit and with the peer's contenders, which come behind
+    /// the limit.
     fn measure(
         &self,
         section: &mut Section,
@@ -210,10 +212,10 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// The section.
+/// Measures this section.
 ///
 /// # Errors
-/// A driver's, or wrong bytes.
+/// An error of a driver, or wrong bytes.
 pub fn measure(bench: &Bench, section: &mut Section) -> Result<(), Failure> {
     let [llama, mla] = bench.scale.shapes;
     let ground = Ground::new(bench, &llama, section)?;
@@ -304,7 +306,7 @@ pub fn measure(bench: &Bench, section: &mut Section) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first of them by each route as well.
+/// Adds the first of them by each route as well.
 fn by_each_route(entries: &mut Vec<Entry>) {
     let routes = Route::ALL.into_iter().filter(|route| entries[0].copy.has(*route).is_ok());
     let first = &entries[0];
@@ -323,7 +325,7 @@ fn by_each_route(entries: &mut Vec<Entry>) {
 /// Puts torch's figures, of the same shape in a process of its own, beside ours.
 ///
 /// # Errors
-/// They are not what `torch_peer.py` prints.
+/// They are not the output of `torch_peer.py`.
 pub fn beside_torch(section: &mut Section, torch: &serde_json::Value) -> Result<(), Failure> {
     let rows = torch["rows"].as_array().ok_or("torch: no rows")?;
     for theirs in rows {

@@ -1,8 +1,10 @@
-//! Classic policies as their papers have them, a block at a time, each request tail first; hits are leading runs, counted before.
+//! Classic policies by their papers, a block at a time, each request tail first; hits are leading runs,
+//! counted before.
 //!
-//! They evict in any order, not leaf first, and nothing is held, so the core's versions of the same names count otherwise.
+//! They evict in any order, not leaf first, and nothing is held, so the core's versions of the same
+//! names count otherwise.
 //!
-//! I1. An id is in one list of a policy at most.
+//! I1. An id is in at most one list of a policy.
 
 use super::traffic::Trace;
 use std::collections::BTreeSet;
@@ -10,7 +12,7 @@ use std::mem::take;
 
 const NONE: u32 = u32::MAX;
 
-/// Several lists over the same ids; an id is in one at most. Head: oldest.
+/// Several lists over the same ids; an id is in at most one. Head: oldest.
 struct Lists {
     prev: Vec<u32>,
     next: Vec<u32>,
@@ -105,7 +107,7 @@ impl Cache for Lru {
     }
 }
 
-/// LFU with dynamic ageing, uses to 15, the first included, ties by recency: as the core has it.
+/// LFU with dynamic ageing, uses up to 15, the first included, ties by recency: as in the core.
 struct Lfu {
     c: usize,
     order: BTreeSet<(u64, u64, u32)>,
@@ -175,8 +177,8 @@ impl Cache for Sieve {
     }
 }
 
-/// Lists: 0 small, 1 main, 2 ghost. As the authors' own code has it (libCacheSim): what small promotes may overfill main until something leaves
-/// small, where the paper's listing takes one from main too.
+/// Lists: 0 small, 1 main, 2 ghost. As in the authors' own code (libCacheSim): promotions from small may
+/// overfill main until a block leaves small; the paper's listing takes one from main too.
 struct S3Fifo {
     c: usize,
     lists: Lists,
@@ -244,7 +246,7 @@ struct Arc {
     lists: Lists,
 }
 
-/// Sums of parts of blocks are not exact: what is nearer than this is the same.
+/// Sums of parts of blocks are not exact: values nearer than this are equal.
 const NEAR: f64 = 1e-9;
 
 impl Arc {
@@ -368,7 +370,7 @@ pub enum Classic {
 }
 
 impl Classic {
-    /// All, with their names.
+    /// All policies, with their names.
     pub const ALL: [(&str, Classic); 7] = [
         ("lru", Classic::Lru),
         ("lfu", Classic::Lfu),
@@ -379,7 +381,7 @@ impl Classic {
         ("2q, ghost 4C", Classic::TwoQLong),
     ];
 
-    /// Hits over a cache of `c` blocks.
+    /// Returns the hits over a cache of `c` blocks.
     #[must_use]
     pub fn hits(self, t: &Trace, c: usize) -> u64 {
         let n = t.distinct;

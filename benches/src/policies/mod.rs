@@ -1,22 +1,24 @@
-//! Eviction policies in a laboratory: hits of each over a trace, without a thread, a byte of payload or a second tier.
+//! Eviction policies in a laboratory: the hits of each over a trace, without a thread, a byte of payload
+//! or a second tier.
 //!
 //! ```text
 //!   trace ─► a pool of the core ─► its policies         as they ship; docs/decisions/015-reuse-prediction.md
-//!        ├─► classic policies, a block at a time       as their papers have them
+//!        ├─► classic policies, a block at a time       by their papers
 //!        └─► exact LRU, and the offline optimum        the two ends
 //! ```
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `traffic.rs` | a trace, its blocks renumbered |
 //! | `pool.rs` | a pool of the core |
 //! | `threads.rs` | the same for several threads at once |
 //! | `classic.rs` | LRU, LFU, SIEVE, S3-FIFO, ARC, 2Q |
 //! | `optimum.rs` | exact LRU, and the optimum |
-//! | `told.rs` | what a caller could tell |
-//! | `made_up/` | traces on which it must not fall behind LRU |
+//! | `told.rs` | the worth of a caller's hints |
+//! | `made_up/` | traces on which reuse must not fall behind LRU |
 //!
-//! I1. The same trace and capacity give the same counts: nothing here but `threads.rs` asks for a time, a thread or a random number of the machine's.
+//! I1. The same trace and capacity give the same counts: only `threads.rs` uses the machine's
+//!     time, threads or random numbers.
 
 pub mod classic;
 pub mod made_up;
@@ -46,7 +48,7 @@ mod tests {
         assert_eq!(optimum::optimum(&trace, 1000), 55_019);
     }
 
-    /// A pool that holds all distinct blocks evicts none, and hits whatever was there before.
+    /// A pool that holds all distinct blocks evicts none, and hits every block that was there before.
     #[test]
     fn what_holds_everything_has_the_optimum_s_hits() {
         for trace in made_up::other(0) {

@@ -1,10 +1,10 @@
 //! The two ends of the table: exact LRU, and the offline optimum.
 //!
-//! I1. A request's hits are counted before the request changes anything, as the pool does.
+//! I1. A request's hits are counted before the request changes anything, as in the pool.
 
 use super::traffic::Trace;
 
-/// The exact LRU by last release, tail first: what `kvstrata replay` counts over one tier.
+/// Counts the hits of exact LRU by last release, tail first, as `kvstrata replay` does over one tier.
 #[must_use]
 pub fn lru(trace: &Trace, capacity: usize) -> u64 {
     // A list over ids.
@@ -40,7 +40,7 @@ pub fn lru(trace: &Trace, capacity: usize) -> u64 {
     hits
 }
 
-/// The offline optimum: [`kvstrata_cli::policies::optimum`].
+/// Counts the hits of the offline optimum: [`kvstrata_cli::policies::optimum`].
 #[must_use]
 pub fn optimum(trace: &Trace, capacity: usize) -> u64 {
     let prompts = trace.requests.iter().map(|request| request.ids.as_slice());

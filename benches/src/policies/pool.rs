@@ -1,6 +1,7 @@
 //! A pool of the core, run over a trace: match, evict, register, release tail first.
 //!
-//! One tier, all of a request's victims before its registrations; one request at a time, or many that are in use for as long as they fit.
+//! One tier, all of a request's victims before its registrations; one request at a time, or many that
+//! are in use for as long as they fit.
 
 use super::traffic::{Trace, key_of};
 use kvstrata_core::{
@@ -9,10 +10,10 @@ use kvstrata_core::{
 use std::collections::{HashSet, VecDeque};
 use std::time::Instant;
 
-/// A request's work is less: what took longer was interrupted.
+/// A request's work takes less: longer times were interrupted.
 const INTERRUPTED_NS: u64 = 100_000;
 
-/// What a run counted.
+/// The counts of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Blocks of leading runs that were found.
@@ -29,48 +30,48 @@ pub struct Outcome {
     pub shown: u64,
     /// See `shown`.
     pub look_ns: u64,
-    /// Of the evicted, those that were shown as the next so many.
+    /// Evicted blocks that were shown as the next so many.
     pub foreseen: u64,
 }
 
-/// How a trace is run.
+/// The way in which a trace is run.
 #[derive(Clone, Copy, Debug)]
 pub struct How<'a> {
     /// Blocks that requests keep in use; see [`run_held`].
     pub in_use: usize,
-    /// Whether it is timed.
+    /// Whether the run is timed.
     pub timed: bool,
-    /// Victims that are asked for at once.
+    /// Maximum victims of one call.
     pub most: usize,
-    /// Before each eviction, how many of the next victims are looked at.
+    /// Number of next victims that are looked at before each eviction.
     pub look: usize,
-    /// Of each request, how many leading blocks are of use: those behind get the least priority.
+    /// For each request, the number of leading blocks that are of use: those behind get the least priority.
     pub of_use: Option<&'a [usize]>,
-    /// Which of many sets of hashes blocks have: by them a policy may choose what it samples.
+    /// The number of the set of hashes that blocks have: a policy may choose its samples by them.
     pub names: u64,
 }
 
 impl How<'static> {
-    /// One request at a time, and nothing is timed.
+    /// One request at a time, without timing.
     pub const PLAIN: How<'static> =
         How { in_use: 0, timed: false, most: usize::MAX, look: 0, of_use: None, names: 0 };
 }
 
-/// A pool of so many blocks, for one thread.
+/// Makes a pool of so many blocks, for one thread.
 #[must_use]
 pub fn pool(policy: Policy, capacity: usize) -> BlockPool {
     let config = PoolConfig::new(capacity as u32).policy(policy).lane_of(|| 0);
     BlockPool::new(config).expect("from 1 to 268,435,456 blocks")
 }
 
-/// Names of blocks.
+/// Appends the names of blocks.
 pub(super) fn hashes_of(ids: &[u32], names: u64, out: &mut Vec<SequenceHash>) {
     out.clear();
     out.extend(ids.iter().map(|id| hash_of(*id, names)));
 }
 
 fn hash_of(id: u32, names: u64) -> SequenceHash {
-    // Multiplied by what is odd, and turned: another bijection for each set.
+    // Multiplied by an odd number, and rotated: another bijection for each set.
     let key = key_of(id).wrapping_mul(2 * names + 1).rotate_left(7 * names as u32);
     SequenceHash::from_u128((u128::from(key) << 64) | u128::from(key.rotate_left(17) ^ u64::from(id)))
 }
@@ -81,14 +82,14 @@ pub fn run(trace: &Trace, policy: Policy, capacity: usize, timed: bool) -> Outco
     run_so(trace, policy, capacity, How { timed, ..How::PLAIN })
 }
 
-/// The same, and a request keeps its blocks in use for as long as no more than `in_use` blocks are: then the oldest lets go of its own. The
-/// rest of the pool is what a request may need, and is cut off at.
+/// Runs the same, but a request keeps its blocks in use while at most `in_use` blocks are: beyond that the
+/// oldest releases its own. The rest of the pool is for a request's blocks; a longer request is cut off.
 #[must_use]
 pub fn run_held(trace: &Trace, policy: Policy, capacity: usize, in_use: usize, timed: bool) -> Outcome {
     run_so(trace, policy, capacity, How { in_use, timed, ..How::PLAIN })
 }
 
-/// Runs the trace as it is said.
+/// Runs the trace as `how` says.
 #[must_use]
 pub fn run_so(trace: &Trace, policy: Policy, capacity: usize, how: How<'_>) -> Outcome {
     let How { in_use, timed, most, look, of_use, names } = how;
@@ -180,12 +181,12 @@ fn register<'p>(pool: &'p BlockPool, run: &mut Vec<CompleteBlock<'p>>, held: &mu
     if !run.is_empty() {
         let parent = held.last().cloned();
         pool.register_sequence(run, parent.as_ref(), held);
-        // Held by its own handle still, so this is no release of its last.
+        // Its own handle still holds it, so this is not its last release.
         drop(parent);
     }
 }
 
-/// Time, but for what was interrupted.
+/// A timer that rejects interrupted times.
 struct Watch(Option<Instant>);
 
 impl Watch {
@@ -193,7 +194,7 @@ impl Watch {
         Watch(timed.then(Instant::now))
     }
 
-    /// Nanoseconds; none if it was interrupted, or nothing is timed.
+    /// Returns nanoseconds; none if the time was interrupted, or nothing is timed.
     fn stop(self) -> Option<u64> {
         self.0.map(|start| start.elapsed().as_nanos() as u64).filter(|ns| *ns < INTERRUPTED_NS)
     }

@@ -1,6 +1,8 @@
-//! A pool of the core, run over a trace by several threads: each takes the next request, and all of its calls are its own.
+//! A pool of the core, run over a trace by several threads: each takes the next request, and makes all
+//! of its calls.
 //!
-//! What a request costs is its thread's own time; which request comes before which is up to the machine, so hits differ from run to run.
+//! A request costs its thread's own time. The machine decides which request comes before which,
+//! so hits differ from run to run.
 
 use super::pool::{hashes_of, store};
 use super::traffic::Trace;
@@ -16,7 +18,7 @@ thread_local! {
     static LANE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What a run of several threads counted.
+/// The counts of a run of several threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Together {
     /// Blocks of leading runs that were found.
@@ -25,16 +27,16 @@ pub struct Together {
     pub own_ns: f64,
     /// Nanoseconds from the first request to the last, a block of the trace.
     pub wall_ns: f64,
-    /// Blocks of which the policy did not hear; 0 of another than reuse.
+    /// Blocks with events that the policy did not get; 0 for policies other than reuse.
     pub unheard: u64,
-    /// Tries that its guard has ended; 0 of another than reuse.
+    /// Tries that its guard has ended; 0 for policies other than reuse.
     pub setbacks: u32,
 }
 
 /// Runs the trace by so many threads over a pool that has room for a request of each.
 ///
 /// # Panics
-/// It has not.
+/// If it has less room.
 #[must_use]
 pub fn run(trace: &Trace, policy: Policy, capacity: usize, threads: usize) -> Together {
     assert!(capacity >= threads * trace.longest(), "{capacity} blocks for {threads} requests at once");
@@ -63,7 +65,7 @@ pub fn run(trace: &Trace, policy: Policy, capacity: usize, threads: usize) -> To
     })
 }
 
-/// Hits, and nanoseconds of the calling thread's time.
+/// Returns hits, and nanoseconds of the calling thread's time.
 fn work(pool: &BlockPool, trace: &Trace, next: &AtomicUsize) -> (u64, f64) {
     let (mut hashes, mut fresh, mut run) = (vec![], vec![], vec![]);
     let (mut found, mut held): (Vec<ImmutableBlock<'_>>, Vec<ImmutableBlock<'_>>) = (vec![], vec![]);
@@ -73,7 +75,7 @@ fn work(pool: &BlockPool, trace: &Trace, next: &AtomicUsize) -> (u64, f64) {
         let leading = pool.match_prefix(&hashes, &mut found);
         pool.match_any(&hashes[leading..], &mut found);
         hits += leading as u64;
-        // Another may have its victims in its hands for a moment.
+        // Another thread may hold the victims for a moment.
         while pool.allocate(hashes.len() - found.len(), &mut fresh).is_err() {
             thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! What a caller could tell a policy: that a conversation has ended; how long its answer was.
+//! Hints of a caller to a policy: that a conversation has ended; the length of its answer.
 
 use super::traffic::Trace;
 use kvstrata_cli::trace::{TraceReader, TraceSource};
@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::hash::Hash;
 
-/// Of each request, how many leading blocks others may still ask for, once it is known that its conversation has ended; all of them while it goes on. It has
-/// ended if nobody asks for its last block but one again: the last is not full, and has another name in the next turn.
+/// Returns, for each request, the number of leading blocks that others may still request, if its
+/// conversation has ended; all of them while it goes on. It has ended if no later request has its last
+/// block but one: the last block is not full, and has another name in the next turn.
 #[must_use]
 pub fn endings(trace: &Trace) -> Vec<usize> {
     let mut last = vec![0; trace.distinct];
@@ -22,20 +23,22 @@ pub fn endings(trace: &Trace) -> Vec<usize> {
     trace.requests.iter().enumerate().map(keep).collect()
 }
 
-/// How well it can be foretold whether a conversation goes on, in bits: what is unknown without any sign, and what signs take from that.
+/// How well it can be predicted whether a conversation goes on, in bits: the entropy without any sign,
+/// and the part that signs remove.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Signs {
-    /// Requests, and those whose conversation went on.
+    /// The number of requests.
     pub requests: usize,
-    /// Of these.
+    /// Requests with a conversation that went on.
     pub went_on: usize,
     /// Entropy of all requests.
     pub unknown: f64,
-    /// Known by the number of turns.
+    /// Bits known from the number of turns.
     pub turn: f64,
-    /// By turns and the length of the answer, in octaves.
+    /// Bits known from turns and the length of the answer, in octaves.
     pub turn_and_answer: f64,
-    /// By turns and some other request's answer: what as many groups seem to know by chance.
+    /// Bits that turns and some other request's answer seem to give: the effect
+    /// of chance with as many groups.
     pub turn_and_chance: f64,
 }
 
@@ -45,7 +48,8 @@ pub struct Signs {
 /// It cannot be read.
 pub fn signs(source: TraceSource) -> Result<Signs, Box<dyn Error>> {
     let mut reader = TraceReader::open(source)?;
-    // Of each request: its turn, its answer's length, its blocks, whether it went on. Of each block: who had it last.
+    // For each request: its turn, its answer's length, its blocks, whether it went on. For each block:
+    // its last request.
     let mut requests: Vec<(u32, u64, usize, bool)> = vec![];
     let mut had: HashMap<u64, usize> = HashMap::new();
     while let Some(request) = reader.next_request()? {
@@ -61,7 +65,7 @@ pub fn signs(source: TraceSource) -> Result<Signs, Box<dyn Error>> {
         requests.push((turn.min(6), request.output_length, ids.len(), false));
     }
     let octave = |length: u64| (length + 1).ilog2();
-    // Half the trace away: as good as drawn by lot, and the same at each run.
+    // The request half the trace away: as good as a random one, and the same at each run.
     let other = |at: usize| requests[(at + requests.len() / 2) % requests.len()].1;
     let unknown = entropy(&requests, |_| ());
     Ok(Signs {
@@ -74,7 +78,7 @@ pub fn signs(source: TraceSource) -> Result<Signs, Box<dyn Error>> {
     })
 }
 
-/// Bits that are unknown of who goes on, if of each request its group is known.
+/// Returns the bits that are unknown about whether conversations go on, if each request's group is known.
 fn entropy<G: Hash + Eq>(requests: &[(u32, u64, usize, bool)], group: impl Fn(usize) -> G) -> f64 {
     let mut groups: HashMap<G, [f64; 2]> = HashMap::new();
     for (at, request) in requests.iter().enumerate() {

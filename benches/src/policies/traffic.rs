@@ -1,4 +1,4 @@
-//! Requests as the laboratory runs them: blocks renumbered from 0 on, so that what is kept of them lies in arrays.
+//! Requests in the laboratory's form: blocks renumbered from 0 on, so that data about them lies in arrays.
 //!
 //! I1. Ids are `0 .. distinct`, in order of their first occurrence; no request names one twice.
 
@@ -6,7 +6,7 @@ use kvstrata_cli::trace::{TraceReader, TraceSource};
 use std::collections::HashMap;
 use std::error::Error;
 
-/// Requests as they come: when, and the names of the prompt's blocks.
+/// Requests in order: time, and the names of the prompt's blocks.
 pub type Raw = Vec<(u64, Vec<u64>)>;
 
 /// A request.
@@ -21,11 +21,11 @@ pub struct Request {
 /// A trace.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub name: String,
-    /// In order of arrival.
+    /// The requests in order of arrival.
     pub requests: Vec<Request>,
-    /// How many different blocks there are.
+    /// The number of different blocks.
     pub distinct: usize,
     /// Blocks of all requests.
     pub blocks: u64,
@@ -80,27 +80,27 @@ impl Trace {
         Ok(trace)
     }
 
-    /// As it was before blocks were renumbered, but for their names.
+    /// Returns the trace before blocks were renumbered, except for their names.
     #[must_use]
     pub fn raw(&self) -> Raw {
         let names = |request: &Request| request.ids.iter().map(|id| u64::from(*id)).collect();
         self.requests.iter().map(|request| (request.time, names(request))).collect()
     }
 
-    /// Hits in per cent of its blocks.
+    /// Returns hits in per cent of its blocks.
     #[must_use]
     pub fn percent(&self, hits: u64) -> f64 {
         100.0 * hits as f64 / self.blocks as f64
     }
 
-    /// Blocks of the longest request.
+    /// Returns the blocks of the longest request.
     #[must_use]
     pub fn longest(&self) -> usize {
         self.requests.iter().map(|request| request.ids.len()).max().unwrap_or(0)
     }
 }
 
-/// A block's key: what the core has from its sequence hash.
+/// Returns a block's key, as the core derives it from its sequence hash.
 #[must_use]
 pub fn key_of(id: u32) -> u64 {
     crate::inputs::mix(u64::from(id).wrapping_mul(0x9e37_79b9_7f4a_7c15))

@@ -1,9 +1,9 @@
-//! The global allocator: a bump pointer in a static array, and a count. Nothing is ever given back.
+//! The global allocator: a bump pointer in a static array, and a count. Memory is never returned.
 //!
 //!     | allocated, in order of time ... | free                      |
 //!     0                                 used                        ARENA_BYTES
 //!
-//! I1: bytes below `used` belong to whom they were handed to, those above to nobody; `used` only grows.
+//! I1: bytes below `used` belong to the callers of `alloc`, those above are unowned; `used` only grows.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 const ARENA_BYTES: usize = 16 << 20;
 
-/// Page-aligned, so that every alignment up to a page can be had by rounding the offset.
+/// Page-aligned, so that rounding the offset gives every alignment up to a page.
 #[repr(C, align(4096))]
 struct Arena {
     bytes: UnsafeCell<[u8; ARENA_BYTES]>,
@@ -27,7 +27,7 @@ unsafe impl Sync for Arena {}
 static ARENA: Arena =
     Arena { bytes: UnsafeCell::new([0; ARENA_BYTES]), used: AtomicUsize::new(0), count: AtomicUsize::new(0) };
 
-/// How often memory was asked for; growing a block counts.
+/// Number of allocations; growing a block counts.
 pub fn allocations() -> usize {
     // Relaxed: there is one thread.
     ARENA.count.load(Ordering::Relaxed)

@@ -1,9 +1,9 @@
-//! The core at work where there is no standard library, no libc and no allocator but a counting arena.
+//! The core at work without a standard library, libc or allocator, except a counting arena.
 //!
-//! Two claims are shown by running this:
+//! Running this program shows two claims:
 //!
-//! - **no_std**: were `std` anywhere below us, its panic handler would meet ours and the build would fail;
-//!   were libc, the link would (`build.rs` links nothing).
+//! - **no_std**: if `std` were anywhere below us, its panic handler would conflict with ours and the build
+//!   would fail; if libc were, the link would fail (`build.rs` links nothing).
 //! - **no allocation after construction**: [`arena`] counts, and [`frugal`] compares before and after.
 //!
 //! Exit code 0: both hold. 101: a panic, its place and message on stderr. `ci/steps/no_std` builds and runs
@@ -32,7 +32,7 @@ extern "C" fn program() -> ! {
     system::exit(0)
 }
 
-/// Runs `work`, which must not allocate.
+/// Runs `work`, and panics if it allocates.
 fn frugal<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let before = arena::allocations();
     let value = work();

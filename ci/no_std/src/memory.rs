@@ -1,7 +1,7 @@
-//! The memory functions that compiled code may call, and that a libc would have.
+//! The memory functions that compiled code may call; a libc would have them.
 //!
-//! Plain loops, volatile, because the compiler would recognise a plain one and turn it into a call of the
-//! very function that it is in. Slow, and fast enough for a test.
+//! Loops with volatile accesses: the compiler would recognise a plain loop and turn it into a call of the
+//! function that contains it. Slow, but fast enough for a test.
 
 use core::ffi::c_int;
 
@@ -10,11 +10,11 @@ use core::ffi::c_int;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
     for i in 0..count {
-        // SAFETY: i < count, so by the contract the place is inside what may be read.
+        // SAFETY: i < count, so by the contract the place is in the readable range.
         let at = unsafe { from.add(i) };
         // SAFETY: as above.
         let byte = unsafe { at.read_volatile() };
-        // SAFETY: i < count, so by the contract the place is inside what may be written.
+        // SAFETY: i < count, so by the contract the place is in the writable range.
         let at = unsafe { to.add(i) };
         // SAFETY: as above.
         unsafe { at.write_volatile(byte) }
@@ -27,16 +27,16 @@ unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, count: usize) -> *mut 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
     if to.addr().wrapping_sub(from.addr()) >= count {
-        // `to` does not begin within `from`: going up never overwrites what is still to be read.
+        // `to` does not begin within `from`: going up never overwrites bytes that are still to be read.
         // SAFETY: the contract is ours; `memcpy` reads each byte before it writes any later one.
         return unsafe { memcpy(to, from, count) };
     }
     for i in (0..count).rev() {
-        // SAFETY: i < count, so by the contract the place is inside what may be read.
+        // SAFETY: i < count, so by the contract the place is in the readable range.
         let at = unsafe { from.add(i) };
         // SAFETY: as above.
         let byte = unsafe { at.read_volatile() };
-        // SAFETY: i < count, so by the contract the place is inside what may be written.
+        // SAFETY: i < count, so by the contract the place is in the writable range.
         let at = unsafe { to.add(i) };
         // SAFETY: as above.
         unsafe { at.write_volatile(byte) }
@@ -49,7 +49,7 @@ unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, count: usize) -> *mut
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memset(to: *mut u8, byte: c_int, count: usize) -> *mut u8 {
     for i in 0..count {
-        // SAFETY: i < count, so by the contract the place is inside what may be written.
+        // SAFETY: i < count, so by the contract the place is in the writable range.
         let at = unsafe { to.add(i) };
         // SAFETY: as above. C converts the value to unsigned char: the low byte.
         unsafe { at.write_volatile(byte.to_le_bytes()[0]) }
@@ -62,11 +62,11 @@ unsafe extern "C" fn memset(to: *mut u8, byte: c_int, count: usize) -> *mut u8 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcmp(a: *const u8, b: *const u8, count: usize) -> c_int {
     for i in 0..count {
-        // SAFETY: i < count, so by the contract the place is inside what may be read.
+        // SAFETY: i < count, so by the contract the place is in the readable range.
         let at = unsafe { a.add(i) };
         // SAFETY: as above.
         let left = unsafe { at.read_volatile() };
-        // SAFETY: i < count, so by the contract the place is inside what may be read.
+        // SAFETY: i < count, so by the contract the place is in the readable range.
         let at = unsafe { b.add(i) };
         // SAFETY: as above.
         let right = unsafe { at.read_volatile() };

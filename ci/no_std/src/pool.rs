@@ -29,7 +29,7 @@ fn complete(block: MutableBlock<'_>, hash: SequenceHash) -> CompleteBlock<'_> {
     }
 }
 
-/// Fills `blocks`, registers them as one sequence of the hashes from number `first` on, and holds them.
+/// Fills `blocks`, registers them as one sequence with the hashes from number `first` on, and holds them.
 fn register<'p>(
     pool: &'p BlockPool,
     blocks: &mut Vec<MutableBlock<'p>>,
@@ -45,7 +45,7 @@ fn register<'p>(
 pub fn life_cycle() {
     let pool = new_pool(Policy::Lru);
     let hashes: Vec<SequenceHash> = (0..BLOCKS).map(hash).collect();
-    // One more than there are: the last `allocate` asks for it, in vain.
+    // One more than the pool has: the last `allocate` asks for it and is refused.
     let mut blocks = Vec::with_capacity(BLOCKS + 1);
     let mut held = Vec::with_capacity(BLOCKS);
     let mut evicted = Vec::with_capacity(BLOCKS);
@@ -79,8 +79,8 @@ pub fn life_cycle() {
     assert_eq!(pool.free() + pool.inactive(), BLOCKS);
 }
 
-/// Many rounds of half a pool of fresh blocks under each policy, so that each of them evicts, and whatever it
-/// keeps beside the slots fills up and is tidied.
+/// Many rounds of half a pool of fresh blocks under each policy, so that each policy evicts, and its data
+/// beside the slots fills up and is tidied.
 pub fn all_policies() {
     for policy in [Policy::Lru, Policy::Lfu, Policy::Sieve, Policy::S3Fifo] {
         let pool = new_pool(policy);

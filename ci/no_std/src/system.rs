@@ -1,10 +1,10 @@
-//! What the operating system is asked for, without libc: start, write, exit.
+//! The calls of the operating system, without libc: start, write, exit.
 
 use core::arch::{asm, global_asm};
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
 
-// The kernel enters here with the stack pointer at argc, 16-byte aligned; a call must find it so too.
+// The kernel enters here with the stack pointer at argc, 16-byte aligned; it must be so at a call, too.
 #[cfg(target_arch = "x86_64")]
 global_asm!(
     ".globl _start",
@@ -20,7 +20,7 @@ global_asm!(".globl _start", "_start:", "mov x29, xzr", "mov x30, xzr", "bl prog
 
 const STDERR: usize = 2;
 
-/// Ends the process, whatever it is doing.
+/// Ends the process at once.
 pub fn exit(code: usize) -> ! {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: exit_group (231) takes one integer and does not return.
@@ -34,7 +34,7 @@ pub fn exit(code: usize) -> ! {
     }
 }
 
-/// Writes a line to stderr; that it may be cut short does not matter here.
+/// Writes a line to stderr. It may be cut short, which does not matter here.
 pub fn print(line: fmt::Arguments<'_>) {
     // `write_str` below never fails.
     let _ = Stderr.write_fmt(line);
@@ -68,8 +68,8 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     exit(101)
 }
 
-/// `core` and `alloc` as rustup ships them are built to unwind, and name these two. Nothing calls them:
-/// this program aborts on panic.
+/// `core` and `alloc` as rustup ships them are built to unwind, and refer to these two symbols. They are
+/// never called: this program aborts on panic.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 

@@ -1,4 +1,4 @@
-//! Tokens and plans: no allocation within the capacity asked for at first, and the same hashes either way.
+//! Tokens and plans: no allocation within the capacity reserved at first, and the same hashes either way.
 
 use kvstrata_core::layout::{DType, Layout, LayoutConfig, Region};
 use kvstrata_core::plan::CopyPlan;
@@ -10,7 +10,7 @@ use crate::frugal;
 const TOKENS: usize = 200;
 const BLOCK_SIZE: usize = 16;
 
-/// One token at a time, or all at once, or more and some taken back.
+/// One token at a time, all at once, or too many and some truncated: the hashes are the same.
 pub fn same_hashes_either_way() {
     let salt = Salt::new(SequenceHash::from_u128(7));
     let hasher = Keyed::new(&[7; 32]);
@@ -38,7 +38,7 @@ pub fn same_hashes_either_way() {
     assert_eq!(truncated.hashes(), at_once.hashes());
 }
 
-/// A plan is made anew, and walked, in the memory that it has.
+/// A plan is computed again, and walked, in the memory that it has.
 pub fn plans_are_made_in_place() {
     let config = LayoutConfig::new().num_blocks(10).num_layers(3).outer_dim(2).page_size(16).heads(2, 64);
     let config = config.dtype(DType::BF16).alignment(4096);

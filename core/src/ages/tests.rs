@@ -1,4 +1,4 @@
-//! Stamps against a plain list of what each block is; the search against a sort of all.
+//! Stamps against a plain list of each block's state; the search against a sort of all.
 
 use super::{Ages, ITERATION, Search};
 use crate::id::{BlockId, BlockRef};
@@ -52,7 +52,7 @@ struct Naive {
 
 proptest! {
     #[test]
-    fn it_does_what_a_plain_list_does(
+    fn ages_under_random_operations_match_a_plain_list(
         // Iterations and generations begin before they wrap.
         first in prop_oneof![Just(0), ITERATION - 20..ITERATION + 20],
         oldest in prop_oneof![Just(0), Just(u32::MAX - 1), Just(u32::MAX)],
@@ -68,7 +68,7 @@ proptest! {
             | Operation::Forget { id, generation } = operation
             {
                 let block = block(id, oldest.wrapping_add(generation));
-                // A block beyond the last is none.
+                // A block beyond the last does not exist.
                 let mut none = None;
                 let known = naive.get_mut(id as usize);
                 let there = known.is_some();
@@ -118,7 +118,7 @@ proptest! {
                 _ => {}
             }
             for id in 0..BLOCKS {
-                // What a mark alone has stamped, it has stamped with no use.
+                // A stamp by a mark alone has no use.
                 if let Some(known) = naive[id as usize].filter(|known| !known.clean) {
                     prop_assert_eq!(ages.used(BlockId(id), now), known.used);
                 }
@@ -134,7 +134,7 @@ proptest! {
 
 /// More blocks than a chunk, in parts, with a search given up in between.
 #[test]
-fn a_search_goes_on_where_it_paused() {
+fn search_after_a_pause_continues_where_it_stopped() {
     let blocks = 2 * Search::CHUNK as u32 + 5;
     let ages = Ages::new(blocks);
     let mut used: Vec<(u64, u32)> =
@@ -166,9 +166,9 @@ fn a_search_goes_on_where_it_paused() {
     assert!(search.go_on(&ages, &mut out), "it has ended");
 }
 
-/// The one stamp that would be that of no block at all.
+/// The one stamp that would equal the stamp of no block.
 #[test]
-fn a_stamp_of_ones_alone_is_not_none() {
+fn stamp_of_all_ones_differs_from_no_block() {
     let ages = Ages::new(1);
     let block = block(0, u32::MAX);
     assert!(!ages.is_clean(block) && ages.second_use(block, ITERATION));
@@ -178,7 +178,7 @@ fn a_stamp_of_ones_alone_is_not_none() {
 
 /// Two threads mark the same generation at the same time: one of them is the first.
 #[test]
-fn no_mark_is_lost_between_threads() {
+fn marks_from_two_threads_have_one_first_and_none_lost() {
     const ROUNDS: u32 = if cfg!(miri) { 50 } else { 20_000 };
     let (ages, begun) = (Ages::new(1), AtomicU32::new(0));
     let firsts: usize = std::thread::scope(|scope| {

@@ -5,7 +5,7 @@ pub(super) const fn low_bits(n: u32) -> u64 {
     if n >= 64 { u64::MAX } else { (1 << n) - 1 }
 }
 
-/// Up to `n` bits of `free`, in one run where there is one: adjacent slots are one copy, one request later.
+/// Up to `n` bits of `free`, in one run if there is one: adjacent slots later make one copy, one request.
 #[inline]
 pub(super) fn choose(free: u64, n: u32) -> u64 {
     if n == 1 {
@@ -14,7 +14,7 @@ pub(super) fn choose(free: u64, n: u32) -> u64 {
     if free.count_ones() <= n {
         return free;
     }
-    // Bit i of `runs` says that a run of `length` bits starts at i; the length doubles, then is brought to n.
+    // Bit i of `runs` is set if a run of `length` bits starts at i; the length doubles, then is brought to n.
     let (mut runs, mut length) = (free, 1);
     while length < n {
         let step = length.min(n - length);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chooses_a_whole_run_before_scattered_bits() {
+    fn leaf_choice_prefers_a_whole_run_to_scattered_bits() {
         assert_eq!(choose(0b1011_0111, 1), 0b1);
         assert_eq!(choose(0b1111_0101, 3), 0b0111_0000);
         assert_eq!(choose(0b1111_0101, 4), 0b1111_0000);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_is_its_runs() {
+    fn leaf_runs_cover_the_mask_exactly() {
         for mask in [0, 1, u64::MAX, 1 << 63, 0xf0f0_0000_0000_000f] {
             let mut seen = 0u64;
             runs(mask, |first, length| seen |= low_bits(length) << first);

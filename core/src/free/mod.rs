@@ -7,24 +7,22 @@
 //!   └ summary (bit = leaf may have)  └ summary                 64 leaves a summary word
 //! ```
 //!
-//! `allocate(n)` is all or nothing: it first takes `n` credits, from the caller's own stripe and only when
-//! that runs short from the others, then claims that many bits. Nothing that every caller writes lies on this
-//! path: threads on different lanes touch different lines.
+//! `allocate(n)` is all or nothing: it first takes `n` credits, from the caller's own stripe, and from
+//! the others only when that runs short. Then it claims that many bits. No word that every caller writes
+//! lies on this path: threads on different lanes touch different lines.
 //!
 //! I1. For each stripe: `credits + credits held by claimers ≤ bits set`. A bit is given back before its
-//! credit, a credit
-//!     is taken before its bit. So who holds a credit finds a bit, if not at first sight.
-//! I2. A bit is cleared by exactly one claimer (compare-exchange) and set only by who owns the slot. I3. A
-//! leaf with a bit set has its summary bit set, or a thread between its two steps will set it; a claimer that
-//! finds
-//!     no summary bit looks at the leaves themselves.
+//!     credit, a credit is taken before its bit. So a holder of a credit finds a bit, if not at first sight.
+//! I2. A bit is cleared by exactly one claimer (compare-exchange) and set only by the slot's owner.
+//! I3. A leaf with a bit set has its summary bit set, or a thread between its two steps will set it; a
+//!     claimer that finds no summary bit looks at the leaves themselves.
 //!
 //! # Orderings
-//! A slot's last owner frees it with Release on the leaf (`free_leaf`); its next owner claims it with Acquire
-//! (`claim_leaf`): all that the first did to the slot happens before all that the second does. A leaf that
-//! fills is announced with Release on its summary word (`free_leaf`), and who clears that bit looks at the
-//! leaf again, with Acquire (`clear_summary`): of the two, one leaves the bit set (I3). Credits and hints
-//! publish nothing: they are Relaxed throughout.
+//! A slot's last owner frees it with Release on the leaf (`free_leaf`); its next owner claims it with
+//! Acquire (`claim_leaf`): all that the first did to the slot happens before all that the second does. A
+//! leaf that fills is announced with Release on its summary word (`free_leaf`), and a thread that clears
+//! that bit looks at the leaf again, with Acquire (`clear_summary`): of the two, one leaves the bit set
+//! (I3). Credits and hints publish nothing: they are Relaxed throughout.
 
 mod leaf;
 #[cfg(all(test, loom))]
@@ -39,9 +37,10 @@ use alloc::vec::Vec;
 
 /// The most stripes a map has.
 pub(crate) const MAX_STRIPES: usize = 16;
-/// Slots a leaf, and leaves a summary word: 64; two in loom's models, where a few slots shall make several of each.
+/// Slots per leaf, and leaves per summary word: 64; two in loom's models, where a few slots must make
+/// several of each.
 const BITS: u32 = if cfg!(loom) { 2 } else { 64 };
-/// Leaves a stripe starts at multiples of: one cache line, so that stripes share none.
+/// Each stripe starts at a multiple of so many leaves: one cache line, so that stripes share none.
 const LEAVES_ALIGN: usize = if cfg!(loom) { 1 } else { 8 };
 
 struct Stripe {
@@ -55,9 +54,10 @@ struct Stripe {
 /// The bitmap; slots are numbered from 0.
 pub(crate) struct FreeMap {
     stripes: Box<[CachePadded<Stripe>]>,
-    /// Slots of each stripe but the last, which may have fewer.
+    /// Slots of each stripe except the last, which may have fewer.
     stripe_slots: u32,
-    /// `ceil(2^48 / stripe_leaves)`, to find a leaf's stripe without a division: exact below 2^22 leaves a stripe.
+    /// `ceil(2^48 / stripe_leaves)`, to find a leaf's stripe without a division: exact below 2^22 leaves
+    /// per stripe.
     stripe_leaves_inverse: u64,
 }
 
@@ -76,7 +76,7 @@ impl FreeMap {
         FreeMap { stripes: stripes.into_boxed_slice(), stripe_slots, stripe_leaves_inverse }
     }
 
-    /// Free slots, as the credits count them: exact when nobody allocates or frees.
+    /// Free slots, as the credits count them: exact when no thread allocates or frees.
     pub(crate) fn available(&self) -> usize {
         // Relaxed: a figure for people and for the decision to evict, guarded again by `allocate`.
         self.stripes.iter().map(|s| s.credits.load(Relaxed) as usize).sum()
@@ -112,7 +112,7 @@ impl FreeMap {
         self.allocate_across(home, n, take)
     }
 
-    /// The home stripe runs short: take what it has, and the rest from the others.
+    /// The home stripe runs short: takes all that it has, and the rest from the others.
     #[cold]
     fn allocate_across(&self, home: usize, n: u32, mut take: impl FnMut(u32, u32)) -> bool {
         let mut held = [0u32; MAX_STRIPES];
@@ -126,7 +126,7 @@ impl FreeMap {
             }
         }
         if missing > 0 {
-            // I1: what was not enough goes back where it came from.
+            // I1: the credits were not enough, and go back to their stripes.
             for (stripe, held) in
                 self.stripes.iter().zip(held).filter(|(_, held)| *held > 0 && !skipped!("free_refusal_keeps"))
             {
@@ -147,7 +147,7 @@ impl FreeMap {
         });
     }
 
-    /// Gives slots back, in any order; neighbours in order cost one leaf's change.
+    /// Frees slots, in any order; neighbours in order cost one leaf's change.
     #[inline]
     pub(crate) fn free(&self, slots: impl IntoIterator<Item = u32>) {
         let (mut leaf, mut mask) = (u32::MAX, 0u64);
@@ -185,7 +185,7 @@ impl FreeMap {
         size_of_val(&*self.stripes) + self.stripes.iter().map(|stripe| words(stripe)).sum::<usize>()
     }
 
-    /// Whether the slot is free; for censuses at rest, and for a slot's owner.
+    /// Returns whether the slot is free; for censuses at rest, and for a slot's owner.
     pub(crate) fn is_free(&self, slot: u32) -> bool {
         let stripe = (slot / self.stripe_slots) as usize;
         let at = slot % self.stripe_slots;
@@ -206,13 +206,13 @@ impl Stripe {
         Stripe { credits: AtomicU32::new(slots), hint: AtomicU32::new(0), leaves, summary }
     }
 
-    /// All `n` credits or none.
+    /// Takes all `n` credits or none.
     #[inline]
     fn reserve_all(&self, n: u32) -> bool {
         // Relaxed: a guess; the exchange decides.
         let mut now = self.credits.load(Relaxed);
         while now >= n || skipped!("free_no_credits") {
-            // Relaxed: a credit says that a bit will be found, not which; the bit itself orders its slot's owners.
+            // Relaxed: a credit promises a bit, not which one; the bit itself orders its slot's owners.
             match self.credits.compare_exchange_weak(now, now.wrapping_sub(n), Relaxed, Relaxed) {
                 Ok(_) => return true,
                 Err(seen) => now = seen,
@@ -221,7 +221,7 @@ impl Stripe {
         false
     }
 
-    /// Up to `n` credits.
+    /// Takes up to `n` credits.
     fn reserve_some(&self, n: u32) -> u32 {
         // Relaxed, all: as in `reserve_all`.
         let mut now = self.credits.load(Relaxed);
@@ -300,7 +300,7 @@ impl Stripe {
         let start = (from + 1) % self.leaves.len();
         for k in 0..=words {
             let number = (start / BITS as usize + k) % words;
-            // Relaxed: a guess; the leaf is looked at next, and with no guess all leaves are.
+            // Relaxed: a guess; the leaf is looked at next, and without a guess all leaves are.
             let mut bits = self.summary[number].load(Relaxed);
             if k == 0 {
                 bits &= u64::MAX << (start % BITS as usize);
@@ -320,17 +320,18 @@ impl Stripe {
         (&self.summary[leaf / BITS as usize], 1 << (leaf % BITS as usize))
     }
 
-    /// Takes the summary bit of an empty leaf away, and puts it back if the leaf filled meanwhile.
+    /// Clears the summary bit of an empty leaf, and sets it again if the leaf filled meanwhile.
     fn clear_summary(&self, leaf: usize) {
         let (word, bit) = self.summary_of(leaf);
-        // Relaxed: a look, which saves the write that nearly every caller needs not do.
+        // Relaxed: a look, which saves the write that hardly any caller needs.
         if self.leaves[leaf].load(Relaxed) != 0 || word.load(Relaxed) & bit == 0 {
             return;
         }
-        // Acquire: pairs with the Release in `free_leaf`: if that set this bit before, its leaf is visible to the load below; if after,
-        // the bit stays (I3).
+        // Acquire: pairs with the Release in `free_leaf`: if that set this bit before, its leaf is
+        // visible to the load below; if after, the bit stays (I3).
         word.fetch_and(!bit, site!("free_clear_relaxed", Acquire));
-        // Relaxed, both: ordered by the line before, and what is put back was announced by its freer, or will be.
+        // Relaxed, both: ordered by the line before; the freer has announced, or will announce, the bit
+        // that is set again.
         if self.leaves[leaf].load(Relaxed) != 0 && !skipped!("free_clear_no_recheck") {
             word.fetch_or(bit, Relaxed);
         }
@@ -338,8 +339,8 @@ impl Stripe {
 
     #[inline]
     fn free_leaf(&self, leaf: usize, mask: u64) {
-        // The bits are clear, for their slots were owned (I2), so adding sets them; and unlike `or`, adding gives the old value in one
-        // instruction. Release: pairs with the Acquire in `claim_leaf`.
+        // The bits are clear, since their slots were owned (I2), so adding sets them; and unlike `or`,
+        // adding gives the old value in one instruction. Release: pairs with the Acquire in `claim_leaf`.
         let old = self.leaves[leaf].fetch_add(mask, site!("free_give_relaxed", Release));
         debug_assert_eq!(old & mask, 0, "a slot was freed twice: leaf {leaf}, bits {:#x}", old & mask);
         if old == 0 {

@@ -5,7 +5,7 @@
 use super::*;
 use crate::sync::{Arc, model, spawn};
 
-/// The map, and who has which slot.
+/// The map, and the owner of each slot.
 struct Rig {
     map: FreeMap,
     owned: Vec<AtomicU32>,
@@ -17,13 +17,13 @@ impl Rig {
         Arc::new(Rig { map: FreeMap::new(capacity, stripes), owned })
     }
 
-    /// Marks a slot that was handed out; each has one owner at a time (I2).
+    /// Marks an allocated slot; each has one owner at a time (I2).
     fn own(&self, slot: u32) {
         // Relaxed: an exchange meets the newest value whatever its ordering.
         assert_eq!(self.owned[slot as usize].swap(1, Relaxed), 0, "slot {slot} was handed out twice");
     }
 
-    /// `n` slots or none.
+    /// Allocates `n` slots or none.
     fn allocate(&self, lane: usize, n: u32) -> Vec<u32> {
         let mut slots = Vec::new();
         let got = self.map.allocate(lane, n, |first, length| slots.extend(first..first + length));
@@ -42,7 +42,8 @@ impl Rig {
         self.map.free(slots.iter().copied());
     }
 
-    /// At rest: credits, bits and owners agree (I1), each leaf with bits is announced (I3), and what is free can be had.
+    /// At rest: credits, bits and owners agree (I1), each leaf with bits is announced (I3), and
+    /// each free slot can be allocated.
     fn at_rest(&self) {
         let owned = self.owned.iter().filter(|owned| owned.load(Relaxed) == 1).count();
         let free = self.owned.len() - owned;
@@ -62,9 +63,10 @@ impl Rig {
     }
 }
 
-/// I3: the last bit of a leaf comes back while a claimer finds the leaf empty and clears its summary bit: the bit is found later.
+/// I3: the last bit of a leaf is set again while a claimer finds the leaf empty and clears its
+/// summary bit: the bit is found later.
 #[test]
-fn a_refilled_leaf_is_announced() {
+fn leaf_refilled_during_a_clear_is_announced() {
     model(|| {
         let rig = Rig::new(4, 1);
         let taken = rig.allocate(0, 2);
@@ -77,9 +79,10 @@ fn a_refilled_leaf_is_announced() {
     });
 }
 
-/// I3: the same, with two who clear, so that one may put back what the other takes away; only the steps that matter.
+/// I3: the same, with two threads that clear, so that one may set the bit that the other
+/// clears; only the steps that matter.
 #[test]
-fn two_clear_and_one_frees() {
+fn leaf_freed_while_two_threads_clear_is_announced() {
     model(|| {
         let rig = Rig::new(4, 1);
         let taken = rig.allocate(0, 2);
@@ -93,9 +96,10 @@ fn two_clear_and_one_frees() {
     });
 }
 
-/// I1, I2: who runs short takes the rest from the other's stripe while the other takes from it: enough for both, and both are served.
+/// I1, I2: a thread that runs short takes the rest from another's stripe while its owner takes from it:
+/// there is enough for both, and both are served.
 #[test]
-fn stealing_against_the_owner() {
+fn steal_against_the_owner_serves_both() {
     model(|| {
         let rig = Rig::new(4, 2);
         let other = rig.clone();
@@ -106,9 +110,10 @@ fn stealing_against_the_owner() {
     });
 }
 
-/// I1, I2: two steal from each other: one at most is served, and who is refused gives back what it held, to whom it belonged.
+/// I1, I2: two threads steal from each other: at most one is served, and a refused one returns its
+/// credits to the stripes that they came from.
 #[test]
-fn two_steal_from_each_other() {
+fn mutual_steal_serves_at_most_one_and_returns_credits() {
     model(|| {
         let rig = Rig::new(4, 2);
         let other = rig.clone();
@@ -122,9 +127,10 @@ fn two_steal_from_each_other() {
     });
 }
 
-/// I1: a thief and the owner of the last credits meet a free: nobody waits for ever for a bit that its credit promised.
+/// I1: a thief and the owner of the last credits meet a free: no thread waits for ever for a bit that
+/// its credit promised.
 #[test]
-fn stealing_against_a_free() {
+fn steal_against_a_free_finds_each_credited_bit() {
     model(|| {
         let rig = Rig::new(8, 2);
         let taken = rig.allocate(0, 3);
@@ -140,9 +146,9 @@ fn stealing_against_a_free() {
     });
 }
 
-/// I1, I2: two claim over the leaves of one stripe, and the summary words between.
+/// I1, I2: two threads claim over the leaves of one stripe, and the summary words between.
 #[test]
-fn two_claim_over_many_leaves() {
+fn claims_over_many_leaves_are_disjoint() {
     model(|| {
         let rig = Rig::new(6, 1);
         let other = rig.clone();

@@ -8,7 +8,7 @@ fn allocate(map: &FreeMap, lane: usize, n: u32) -> Option<Vec<u32>> {
 }
 
 #[test]
-fn every_slot_is_handed_out_once() {
+fn free_map_until_empty_hands_out_each_slot_once() {
     for capacity in [1, 63, 64, 65, 511, 512, 1000, 5000, 40_000] {
         for stripes in [1, 3, 8, 16] {
             let map = FreeMap::new(capacity, stripes);
@@ -31,7 +31,7 @@ fn every_slot_is_handed_out_once() {
 }
 
 #[test]
-fn too_many_touches_nothing() {
+fn free_map_asked_for_too_many_changes_nothing() {
     let map = FreeMap::new(100, 4);
     let held = allocate(&map, 0, 60).expect("60 of 100");
     assert!(allocate(&map, 0, 41).is_none());
@@ -41,7 +41,7 @@ fn too_many_touches_nothing() {
 }
 
 #[test]
-fn an_empty_map_gives_runs() {
+fn free_map_with_all_slots_free_gives_whole_runs() {
     let map = FreeMap::new(4096, 1);
     let mut runs = vec![];
     assert!(map.allocate(0, 128, |first, length| runs.push((first, length))));

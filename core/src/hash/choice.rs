@@ -15,7 +15,8 @@ pub enum Hasher {
 }
 
 impl Hasher {
-    /// Names function and secret, and gives nothing of the secret away. Blocks of different fingerprints never share.
+    /// Identifies function and secret without revealing the secret. Blocks of different
+    /// fingerprints are never shared.
     #[must_use]
     pub fn fingerprint(&self) -> u128 {
         match self {

@@ -12,14 +12,14 @@
 //! Rackoff, "CBC MAC for real-time data sources", 2000). With 128-bit blocks an attacker who sees the hashes
 //! of q messages of at most l words distinguishes them from random numbers with a probability of at most
 //! about 12·l·q² / 2¹²⁸ (Bellare, Pietrzak and Rogaway, "Improved security analyses for CBC MACs", 2005).
-//! SECURITY.md says what follows from it.
+//! SECURITY.md states the consequences.
 //!
 //! Invariants:
 //!
 //! - **I1** No message is a prefix of another one: the first block holds the domain and the length, and these
 //!   two decide how many words follow.
-//! - **I2** The parent is the last word. So all AES calls of a block but one are independent of the blocks
-//!   before it, and the serial part of a chain is one AES call a block.
+//! - **I2** The parent is the last word. So all AES calls of a block except one are independent of the
+//!   blocks before it, and the serial part of a chain is one AES call per block.
 //! - **I3** No state of the chain inside a message leaves this module. A block hash is the end of a message
 //!   of its own.
 //! - **I4** Both paths give the same values: `portable` by the crate `aes`, which is constant-time on every
@@ -39,13 +39,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Tokens in a word of 16 bytes.
+/// Tokens per word of 16 bytes.
 const A_WORD: usize = 4;
 
 /// AES-128-CBC-MAC under the secret of a deployment.
 ///
-/// An attacker without the secret can neither make two blocks collide nor find tokens for a hash that was seen. A clone
-/// shares the key schedule.
+/// An attacker without the secret can neither make two blocks collide nor find tokens for a hash that
+/// was seen. A clone shares the key schedule.
 ///
 /// ```
 /// use kvstrata_core::hash::{BlockHasher, Keyed};
@@ -67,7 +67,7 @@ struct Cipher {
     rounds: Option<x86::Rounds>,
 }
 
-/// What a message is about: the first byte of its first block (I1).
+/// The kind of a message: the first byte of its first block (I1).
 #[derive(Clone, Copy)]
 enum Domain {
     Bytes = 0,
@@ -80,7 +80,8 @@ enum Domain {
 impl Keyed {
     /// The hasher of this secret: 32 random bytes, the same in every process that shares blocks.
     ///
-    /// The AES-128 key is AES-256 under the secret of a fixed label, and the [`id`](Keyed::id) of another one.
+    /// The AES-128 key is AES-256 under the secret of a fixed label; the [`id`](Keyed::id) is that of
+    /// another label.
     #[must_use]
     pub fn new(secret: &[u8; 32]) -> Keyed {
         let derive = Aes256::new(&(*secret).into());
@@ -98,14 +99,14 @@ impl Keyed {
         Keyed { cipher: Arc::new(cipher), id: u128::from_le_bytes(of(b"kvstrata keyid 1")) }
     }
 
-    /// Names the secret without giving it away: equal secrets have equal ids.
+    /// Identifies the secret without revealing it: equal secrets have equal ids.
     #[must_use]
     pub fn id(&self) -> u128 {
         self.id
     }
 
-    /// Whether hashes are made by the processor's AES instructions through this crate's own code; otherwise by the crate
-    /// `aes`, which chooses by itself.
+    /// Returns whether hashes are made by the processor's AES instructions through this crate's own
+    /// code; otherwise the crate `aes` makes them, which chooses by itself.
     #[must_use]
     pub fn is_accelerated(&self) -> bool {
         #[cfg(all(target_arch = "x86_64", not(miri)))]

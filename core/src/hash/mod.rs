@@ -1,5 +1,5 @@
-//! Hashes that name blocks: the same tokens behind the same prefix have the same name, everywhere and for
-//! ever.
+//! Hashes that name blocks: the same tokens behind the same prefix have the same name,
+//! everywhere and for ever.
 //!
 //! ```text
 //!   salt ── h(-1)
@@ -9,20 +9,20 @@
 //! ```
 //!
 //! A block has two names. Its [`SequenceHash`] h(i) = H(h(i-1) ‖ tokens(i)) stands for the block *and all
-//! before it*: the key under which pools find it. Its [`BlockHash`] H(tokens(i)) stands for its tokens alone:
-//! what a router's radix tree compares. H is a MAC under the deployment's secret ([`Keyed`]), or XXH3-128
-//! ([`Xxh3`]) where all input is trusted; [`Hasher`] is the choice of a deployment.
+//! before it*: the key under which pools find it. Its [`BlockHash`] H(tokens(i)) stands for its tokens
+//! alone: a router's radix tree compares these. H is a MAC under the deployment's secret ([`Keyed`]), or
+//! XXH3-128 ([`Xxh3`]) where all input is trusted; [`Hasher`] is the choice of a deployment.
 //!
 //! Invariants:
 //!
-//! - **I1** What is hashed is bytes: the parent's 16, least significant first, then each token's 4, least
+//! - **I1** The input is bytes: the parent's 16, least significant first, then each token's 4, least
 //!   significant first, on every architecture. `tests.rs` pins vectors that the reference implementation
 //!   made.
 //! - **I2** Salts encode their parts with lengths, so that different parts never make the same bytes.
 //!
-//! A block may have a *mark*: 128 bits that stand for anything but tokens that its KV depends on, such as the
-//! image behind placeholder tokens ([`TokenBlockSequence::mark`](crate::tokens::TokenBlockSequence::mark)). A
-//! block without a mark has the hash that it always had.
+//! A block may have a *mark*: 128 bits for anything besides tokens that its KV depends on, such as the
+//! image behind placeholder tokens ([`TokenBlockSequence::mark`](crate::tokens::TokenBlockSequence::mark)).
+//! A block without a mark has the hash that it always had.
 
 mod choice;
 mod keyed;
@@ -47,10 +47,10 @@ pub type Token = u32;
 
 /// The function H behind [`BlockHash`] and [`SequenceHash`].
 ///
-/// Blocks hashed by different functions, or by one function under different keys, never share: a pool, its tiers and
-/// its peers agree on one.
+/// Blocks hashed by different functions, or by one function under different keys, are never shared: a
+/// pool, its tiers and its peers agree on one.
 pub trait BlockHasher {
-    /// H of bytes; what salts are made with.
+    /// H of bytes; used for salts.
     fn bytes(&self, bytes: &[u8]) -> u128;
 
     /// H of one block's tokens alone.
@@ -59,11 +59,12 @@ pub trait BlockHasher {
     /// h(i) = H(`parent` ‖ `tokens`), where `parent` is h(i-1), or the salt for the first block.
     fn sequence_hash(&self, parent: SequenceHash, tokens: &[Token]) -> SequenceHash;
 
-    /// The same for a block with a mark. It differs from the hash without one, and from the one with any other mark.
+    /// The same for a block with a mark. It differs from the hash without a mark, and from
+    /// that with any other mark.
     fn marked_hash(&self, parent: SequenceHash, tokens: &[Token], mark: u128) -> SequenceHash;
 
-    /// Appends the sequence hash of each whole block of `block_size` tokens to `out`; tokens behind the last whole
-    /// block are left alone. The hashes of a prompt without keeping its tokens.
+    /// Appends the sequence hash of each whole block of `block_size` tokens to `out`, and ignores tokens
+    /// behind the last whole block. For the hashes of a prompt without keeping its tokens.
     ///
     /// `block_size` 0 appends nothing. Allocates only if `out` has no room.
     fn extend_chain(

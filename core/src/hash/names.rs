@@ -67,7 +67,8 @@ name! {
 }
 
 name! {
-    /// Names the tokens of one block, whatever is before it: H(tokens). Field's word: local hash.
+    /// Names the tokens of one block, independent of the blocks before it: H(tokens).
+    /// Field's word: local hash.
     BlockHash
 }
 
@@ -81,10 +82,11 @@ impl SequenceHash {
         SequenceHash(hash as u128)
     }
 
-    /// Takes over an engine's own SHA-256 hash (vLLM's `sha256` and `sha256_cbor`): its first 16 bytes, in order.
+    /// Takes over an engine's own SHA-256 hash (vLLM's `sha256` and `sha256_cbor`): its
+    /// first 16 bytes, in order.
     ///
-    /// The other 16 are dropped. Half of a SHA-256 is still uniform; collisions are to be expected at 2⁶⁴ blocks
-    /// rather than 2¹²⁸.
+    /// The other 16 are dropped. Half of a SHA-256 is still uniform; collisions are to be expected
+    /// at 2⁶⁴ blocks rather than 2¹²⁸.
     #[inline]
     #[must_use]
     pub const fn from_sha256(digest: &[u8; 32]) -> SequenceHash {

@@ -1,8 +1,8 @@
-//! Where tables put a key: a hash of the hash, by secret multipliers.
+//! The place of a key in a table: a hash of the hash, by secret multipliers.
 //!
-//! Keys may be chosen by an attacker: engines hand in hashes of their own. A fixed function of a key would
-//! let the attacker put all keys into one chain. So every table of a pool places by numbers that the pool's
-//! seed decides.
+//! Keys may be chosen by an attacker: engines hand in hashes of their own. A fixed function of a
+//! key would let the attacker put all keys into one chain. So every table of a pool places keys
+//! by numbers from the pool's seed.
 //!
 //! The function is a folded product, for the halves `low` and `high` of a key and secret random numbers a, b:
 //!
@@ -11,13 +11,13 @@
 //!   h       = product mod 2^64  xor  product / 2^64
 //! ```
 //!
-//! The product is NH of one pair: an attacker who does not know the numbers cannot choose two different keys
-//! whose products are equal with a probability above 2^-64 (Black, Halevi, Krawczyk, Krovetz and Rogaway,
-//! "UMAC", 1999, theorem 4.2). That the fold spreads them over few places is not proved but measured:
-//! families of chosen keys make as many pairs of one place as random keys do
-//! (`chosen_keys_spread_like_random_ones`); one process in a hundred has a chain of some tens. It costs 2
-//! cycles more than a fixed multiplication. Strongly universal functions were measured too, and made lookups
-//! of a resident block 30 % slower (`docs/decisions/019-placement.md`).
+//! The product is NH of one pair: an attacker without the numbers cannot choose two different keys with
+//! equal products with a probability above 2^-64 (Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC",
+//! 1999, theorem 4.2). That the fold spreads them over few places is not proved but measured: families
+//! of chosen keys make as many pairs of one place as random keys do
+//! (`placement_of_chosen_keys_spreads_like_random_keys`); one process in a hundred has a chain of some tens. It costs
+//! 2 cycles more than a fixed multiplication. Strongly universal functions were measured too, and made
+//! lookups of a resident block 30 % slower (`docs/decisions/019-placement.md`).
 
 use super::SequenceHash;
 
@@ -37,14 +37,14 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Numbers from a seed, by SplitMix64. Equal seeds, equal places.
+    /// Makes the numbers from a seed, by SplitMix64. Equal seeds give equal places.
     #[must_use]
     pub fn new(seed: u64) -> Placement {
         let mut state = seed;
         Placement { low: split_mix(&mut state), high: split_mix(&mut state) }
     }
 
-    /// Another function, independent of this one as far as SplitMix64 is.
+    /// Another function, as independent of this one as SplitMix64 makes it.
     pub(crate) fn again(&self) -> Placement {
         Placement::new(self.low.rotate_left(32) ^ self.high)
     }
@@ -59,7 +59,7 @@ impl Placement {
         product as u64 ^ (product >> 64) as u64
     }
 
-    /// One of so many places: Lemire's range reduction, by the upper bits.
+    /// One of `places` places: Lemire's range reduction, by the upper bits.
     #[inline]
     pub(crate) fn among(&self, key: SequenceHash, places: usize) -> usize {
         ((u128::from(self.of(key)) * places as u128) >> 64) as usize
@@ -91,7 +91,8 @@ mod tests {
     /// The n-th key.
     type Family = fn(u128) -> u128;
 
-    /// Keys that share a place, by a place's square, per key; random ones have 1.5 on twice as many places.
+    /// The mean square of the number of keys at a place, per key; random keys have 1.5
+    /// on twice as many places.
     fn crowding(key: Family) -> f64 {
         const SEEDS: u64 = 200;
         let mut squares = 0;
@@ -104,10 +105,10 @@ mod tests {
         squares as f64 / (SEEDS as f64 * KEYS as f64)
     }
 
-    /// Families of 32,768 keys: equal `low ^ high`; multiples of powers of two; differences in the top bits of both halves,
-    /// or in the middle; small numbers; both halves at once.
+    /// Families of 32,768 keys: equal `low ^ high`; multiples of powers of two; differences in the top
+    /// bits of both halves, or in the middle; small numbers; both halves at once.
     #[test]
-    fn chosen_keys_spread_like_random_ones() {
+    fn placement_of_chosen_keys_spreads_like_random_keys() {
         let families: [(&str, Family); 9] = [
             ("equal xor", |n| (n * 0x9e37_79b9) << 64 | (n * 0x9e37_79b9)),
             ("high bits of the high half", |n| n << 113),
@@ -125,9 +126,9 @@ mod tests {
         }
     }
 
-    /// What the fold replaces: a fixed function of the key has keys that all share a place.
+    /// The reason for the fold: a fixed function of the key has keys that all share a place.
     #[test]
-    fn a_fixed_function_has_keys_of_one_place() {
+    fn fixed_function_has_keys_that_share_one_place() {
         let fixed = |n: u128| {
             let key = n << 64 | n;
             ((key as u64 ^ (key >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn another_function_is_another_one() {
+    fn placement_made_again_is_another_function() {
         let placement = Placement::new(1);
         let key = SequenceHash::from_u128(7);
         assert_ne!(placement.of(key), placement.again().of(key));

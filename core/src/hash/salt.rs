@@ -1,11 +1,11 @@
-//! Salts: what makes the KV of equal tokens differ, folded into h(-1).
+//! Salts: the input besides tokens that makes KV differ, folded into h(-1).
 
 use super::{BlockHasher, SequenceHash};
 use alloc::vec::Vec;
 
 /// h(-1), the parent of every first block. Sequences share blocks only if they share the salt.
 ///
-/// The default is 0: everything is shared with everyone who uses it.
+/// The default is 0: blocks are shared with all sequences that use it.
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Salt(SequenceHash);
@@ -32,7 +32,7 @@ impl From<Salt> for SequenceHash {
     }
 }
 
-/// The parts of a salt. An empty part and an absent one are the same; everything else that differs, differs.
+/// The parts of a salt. An empty part equals an absent one; all other differences give another salt.
 ///
 /// ```
 /// use kvstrata_core::hash::{Keyed, SaltParts};
@@ -43,19 +43,20 @@ impl From<Salt> for SequenceHash {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SaltParts<'a> {
-    /// Who may share.
+    /// The tenant: only its sequences share blocks.
     pub tenant: &'a str,
-    /// Fingerprint of the model: weights, dtype, whatever changes its KV.
+    /// Fingerprint of the model: weights, dtype, anything that changes its KV.
     pub model: &'a str,
     /// LoRA adapter.
     pub lora: &'a str,
-    /// Anything else, in an order that the caller fixes, such as a cache salt from the request. An image belongs to the
-    /// blocks that it fills ([`TokenBlockSequence::mark`](crate::tokens::TokenBlockSequence::mark)).
+    /// Anything else, in an order that the caller fixes, such as a cache salt from the request. An image
+    /// belongs to the blocks that it fills
+    /// ([`TokenBlockSequence::mark`](crate::tokens::TokenBlockSequence::mark)).
     pub extra: &'a [&'a [u8]],
 }
 
 impl SaltParts<'_> {
-    /// The salt, by the function that hashes the blocks too.
+    /// The salt, by the same function as the blocks' hashes.
     #[must_use]
     pub fn salt<H: BlockHasher>(&self, hasher: &H) -> Salt {
         Salt(SequenceHash::from_u128(hasher.bytes(&self.encode())))

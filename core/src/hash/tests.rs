@@ -1,5 +1,5 @@
-//! Vectors of the reference implementation, the Python package `xxhash` 3 (C libxxhash), over three blocks of the tokens
-//! `i * 2654435761 mod 2³²`, salt 0.
+//! Vectors of the reference implementation, the Python package `xxhash` 3 (C libxxhash), over three
+//! blocks of the tokens `i * 2654435761 mod 2³²`, salt 0.
 
 use super::*;
 use alloc::string::ToString;
@@ -49,7 +49,7 @@ fn third<H: BlockHasher>(hasher: &H, block_size: usize) -> u128 {
 }
 
 #[test]
-fn xxh3_is_the_reference_for_ever() {
+fn xxh3_chain_matches_the_fixed_vectors() {
     for v in VECTORS {
         assert_eq!(third(&Xxh3, v.block_size), v.chain, "block size {}", v.block_size);
         assert_eq!(Xxh3.block_hash(&tokens(v.block_size)).to_u128(), v.block, "block size {}", v.block_size);
@@ -59,7 +59,7 @@ fn xxh3_is_the_reference_for_ever() {
 const PARTS: SaltParts<'_> = SaltParts { tenant: "acme", model: "llama", lora: "", extra: &[b"img", b""] };
 
 #[test]
-fn salts_are_fixed_and_unambiguous() {
+fn salts_match_fixed_values_and_are_unambiguous() {
     let keyed = Keyed::new(&[7; 32]);
     assert_eq!(PARTS.salt(&Xxh3).to_hash().to_u128(), 0xf3e4bb09_dee17eea_05e8b15a_a141876f);
     let shifted = [
@@ -81,7 +81,7 @@ fn salts_are_fixed_and_unambiguous() {
 }
 
 #[test]
-fn names_print_and_store_the_same_everywhere() {
+fn hash_prints_and_stores_the_same_everywhere() {
     let hash = SequenceHash::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
     assert_eq!(hash.to_string(), "0102030405060708090a0b0c0d0e0f10");
     assert_eq!(hash.to_bytes()[0], 0x10);
@@ -93,14 +93,14 @@ fn names_print_and_store_the_same_everywhere() {
 }
 
 #[test]
-fn engines_bring_their_own() {
+fn hash_from_an_engine_keeps_its_bytes() {
     let digest = core::array::from_fn(|i| i as u8);
     assert_eq!(SequenceHash::from_sha256(&digest).to_bytes(), digest[..16]);
     assert_eq!(SequenceHash::from_u64(u64::MAX).to_u128(), u128::from(u64::MAX));
 }
 
 #[test]
-fn a_block_size_of_zero_appends_nothing() {
+fn chain_with_block_size_zero_appends_nothing() {
     let mut out = vec![];
     Xxh3.extend_chain(SequenceHash::default(), &[1, 2, 3], 0, &mut out);
     assert!(out.is_empty());
@@ -111,7 +111,7 @@ proptest! {
 
     /// Every buffer and every specialised size makes the hash of the plain bytes.
     #[test]
-    fn any_length_is_xxh3_of_the_bytes(tokens in prop::collection::vec(any::<Token>(), 0..700), parent: u128) {
+    fn xxh3_of_any_length_matches_the_plain_bytes(tokens in prop::collection::vec(any::<Token>(), 0..700), parent: u128) {
         let mut bytes = parent.to_le_bytes().to_vec();
         bytes.extend(tokens.iter().flat_map(|t| t.to_le_bytes()));
         let parent = SequenceHash::from_u128(parent);
@@ -122,7 +122,7 @@ proptest! {
 
     /// Sizes with code of their own agree with the general one.
     #[test]
-    fn specialised_sizes_agree(
+    fn xxh3_specialised_sizes_match_the_general_one(
         tokens in prop::collection::vec(any::<Token>(), 0..300),
         parent: u128,
         block_size in prop::sample::select(vec![15usize, 16, 17, 31, 32, 33, 63, 64, 65]),

@@ -7,8 +7,8 @@ use xxhash_rust::xxh3;
 
 /// XXH3-128 (seed 0, default secret), by the crate `xxhash-rust`.
 ///
-/// It has no secret. Anyone who may choose the tokens of a prompt can choose them so that a block gets the hash of any
-/// other block, in less than a microsecond (SECURITY.md): take [`Keyed`](super::Keyed) there.
+/// It has no secret. Anyone who may choose the tokens of a prompt can make a block with the hash of any
+/// other block, in less than a microsecond (SECURITY.md): use [`Keyed`](super::Keyed) there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Xxh3;
 

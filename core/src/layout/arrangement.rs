@@ -1,22 +1,32 @@
-//! In which order the dimensions of a block lie in memory, as tiers and engines have it.
+//! The order in which the dimensions of a block lie in memory, for tiers and engines.
 //!
-//! | arrangement | a region is | bytes, outermost first (NHD) | (HND) | who |
-//! |---|---|---|---|---|
-//! | `FullyContiguous` | everything | block layer outer token head | block layer outer head token | the tiers here; TensorRT-LLM's pools (HND) |
-//! | `CrossLayer` | everything | block layer outer token head | block head layer outer token | vLLM 0.12, one tensor for all layers |
-//! | `CrossLayerPacked` | everything | block layer token head outer | block head layer token outer | the same since vLLM#44455 |
-//! | `OuterFirst` | a layer | outer block token head | outer block head token | vLLM, FlashAttention: `[2][blocks][page][heads][size]` |
-//! | `BlockFirst` | a layer | block outer token head | block outer head token | vLLM, FlashInfer and MLA: `[blocks][2][page][heads][size]` |
-//! | `Packed` | a layer | block token head outer | block head token outer | vLLM since #44455: `[blocks][page][heads][2 × size]` |
-//! | `TokenMajor` | a layer's keys, or values | block token head | block head token | SGLang: `[tokens][heads][size]` |
+//! | arrangement | a region is | bytes, outermost first (NHD) | (HND) |
+//! |---|---|---|---|
+//! | `FullyContiguous` | everything | block layer outer token head | block layer outer head token |
+//! | `CrossLayer` | everything | block layer outer token head | block head layer outer token |
+//! | `CrossLayerPacked` | everything | block layer token head outer | block head layer token outer |
+//! | `OuterFirst` | a layer | outer block token head | outer block head token |
+//! | `BlockFirst` | a layer | block outer token head | block outer head token |
+//! | `Packed` | a layer | block token head outer | block head token outer |
+//! | `TokenMajor` | a layer's keys, or values | block token head | block head token |
 //!
-//! Anything else is a [list of tensors](super::tensors).
+//! | arrangement | used by |
+//! |---|---|
+//! | `FullyContiguous` | the tiers here; TensorRT-LLM's pools (HND) |
+//! | `CrossLayer` | vLLM 0.12, one tensor for all layers |
+//! | `CrossLayerPacked` | the same since vLLM#44455 |
+//! | `OuterFirst` | vLLM, FlashAttention: `[2][blocks][page][heads][size]` |
+//! | `BlockFirst` | vLLM, FlashInfer and MLA: `[blocks][2][page][heads][size]` |
+//! | `Packed` | vLLM since #44455: `[blocks][page][heads][2 × size]` |
+//! | `TokenMajor` | SGLang: `[tokens][heads][size]` |
+//!
+//! Any other layout is a [list of tensors](super::tensors).
 
 use super::{Dim, HeadOrder};
 use core::fmt;
 use core::str::FromStr;
 
-/// The order of a layout's dimensions, and what a region holds. See the [module](self) for all of them.
+/// The order of a layout's dimensions, and the content of a region. The [module](self) lists all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[expect(missing_docs, reason = "the module's table has them")]
 pub enum Arrangement {
@@ -39,7 +49,7 @@ pub(super) enum Spread {
 }
 
 impl Arrangement {
-    /// All of them.
+    /// All arrangements.
     pub const ALL: [Arrangement; 7] = [
         Arrangement::FullyContiguous,
         Arrangement::CrossLayer,
@@ -104,7 +114,7 @@ impl fmt::Display for Arrangement {
     }
 }
 
-/// No such arrangement.
+/// The error for a name that is not an arrangement's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownArrangement;
 

@@ -19,23 +19,25 @@ pub struct LayerView<'l> {
     layer: u32,
 }
 
-/// Bytes that follow each other.
+/// Consecutive bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ByteRange {
-    /// Number of the region that they lie in.
+    /// Number of their region.
     pub region: u32,
-    /// Address of the first.
+    /// Address of the first byte.
     pub address: u64,
-    /// How many.
+    /// Number of bytes.
     pub size_bytes: u64,
 }
 
 impl Layout {
     /// A block.
     ///
+    /// See the [example](Layout#example).
+    ///
     /// # Errors
     ///
-    /// There is no such block.
+    /// The layout has no such block.
     pub fn block(&self, block: u32) -> Result<BlockView<'_>, BoundsError> {
         self.config.check_index([block, 0, 0, 0, 0])?;
         Ok(BlockView { layout: self, block })
@@ -43,9 +45,11 @@ impl Layout {
 
     /// A layer of a block.
     ///
+    /// See the [example](Layout#example).
+    ///
     /// # Errors
     ///
-    /// There is no such block or layer.
+    /// The layout has no such block or layer.
     pub fn layer(&self, block: u32, layer: u32) -> Result<LayerView<'_>, BoundsError> {
         self.config.check_index([block, layer, 0, 0, 0])?;
         Ok(LayerView { layout: self, block, layer })
@@ -53,7 +57,7 @@ impl Layout {
 }
 
 impl<'l> BlockView<'l> {
-    /// Its number.
+    /// The block's number.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.block
@@ -65,17 +69,17 @@ impl<'l> BlockView<'l> {
         self.layout.block_bytes()
     }
 
-    /// One of its layers.
+    /// A layer of the block.
     ///
     /// # Errors
     ///
-    /// There is no such layer.
+    /// The layout has no such layer.
     pub fn layer(&self, layer: u32) -> Result<LayerView<'l>, BoundsError> {
         self.layout.layer(self.block, layer)
     }
 
-    /// Its bytes, as few ranges as there can be: region by region, address by address. Put into one piece in this order, they are what
-    /// [`Layout::block_fingerprint`] speaks of.
+    /// The block's bytes in as few ranges as possible: region by region, address by address. Put into
+    /// one piece in this order, they are the bytes of [`Layout::block_fingerprint`].
     #[must_use]
     pub fn ranges(&self) -> Ranges<'l> {
         let (layout, shape) = (self.layout, self.layout.config.shape());
@@ -92,7 +96,7 @@ pub struct Ranges<'l> {
     payload: Payload,
     next: u64,
     pieces: u64,
-    /// What the next piece may continue.
+    /// The range that the next piece may continue.
     held: Option<ByteRange>,
 }
 
@@ -104,7 +108,7 @@ impl Iterator for Ranges<'_> {
         while self.next < self.pieces {
             let (region, offset, size_bytes) = self.payload.piece(self.next);
             self.next += 1;
-            // The same for elements and for scales where they share a region, else told by it.
+            // The same for elements and for scales if they share a region; otherwise the region tells which.
             let place = match &layout.scales_place {
                 Some(scales) if region >= scales.first => scales,
                 _ => &layout.data_place,
@@ -141,29 +145,29 @@ impl<'l> LayerView<'l> {
         self.layout.block_bytes() / u64::from(self.layout.config.num_layers)
     }
 
-    /// Keys, values, or whatever the outer index stands for: `[token][head][element]`.
+    /// The keys, the values, or the other content of the outer index: `[token][head][element]`.
     ///
     /// # Errors
     ///
-    /// There is no such outer index.
+    /// The layout has no such outer index.
     pub fn tensor(&self, outer: u32) -> Result<TensorView<'l, Region, 3>, BoundsError> {
         self.check(outer)?;
         let config = &self.layout.config;
         Ok(self.view(&self.layout.data_place, outer, config.head_size.into(), config.dtype))
     }
 
-    /// The scales of an outer index, as bytes, where they lie apart from the elements: `[token][head][group]`.
+    /// The scales of an outer index, as bytes, if they lie apart from the elements: `[token][head][group]`.
     ///
     /// # Errors
     ///
-    /// There is no such outer index.
+    /// The layout has no such outer index.
     pub fn scales(&self, outer: u32) -> Result<Option<TensorView<'l, Region, 3>>, BoundsError> {
         self.check(outer)?;
         let bytes = self.layout.config.row_scale_bytes();
         Ok(self.layout.scales_place.as_ref().map(|place| self.view(place, outer, bytes, DType::U8)))
     }
 
-    /// All of the layer as one tensor, `[outer][token][head][element]`, where one region has it.
+    /// The whole layer as one tensor, `[outer][token][head][element]`, if one region has it.
     #[must_use]
     pub fn tensors(&self) -> Option<TensorView<'l, Region, 4>> {
         let place = &self.layout.data_place;
@@ -200,7 +204,7 @@ impl<'l> LayerView<'l> {
     }
 }
 
-/// Strides are whole elements: of arrangements since alignment and rows are, of tensors since theirs are.
+/// Strides are whole elements: in arrangements since alignment and rows are, in tensors since theirs are.
 fn elements(bytes: u64, dtype: DType) -> u64 {
     (u128::from(bytes) * 8 / u128::from(dtype.bits())) as u64
 }

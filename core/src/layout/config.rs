@@ -3,7 +3,8 @@
 use super::{DType, Field, LayoutError};
 use core::fmt;
 
-/// The geometry of a set of blocks: `[num_blocks][num_layers][outer_dim][page_size][num_heads × head_size]` elements of one type.
+/// The geometry of a set of blocks: `[num_blocks][num_layers][outer_dim][page_size][num_heads ×
+/// head_size]` elements of one type.
 ///
 /// [`new`](LayoutConfig::new) gives one block of one byte; setters do the rest; nothing is checked before
 /// [`validate`](LayoutConfig::validate), which every layout calls.
@@ -19,17 +20,17 @@ use core::fmt;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LayoutConfig {
-    /// Blocks.
+    /// The number of blocks.
     pub num_blocks: u32,
-    /// Layers of the model.
+    /// The number of the model's layers.
     pub num_layers: u32,
-    /// 2 where keys and values are apart, 1 where one latent stands for both (MLA).
+    /// 2 if keys and values are apart, 1 if one latent stands for both (MLA).
     pub outer_dim: u32,
-    /// Tokens a block.
+    /// Tokens per block.
     pub page_size: u32,
-    /// KV heads; 1 where the inner dimension is not told apart into heads.
+    /// KV heads; 1 if the inner dimension is not divided into heads.
     pub num_heads: u32,
-    /// Elements a head and token; the latent's size for MLA.
+    /// Elements per head and token; the latent's size for MLA.
     pub head_size: u32,
     /// The elements' type.
     pub dtype: DType,
@@ -37,14 +38,15 @@ pub struct LayoutConfig {
     pub alignment: u64,
     /// Whether tokens or heads come first.
     pub head_order: HeadOrder,
-    /// Where a block-scaled type has its scales; without meaning for the others.
+    /// The place of a block-scaled type's scales; no meaning for other types.
     pub scales: ScalePlace,
 }
 
-/// The most layers: what bounds the table of a layout whose layers lie anywhere.
+/// The most layers: a bound on the table of a layout whose layers lie anywhere.
 const MAX_LAYERS: u32 = 65_536;
 
-/// What comes first within a page, tokens or heads. The names are FlashInfer's: N tokens, H heads, D head size.
+/// The order within a page: tokens or heads first. The names are FlashInfer's: N
+/// tokens, H heads, D head size.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum HeadOrder {
@@ -55,14 +57,15 @@ pub enum HeadOrder {
     Hnd = 1,
 }
 
-/// Where the scales of a block-scaled type lie.
+/// The place of the scales of a block-scaled type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum ScalePlace {
     /// Behind the elements of each head and token: `[…][size / 2 + size / group]` bytes.
     #[default]
     Row = 0,
-    /// Behind the elements of each page: `[page × heads × size / 2][page × heads × size / group]` bytes (FlashInfer's kernels).
+    /// Behind the elements of each page: `[page × heads × size / 2][page × heads × size /
+    /// group]` bytes (FlashInfer's kernels).
     Page = 1,
 }
 
@@ -132,7 +135,8 @@ impl LayoutConfig {
         self.num_heads(num_heads).head_size(head_size)
     }
 
-    /// Sets the inner dimension as one number, where nobody will ever slice it by heads: an MLA latent, or what another system gives.
+    /// Sets the inner dimension as one number, if it will never be sliced by heads: an MLA
+    /// latent, or data of another system.
     #[must_use]
     pub const fn inner_dim(self, elements: u32) -> LayoutConfig {
         self.heads(1, elements)
@@ -142,7 +146,7 @@ impl LayoutConfig {
     ///
     /// # Errors
     ///
-    /// The first rule that is broken, with the field and its value.
+    /// Returns the first broken rule, with the field and its value.
     pub const fn validate(&self) -> Result<(), LayoutError> {
         let nonzero = [
             (Field::NumBlocks, self.num_blocks),
@@ -208,7 +212,7 @@ impl LayoutConfig {
     ///
     /// # Errors
     ///
-    /// They leave 64 bits.
+    /// They exceed 64 bits.
     pub const fn outer_bytes(&self) -> Result<u64, LayoutError> {
         let row = self.row_data_bytes() + self.row_scale_bytes(); // 32 bit × 32 bit / 8, twice
         let token = checked(row.checked_mul(self.num_heads as u64), Field::NumHeads, self.num_heads as u64);
@@ -219,7 +223,7 @@ impl LayoutConfig {
     ///
     /// # Errors
     ///
-    /// They leave 64 bits.
+    /// They exceed 64 bits.
     pub const fn layer_bytes(&self) -> Result<u64, LayoutError> {
         times(self.outer_bytes(), Field::OuterDim, self.outer_dim)
     }
@@ -228,7 +232,7 @@ impl LayoutConfig {
     ///
     /// # Errors
     ///
-    /// They leave 64 bits.
+    /// They exceed 64 bits.
     pub const fn block_bytes(&self) -> Result<u64, LayoutError> {
         times(self.layer_bytes(), Field::NumLayers, self.num_layers)
     }
@@ -241,7 +245,7 @@ const fn times(bytes: Result<u64, LayoutError>, field: Field, value: u32) -> Res
     }
 }
 
-/// What did not overflow, or the field whose value made it.
+/// The bytes, or the field whose value made them overflow.
 pub(super) const fn checked(bytes: Option<u64>, field: Field, value: u64) -> Result<u64, LayoutError> {
     match bytes {
         Some(bytes) => Ok(bytes),

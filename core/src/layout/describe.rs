@@ -1,4 +1,4 @@
-//! A layout as bytes, so that another process can rebuild it, or say what does not fit.
+//! A layout as bytes, so that another process can rebuild it, or tell which field does not fit.
 //!
 //! ```text
 //!   at   bytes
@@ -10,29 +10,33 @@
 //!   24       4   page_size
 //!   28       4   num_heads
 //!   32       4   head_size
-//!   36       1   dtype: 1 float32, 2 float16, 3 bfloat16, 4 float8_e4m3fn, 5 float8_e5m2, 6 int8, 7 uint8, 8 nvfp4, 9 mxfp4
+//!   36       1   dtype: 1 float32, 2 float16, 3 bfloat16, 4 float8_e4m3fn, 5 float8_e5m2, 6 int8, 7 uint8,
+//!                8 nvfp4, 9 mxfp4
 //!   37       1   head_order: 0 NHD, 1 HND
 //!   38       1   scales: 0 row, 1 page
-//!   39       1   arrangement: 0 tensors, 1 fully-contiguous, 2 cross-layer, 3 cross-layer-packed, 4 outer-first, 5 block-first,
-//!                6 packed, 7 token-major
+//!   39       1   arrangement: 0 tensors, 1 fully-contiguous, 2 cross-layer, 3 cross-layer-packed,
+//!                4 outer-first, 5 block-first, 6 packed, 7 token-major
 //!   40       8   alignment, in bytes
 //!   48       4   regions
-//!   52       4   planes: 1, or 2 where scales lie apart from elements
-//!   56      24   each region:  0  8 address   8  8 size_bytes   16  4 kind: 0 device, 1 pinned, 2 system, 3 disk, 4 remote
+//!   52       4   planes: 1, or 2 if scales lie apart from elements
+//!   56      24   each region:  0  8 address   8  8 size_bytes
+//!                              16  4 kind: 0 device, 1 pinned, 2 system, 3 disk, 4 remote
 //!                              20  4 number of the device, volume or peer; 0 for pinned and system
-//!           72   each plane:   0  8 row_bytes   8  40 strides of block, layer, outer, token, head, in bytes, 0 where the dimension is 1 or
-//!                              the next index is in another region   48  8 offset of the first row in its region
-//!                              56  4 the first row's region   60  4 regions from layer to layer   64  4 from outer to outer   68  4 zero
+//!           72   each plane:   0  8 row_bytes   8  40 strides of block, layer, outer, token, head, in bytes,
+//!                              0 if the dimension is 1 or the next index is in another region
+//!                              48  8 offset of the first row in its region   56  4 the first row's region
+//!                              60  4 regions from layer to layer   64  4 from outer to outer   68  4 zero
 //!           16   fingerprint
 //! ```
 //!
-//! All integers are little-endian; nothing follows. The planes repeat what an arrangement says, so that a
-//! reader in another language needs no arrangements: `planes[0]` alone says where each element is.
+//! All integers are little-endian; nothing follows. The planes repeat the arrangement's meaning, so that
+//! a reader in another language needs no arrangements: `planes[0]` alone tells where each element is.
 //!
-//! I1. What is decoded went through the checks of the constructors: its rows lie in its regions and do not
-//! overlap. I2. There is one description of a layout: what is decoded encodes to the same bytes. I3. Memory
-//! is taken for regions that are in the input, and, where several layers or outer indices share a region, for
-//! a table of at most 65,536 × 2 addresses.
+//! I1. A decoded layout went through the checks of the constructors: its rows lie in its regions and do
+//!     not overlap.
+//! I2. A layout has one description: a decoded one encodes to the same bytes.
+//! I3. Memory is allocated for regions that are in the input, and, if several layers or outer indices
+//!     share a region, for a table of at most 65,536 × 2 addresses.
 
 mod error;
 #[cfg(test)]
@@ -59,7 +63,9 @@ const PLANE: usize = 72;
 const FINGERPRINT: usize = 16;
 
 impl Layout {
-    /// The description of the layout, version [`VERSION`].
+    /// Returns the layout's description, version [`VERSION`].
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let config = &self.config;
@@ -102,7 +108,9 @@ impl Layout {
         out
     }
 
-    /// The layout of a description.
+    /// Returns the layout of a description.
+    ///
+    /// See the [example](Layout#example).
     ///
     /// # Errors
     ///
@@ -147,11 +155,15 @@ impl Layout {
         }
     }
 
-    /// The same layout with its regions at other addresses: as another process has them mapped, or for another set of buffers.
+    /// The same layout with its regions at other addresses: where another process has mapped them,
+    /// or for another set of buffers.
+    ///
+    /// See the [example](Layout#example).
     ///
     /// # Errors
     ///
-    /// There are more or fewer addresses than regions; one is misaligned, or leaves 64 bits; regions overlap there.
+    /// There are more or fewer addresses than regions; one is misaligned, or exceeds 64
+    /// bits; or regions overlap.
     pub fn relocated(&self, addresses: &[u64]) -> Result<Layout, LayoutError> {
         if addresses.len() != self.regions.len() {
             let (value, needed) = (addresses.len() as u64, self.regions.len() as u64);
@@ -171,7 +183,7 @@ pub(super) fn value(field: &'static str, value: impl Into<u64>, rule: &'static s
     DescriptionError::Value { part: None, field, value: value.into(), rule }
 }
 
-/// That a plane is what the geometry makes.
+/// Checks that a plane is the one that the geometry makes.
 fn same(plane: u32, found: Option<Place>, made: Option<Place>) -> Result<(), DescriptionError> {
     let (found, made) = match (found, made) {
         (Some(found), Some(made)) => (fields(&found), fields(&made)),
@@ -202,7 +214,7 @@ fn fields(place: &Place) -> [(&'static str, u64); 10] {
     ]
 }
 
-/// The layout of a list of tensors: planes are checked one by one, then put over their regions.
+/// Makes the layout of a list of tensors: planes are checked one by one, then put over their regions.
 fn tensors(
     config: LayoutConfig,
     regions: Arc<[Region]>,
@@ -235,7 +247,7 @@ fn tensors(
     Ok(Layout::of_places(config, regions, data, scales)?)
 }
 
-/// A tensor's place in the one form that it has.
+/// Checks that a tensor's place has its one form.
 fn checked_place(
     plane: u32,
     found: Place,
@@ -248,7 +260,7 @@ fn checked_place(
     let places =
         spreads.map(|spread| Place::new(row_bytes, found.strides, found.offset, first, spread, shape));
     let per = |place: &Place| (place.per_layer, place.per_outer);
-    // Of a spread that there is, or the nearest to complain about.
+    // The place of an existing spread, or of the nearest one for the error.
     let made = places.into_iter().find(|place| per(place) == per(&found)).unwrap_or(places[0]);
     same(plane, Some(found), Some(made))?;
     let all = fields(&made);
@@ -263,13 +275,13 @@ fn checked_place(
     }
 }
 
-/// What is left of the bytes.
+/// The unread bytes.
 pub(super) struct Input<'a> {
     pub(super) bytes: &'a [u8],
 }
 
 impl<'a> Input<'a> {
-    /// Magic and version.
+    /// Reads magic and version.
     pub(super) fn start(&mut self, magic: [u8; 8]) -> Result<(), DescriptionError> {
         let found = self.take("magic")?;
         if found != magic {

@@ -3,7 +3,7 @@
 use super::{BoundsError, LayoutConfig};
 use core::fmt;
 
-/// A dimension. A row, the `head_size` elements of one (block, layer, outer, token, head), is never torn apart.
+/// A dimension. A row, the `head_size` elements of one (block, layer, outer, token, head), is never split.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Dim {
@@ -20,7 +20,7 @@ pub enum Dim {
 }
 
 impl Dim {
-    /// All of them, in the order of an [`Index`].
+    /// All dimensions, in the order of an [`Index`].
     pub const ALL: [Dim; 5] = [Dim::Block, Dim::Layer, Dim::Outer, Dim::Token, Dim::Head];
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Dim {
     }
 }
 
-/// Which row: block, layer, outer index, token, head.
+/// A row: block, layer, outer index, token, head.
 pub type Index = [u32; 5];
 
 impl LayoutConfig {
@@ -46,11 +46,11 @@ impl LayoutConfig {
         [self.num_blocks, self.num_layers, self.outer_dim, self.page_size, self.num_heads]
     }
 
-    /// Whether there is such a row.
+    /// Checks that the shape has such a row.
     ///
     /// # Errors
     ///
-    /// There is none: the index and the shape.
+    /// It has none: the index and the shape.
     #[inline]
     pub fn check_index(&self, index: Index) -> Result<(), BoundsError> {
         let shape = self.shape();

@@ -1,4 +1,4 @@
-//! Element types: how many bits, which scales, and what frameworks call them.
+//! Element types: their bits, their scales, and their names in frameworks.
 //!
 //! ```text
 //!   bf16        │ e0 e0 │ e1 e1 │ …                      16 bits an element
@@ -29,7 +29,7 @@ pub enum DType {
     F8E5M2 = 5,
     /// Signed bytes.
     I8 = 6,
-    /// Bytes: anything a framework stores as such.
+    /// Bytes: anything that a framework stores as such.
     U8 = 7,
     /// FP4 E2M1, two a byte, an FP8 E4M3 scale for each 16.
     NvFp4 = 8,
@@ -42,12 +42,12 @@ pub enum DType {
 pub struct Scale {
     /// Elements that share a scale.
     pub group: u32,
-    /// Bits a scale.
+    /// Bits per scale.
     pub bits: u32,
 }
 
 impl DType {
-    /// All of them.
+    /// All types.
     pub const ALL: [DType; 9] = [
         DType::F32,
         DType::F16,
@@ -60,7 +60,7 @@ impl DType {
         DType::MxFp4,
     ];
 
-    /// Bits an element, without scales.
+    /// Bits per element, without scales.
     #[must_use]
     pub const fn bits(self) -> u32 {
         match self {
@@ -106,7 +106,7 @@ impl DType {
         }
     }
 
-    /// The type of a number that [`DType`] was cast to.
+    /// The type with this number, as [`DType`] casts to it.
     pub(super) fn from_code(code: u8) -> Option<DType> {
         DType::ALL.into_iter().find(|dtype| *dtype as u8 == code)
     }
@@ -118,7 +118,7 @@ impl fmt::Display for DType {
     }
 }
 
-/// No such type.
+/// The error for a name that is not a type's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownDType;
 
@@ -137,7 +137,8 @@ impl core::error::Error for UnknownDType {}
 impl FromStr for DType {
     type Err = UnknownDType;
 
-    /// Takes the names of torch (`torch.bfloat16`), vLLM (`fp8_e4m3`), safetensors (`BF16`) and common short ones, in any case.
+    /// Takes the names of torch (`torch.bfloat16`), vLLM (`fp8_e4m3`), safetensors (`BF16`) and
+    /// common short ones, in any case.
     fn from_str(name: &str) -> Result<DType, UnknownDType> {
         const NAMES: [(DType, &[&str]); 9] = [
             (DType::F32, &["float32", "f32", "fp32", "float"]),

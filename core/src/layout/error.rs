@@ -1,12 +1,12 @@
-//! What a layout refuses: the field, the value, the rule.
+//! The reasons why a layout is refused: the field, the value, the rule.
 
 use super::arrangement::Spread;
 use super::{Arrangement, DType, Dim, Index};
 use crate::storage::StorageKind;
 use core::fmt;
 
-/// A field of a [`LayoutConfig`](super::LayoutConfig), a [`Region`](super::Region) or a [`Tensor`](super::Tensor); prints as it is
-/// spelt there.
+/// A field of a [`LayoutConfig`](super::LayoutConfig), a [`Region`](super::Region) or a
+/// [`Tensor`](super::Tensor); prints as it is spelt there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "each is the field of that name")]
 pub enum Field {
@@ -49,177 +49,177 @@ impl fmt::Display for Field {
     }
 }
 
-/// Why there is no such layout, or why it does not fit.
+/// The reason why there is no such layout, or why it does not fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LayoutError {
     /// A field is 0.
     Zero {
-        /// Which.
+        /// The field.
         field: Field,
     },
     /// A field is too large.
     TooMany {
-        /// Which.
+        /// The field.
         field: Field,
-        /// What it is.
+        /// Its value.
         value: u32,
-        /// What it may be.
+        /// The largest allowed value.
         most: u32,
     },
     /// `outer_dim` is neither 1 nor 2.
     OuterDim {
-        /// What it is.
+        /// Its value.
         value: u32,
     },
     /// A field is not a power of two.
     NotPowerOfTwo {
-        /// Which.
+        /// The field.
         field: Field,
-        /// What it is.
+        /// Its value.
         value: u64,
     },
     /// `alignment` is smaller than an element.
     AlignmentBelowElement {
-        /// What it is, in bytes.
+        /// The alignment, in bytes.
         value: u64,
         /// The elements' type.
         dtype: DType,
     },
     /// A row's elements do not fill whole bytes, or whole groups that share a scale.
     HeadSize {
-        /// What it is, in elements.
+        /// The head size, in elements.
         value: u32,
         /// The elements' type.
         dtype: DType,
-        /// Elements that go together.
+        /// Elements per group.
         group: u32,
     },
-    /// Sizes or addresses leave 64 bits.
+    /// Sizes or addresses exceed 64 bits.
     Overflow {
-        /// The field that the sum or product overflows with.
+        /// The field with which the sum or product overflows.
         field: Field,
-        /// What it is.
+        /// Its value.
         value: u64,
     },
-    /// Scales behind each page, where a page is not in one piece.
+    /// Scales behind each page, but a page is not in one piece.
     ScalesApart {
         /// The arrangement.
         arrangement: Arrangement,
     },
-    /// A padded block in an arrangement that has no place for padding.
+    /// A padded block in an arrangement without a place for padding.
     Padded {
         /// Bytes of a block's data within the region.
         bytes: u64,
         /// The alignment, in bytes.
         alignment: u64,
     },
-    /// Not as many regions or tensors as the arrangement and the geometry want.
+    /// The number of regions or tensors differs from that of the arrangement and the geometry.
     Count {
-        /// Which.
+        /// The field.
         field: Field,
-        /// How many there are.
+        /// The number given.
         value: u64,
-        /// How many there must be.
+        /// The number needed.
         needed: u64,
     },
-    /// A region is smaller than what is laid out in it.
+    /// A region is smaller than its content.
     RegionTooSmall {
-        /// Which.
+        /// The region.
         region: u32,
-        /// Bytes that it has.
+        /// Its size in bytes.
         size_bytes: u64,
-        /// Bytes that it needs.
+        /// The bytes needed.
         needed: u64,
     },
     /// A region does not start at a multiple of the alignment.
     Misaligned {
-        /// Which.
+        /// The region.
         region: u32,
-        /// Where it starts.
+        /// Its address.
         address: u64,
         /// The alignment, in bytes.
         alignment: u64,
     },
-    /// A stride is smaller than what lies between two indices of its dimension.
+    /// A stride is smaller than the span between two indices of its dimension.
     Interleaved {
-        /// Whose stride.
+        /// The dimension of the stride.
         dim: Dim,
         /// The stride, in bytes.
         stride: u64,
         /// The dimension below it, none if that is the row.
         inner: Option<Dim>,
-        /// What that spans, in bytes.
+        /// Its span, in bytes.
         span: u64,
     },
-    /// Two (layer, outer) lie over each other.
+    /// Two (layer, outer) overlap.
     LayersOverlap {
-        /// One.
+        /// One of them.
         a: [u32; 2],
         /// The other.
         b: [u32; 2],
-        /// What each spans, in bytes.
+        /// The span of each, in bytes.
         span: u64,
     },
-    /// Elements and scales lie over each other.
+    /// Elements and scales overlap.
     ScalesOverlap,
     /// Regions of several address spaces.
     Spaces {
-        /// One that is not in the first's.
+        /// A region in another space than the first.
         region: u32,
-        /// What it is made of.
+        /// Its kind.
         kind: StorageKind,
-        /// What the first is made of.
+        /// The kind of the first region.
         first: StorageKind,
     },
-    /// All layers are in one region, where they were to be apart.
+    /// All layers are in one region, but they must be apart.
     LayersTogether {
         /// The arrangement.
         arrangement: Arrangement,
     },
-    /// A tensor's first element is not where one can be.
+    /// A tensor's first element is not aligned.
     ElementMisaligned {
         /// The tensor's region.
         region: u32,
-        /// Where it starts.
+        /// Its address.
         address: u64,
         /// The elements' type.
         dtype: DType,
     },
-    /// A tensor's dimension has another size than the geometry.
+    /// A tensor's dimension differs in size from the geometry's.
     Shape {
-        /// The list that the tensor is in, `tensors` or `scales`.
+        /// The tensor's list, `tensors` or `scales`.
         list: Field,
-        /// Which of them.
+        /// The tensor in it.
         tensor: u32,
-        /// Which of its dimensions.
+        /// Its dimension.
         position: u32,
-        /// Its size there.
+        /// The dimension's size.
         value: u64,
-        /// What the geometry has.
+        /// The geometry's size.
         needed: u64,
     },
     /// A tensor's dimensions are not those of a layout.
     Dims {
-        /// The list that the tensor is in, `tensors` or `scales`.
+        /// The tensor's list, `tensors` or `scales`.
         list: Field,
-        /// Which of them.
+        /// The tensor in it.
         tensor: u32,
     },
     /// A tensor's strides are not those of the others.
     StridesDiffer {
-        /// The list that the tensors are in, `tensors` or `scales`.
+        /// The tensors' list, `tensors` or `scales`.
         list: Field,
-        /// Which of them.
+        /// One of them.
         tensor: u32,
-        /// Another.
+        /// Another one.
         other: u32,
     },
     /// The rows of a tensor are not contiguous.
     RowStride {
-        /// The list that the tensor is in, `tensors` or `scales`.
+        /// The tensor's list, `tensors` or `scales`.
         list: Field,
-        /// Which of them.
+        /// The tensor in it.
         tensor: u32,
         /// The stride of its elements, in elements.
         value: u64,
@@ -249,25 +249,30 @@ impl fmt::Display for LayoutError {
                 write!(f, "head_size = {value}: must be a multiple of {group} for {dtype}")
             }
             LayoutError::Overflow { field, value } => {
-                write!(f, "{field} = {value}: with it the layout does not fit into 64 bits")
+                write!(
+                    f,
+                    "{field} = {value}: with it the layout does not fit into 64 bits; use a smaller one"
+                )
             }
             LayoutError::ScalesApart { arrangement } => {
                 write!(
                     f,
-                    "scales = page: a page is not in one piece where the arrangement is {arrangement}; use row"
+                    "scales = page: a page is not in one piece under arrangement = {arrangement}; \
+                     use scales = row"
                 )
             }
             LayoutError::Padded { bytes, alignment } => {
                 write!(
                     f,
-                    "alignment = {alignment}: a block's {bytes} bytes would be padded, which this arrangement cannot be"
+                    "alignment = {alignment}: a block's {bytes} bytes would be padded, which this \
+                     arrangement does not allow; use a divisor of {bytes}"
                 )
             }
             LayoutError::Count { field, value, needed } => {
-                write!(f, "{field}: there are {value}, and this layout has {needed}")
+                write!(f, "{field}: {value} given, this layout needs {needed}")
             }
             LayoutError::RegionTooSmall { region, size_bytes, needed } => {
-                write!(f, "regions[{region}].size_bytes = {size_bytes}: the layout takes {needed} bytes")
+                write!(f, "regions[{region}].size_bytes = {size_bytes}: must be at least {needed}")
             }
             LayoutError::Misaligned { region, address, alignment } => {
                 write!(
@@ -285,15 +290,19 @@ impl fmt::Display for LayoutError {
             LayoutError::LayersOverlap { a, b, span } => {
                 write!(
                     f,
-                    "address: layer {}, outer {} and layer {}, outer {} overlap, each spanning {span} bytes",
+                    "address: layer {}, outer {} and layer {}, outer {} overlap, each spanning {span} bytes; \
+                     place them apart",
                     a[0], a[1], b[0], b[1]
                 )
             }
-            LayoutError::ScalesOverlap => f.write_str("address: elements and scales overlap"),
+            LayoutError::ScalesOverlap => {
+                f.write_str("address: elements and scales overlap; place them apart")
+            }
             LayoutError::Spaces { region, kind, first } => {
                 write!(
                     f,
-                    "regions[{region}].kind = {kind}: a layout lies in one address space, and regions[0].kind = {first}; make a layout for each"
+                    "regions[{region}].kind = {kind}: a layout lies in one address space, \
+                     and regions[0].kind = {first}; make a layout for each"
                 )
             }
             LayoutError::LayersTogether { arrangement } => {
@@ -308,7 +317,8 @@ impl fmt::Display for LayoutError {
                 let width = dtype.alignment();
                 write!(
                     f,
-                    "regions[{region}].address = {address:#x}: must be a multiple of the {width} bytes of a {dtype} element"
+                    "regions[{region}].address = {address:#x}: must be a multiple of the {width} bytes \
+                     of a {dtype} element"
                 )
             }
             LayoutError::Shape { list, tensor, position, value, needed } => {
@@ -317,7 +327,8 @@ impl fmt::Display for LayoutError {
             LayoutError::Dims { list, tensor } => {
                 write!(
                     f,
-                    "{list}[{tensor}].dims: needs block (or slot), token (unless slot), head (unless 1) and element, each once"
+                    "{list}[{tensor}].dims: needs block (or slot), token (unless slot), head (unless 1) \
+                     and element, each once"
                 )
             }
             LayoutError::StridesDiffer { list, tensor, other } => {
@@ -344,7 +355,7 @@ impl From<BoundsError> for LayoutError {
 pub struct BoundsError {
     /// Block, layer, outer index, token, head.
     pub index: Index,
-    /// How many there are of each.
+    /// The number of each.
     pub shape: Index,
 }
 

@@ -1,26 +1,29 @@
-//! One number for what the bytes of a layout mean.
+//! One number for the meaning of a layout's bytes.
 //!
 //! [`Layout::fingerprint`] is a function of the element type and of the map
 //!
 //! ```text
-//!   (block, layer, outer, token, i) → (number of the region, offset in it)    i = head × head_size + e; elements and their scales
+//!   (block, layer, outer, token, i) → (number of the region, offset in it)
+//!                                     i = head × head_size + e; elements and their scales
 //! ```
 //!
 //! and of nothing else: not of addresses, kinds, sizes or alignment, nor of the arrangement's name.
-//! [`Layout::block_fingerprint`] is the same of one block's bytes put into one piece (see `payload.rs`): what
-//! a disk's superblock or a peer compares, who have other numbers of blocks in other places.
+//! [`Layout::block_fingerprint`] is the same for one block's bytes in one piece (see `payload.rs`). A
+//! disk's superblock and a peer compare it: they have other numbers of blocks in other places.
 //!
-//! It is XXH3-128 of these bytes, integers little-endian, 8 bytes each but the tag:
+//! It is XXH3-128 of these bytes, integers little-endian, 8 bytes each except the tag:
 //!
 //! ```text
-//!   tag (12) "kvlayout" or "kv_block", version as 4 bytes │ dtype │ blocks layers outer tokens heads head_size │
-//!   elements and, for a block-scaled type, scales: first region, regions from layer to layer, from outer to outer,
-//!                                                  offset, strides of block layer outer token head in bytes
+//!   tag (12) "kvlayout" or "kv_block", version as 4 bytes │ dtype │
+//!   blocks layers outer tokens heads head_size │
+//!   elements and, for a block-scaled type, scales: first region, regions from layer to layer,
+//!                                                  from outer to outer, offset,
+//!                                                  strides of block layer outer token head in bytes
 //! ```
 //!
-//! I1. One byte string for one map: strides of dimensions of 1 are 0; heads that follow each other without a
-//! gap, in elements and scales, are one head; scales in the row are rows of their own. What remains differs
-//! only where some element's place does.
+//! I1. One byte string for one map: strides of dimensions of 1 are 0; consecutive heads without a gap,
+//!     in elements and scales, are one head; scales in the row are rows of their own. Byte strings then
+//!     differ only if the place of some element does.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -33,13 +36,13 @@ use core::fmt;
 /// The version of the byte strings.
 const VERSION: u32 = 1;
 
-/// What the bytes of a layout, or of a block, mean. Equal exactly where every element has the same type and place.
+/// The meaning of a layout's or a block's bytes. Equal exactly if every element has the same type and place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
 pub struct Fingerprint(u128);
 
 impl Fingerprint {
-    /// Of its number.
+    /// The fingerprint with this number.
     #[must_use]
     pub const fn from_u128(value: u128) -> Fingerprint {
         Fingerprint(value)
@@ -51,7 +54,7 @@ impl Fingerprint {
         self.0
     }
 
-    /// Of 16 bytes, least significant first.
+    /// The fingerprint of 16 bytes, least significant first.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Fingerprint {
         Fingerprint(u128::from_le_bytes(bytes))
@@ -71,16 +74,21 @@ impl fmt::Display for Fingerprint {
 }
 
 impl Layout {
-    /// What the layout's bytes mean: equal for two layouts exactly where every element and scale has the same type and lies in the region
-    /// of the same number at the same offset.
+    /// The meaning of the layout's bytes: equal for two layouts exactly if every element and scale has
+    /// the same type and lies in the region of the same number at the same offset.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let (data, scales) = self.rows_apart();
         self.hashed(b"kvlayout", self.config().shape(), data, scales)
     }
 
-    /// What one block's bytes mean, put into one piece in the order of [`BlockView::ranges`](super::BlockView::ranges): equal for two
-    /// layouts exactly where such pieces can be exchanged, whatever the number of blocks, the padding and the regions.
+    /// The meaning of one block's bytes, put into one piece in the order of
+    /// [`BlockView::ranges`](super::BlockView::ranges): equal for two layouts exactly if such pieces can
+    /// be exchanged, independent of the number of blocks, the padding and the regions.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn block_fingerprint(&self) -> Fingerprint {
         let (data, scales) = self.rows_apart();

@@ -1,4 +1,4 @@
-//! Models whose layers do not have one geometry: sliding windows beside full attention, latents beside an
+//! Models whose layers differ in geometry: sliding windows beside full attention, latents beside an
 //! indexer's keys.
 //!
 //! ```text
@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Each group has a layout, and so a set of blocks, of its own; page sizes and element types may differ.
-//! Which blocks hold the same tokens is the business of whoever allocates them. Keys and values of different
-//! head sizes are two groups, with an outer dimension of 1 and layers of their own.
+//! The allocating caller decides which blocks hold the same tokens. Keys and values of different head
+//! sizes are two groups, with an outer dimension of 1 and layers of their own.
 //!
-//! I1. Every layer of the model is in exactly one group, and a group has as many as its layout.
+//! I1. Every layer of the model is in exactly one group, and a group has as many layers as its layout.
 
 mod bytes;
 mod error;
@@ -30,7 +30,7 @@ use alloc::vec::Vec;
 pub struct LayerGroup {
     /// Layers of the model, in the order of the layout's.
     pub layers: Vec<u32>,
-    /// Where their blocks are.
+    /// The place of their blocks.
     pub layout: Layout,
 }
 
@@ -69,9 +69,10 @@ impl LayerGroups {
     ///
     /// # Errors
     ///
-    /// A layer is in no group or in two, or the model has it not; a group has not as many as its layout.
+    /// A layer is in no group or in two, or the model does not have it; or a group's layers
+    /// differ in number from its layout's.
     pub fn new(num_layers: u32, groups: Vec<LayerGroup>) -> Result<LayerGroups, GroupsError> {
-        // Before memory is taken for `num_layers`.
+        // Before memory is allocated for `num_layers`.
         let mut layers = 0u64;
         for (group, number) in groups.iter().zip(0..) {
             let (count, needed) = (group.layers.len() as u64, group.layout.config().num_layers);
@@ -83,7 +84,7 @@ impl LayerGroups {
             }
             layers += count;
         }
-        // With fewer, one is in no group, and it is among the first `layers + 1`.
+        // If `layers` are fewer, one of the model's is in no group, and it is among the first `layers + 1`.
         let known = u64::from(num_layers).min(layers + 1) as usize;
         let mut found = vec![None; known];
         for (group, number) in groups.iter().zip(0..) {
@@ -102,13 +103,14 @@ impl LayerGroups {
         Ok(LayerGroups { groups: groups.into(), found })
     }
 
-    /// The group that a layer of the model is in, and which of the group's layers it is; none if the model has no such layer.
+    /// The group of a layer of the model, and the layer's index in the group; none if the
+    /// model has no such layer.
     #[must_use]
     pub fn find(&self, layer: u32) -> Option<(u32, u32)> {
         self.found.get(layer as usize).copied()
     }
 
-    /// A group; none if there are not as many.
+    /// A group; none if there is no such number.
     #[must_use]
     pub fn group(&self, group: u32) -> Option<&LayerGroup> {
         self.groups.get(group as usize)
@@ -126,15 +128,15 @@ impl LayerGroups {
         self.found.len() as u32 // not more than a u32 of them, see `new`
     }
 
-    /// The least number of tokens that is a whole number of blocks in every group: the least common multiple of the page sizes. None if it
-    /// does not fit into 64 bits.
+    /// The least number of tokens that is a whole number of blocks in every group: the least common
+    /// multiple of the page sizes. None if it exceeds 64 bits.
     #[must_use]
     pub fn tokens_per_block(&self) -> Option<u64> {
         let pages = self.groups.iter().map(|group| u64::from(group.layout.config().page_size));
         pages.into_iter().try_fold(1, least_common_multiple)
     }
 
-    /// Bytes of a token in all groups together, padding not counted. Saturates.
+    /// Bytes of a token in all groups together, without padding. Saturates.
     #[must_use]
     pub fn bytes_per_token(&self) -> u64 {
         let token = |group: &LayerGroup| {

@@ -1,9 +1,9 @@
-//! Where every byte of a block lies.
+//! The place of every byte of a block.
 //!
-//! A [`LayoutConfig`] is the geometry, checked as a whole; an [`Arrangement`] is the order of its dimensions;
-//! a [`Layout`] puts both into [regions](Region). The unit is the *row*, the `head_size` elements of one
-//! (block, layer, outer, token, head): five strides and a base say where each row is, whatever the engine
-//! (see [`arrangement`] for all of them).
+//! A [`LayoutConfig`] is the geometry, checked as a whole; an [`Arrangement`] is the order of its
+//! dimensions; a [`Layout`] puts both into [regions](Region). The unit is the *row*, the `head_size`
+//! elements of one (block, layer, outer, token, head). Five strides and a base tell where each row is,
+//! for every engine (see [`arrangement`] for all of them).
 //!
 //! ```text
 //!   FullyContiguous, NHD                                              block_stride, a multiple of alignment
@@ -14,12 +14,12 @@
 //!   ◀───────────────────────────▶ layer_stride
 //! ```
 //!
-//! Sizes and offsets are bytes in `u64`, whatever the host's pointers: a region may be a file or another
-//! machine's.
+//! Sizes and offsets are bytes in `u64`, independent of the host's pointers: a region may be a file or
+//! another machine's.
 //!
 //! Invariants:
 //!
-//! - **I1** Every row lies within a region that the layout was given, and ends within 64 bits.
+//! - **I1** Every row lies within one of the given regions, and ends within 64 bits.
 //! - **I2** No two rows share a byte.
 //! - **I3** Every block of an [`Arrangement`] starts at a multiple of `alignment`.
 //! - **I4** All regions lie in one address space, so that an address is one byte (I2).
@@ -70,13 +70,53 @@ use config::checked;
 pub(crate) use place::Place;
 pub(crate) use plane::{Bases, Plane};
 
-/// Where every byte of a set of blocks lies. Cheap to clone.
+/// The place of every byte of a set of blocks. Cheap to clone.
+///
+/// # Example
+///
+/// ```
+/// use kvstrata_core::layout::tensors::{Axis, Tensor};
+/// use kvstrata_core::layout::{Dim, Region};
+/// use kvstrata_core::{Arrangement, DType, Layout, LayoutConfig};
+/// let config = LayoutConfig::new().num_blocks(4).num_layers(2).outer_dim(2).page_size(16).heads(8, 128);
+/// let config = config.dtype(DType::BF16).alignment(4096);
+///
+/// // A host tier: each block in one piece.
+/// let need = Arrangement::FullyContiguous.needs(&config)?;
+/// let host = Layout::fully_contiguous(config, Region::system(0x10_0000, need.bytes))?;
+/// assert_eq!((host.block_bytes(), host.row_bytes()), (131_072, 256));
+/// assert_eq!(host.stride(Dim::Block), Some(131_072));
+/// assert_eq!((host.arrangement(), host.config().num_blocks), (Some(Arrangement::FullyContiguous), 4));
+/// assert_eq!(host.address([1, 0, 0, 0, 0])?, 0x10_0000 + 131_072); // block, layer, outer, token, head
+/// assert_eq!(host.scales_address([1, 0, 0, 0, 0])?, None); // BF16 has no scales
+/// assert_eq!(host.block(1)?.ranges().count(), 1);
+///
+/// // An engine: one region per layer, `[2][blocks][page][heads][size]`.
+/// let need = Arrangement::OuterFirst.needs(&config)?;
+/// let layers = [1u64, 2].map(|layer| Region::system(layer << 32, need.bytes));
+/// let engine = Layout::layer_separated(config, Arrangement::OuterFirst, &layers)?;
+/// assert_eq!(engine.regions(), layers);
+/// assert_eq!(engine.layer(3, 1)?.tensor(0)?.shape(), [16, 8, 128]);
+/// assert_eq!(engine.block_fingerprint(), host.block_fingerprint()); // blocks can be exchanged
+/// assert_ne!(engine.fingerprint(), host.fingerprint());
+///
+/// // The same memory as another process has mapped it; the description travels as bytes.
+/// let theirs = Layout::from_bytes(&host.to_bytes())?.relocated(&[0x7000_0000])?;
+/// assert_eq!(theirs.address([0; 5])?, 0x7000_0000);
+///
+/// // A tensor of another allocator, with its own strides.
+/// let one = LayoutConfig::new().num_blocks(4).inner_dim(8).alignment(1);
+/// let dims = &[Axis::Block, Axis::Token, Axis::Element];
+/// let tensor = Tensor { region: Region::system(64, 64), dims, shape: &[4, 1, 8], strides: &[16, 8, 1] };
+/// assert_eq!(Layout::from_tensors(one, &[tensor], &[])?.address([3, 0, 0, 0, 0])?, 64 + 3 * 16);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Layout {
     config: LayoutConfig,
     arrangement: Option<Arrangement>,
     regions: Arc<[Region]>,
-    /// Rows of elements, and of scales where these lie apart.
+    /// Rows of elements, and of scales if these lie apart.
     data: Plane,
     scales: Option<Plane>,
     /// The same, within regions.
@@ -84,7 +124,7 @@ pub struct Layout {
     scales_place: Option<Place>,
 }
 
-/// What an arrangement takes: how many regions, and how many bytes each.
+/// The regions that an arrangement needs: their number and size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegionNeed {
     /// Regions.
@@ -105,11 +145,11 @@ struct Strides {
 }
 
 impl Arrangement {
-    /// What regions a geometry needs.
+    /// Returns the regions that a geometry needs.
     ///
     /// # Errors
     ///
-    /// As [`Layout::new`], short of what it says of regions.
+    /// As [`Layout::new`], except those about regions.
     pub fn needs(self, config: &LayoutConfig) -> Result<RegionNeed, LayoutError> {
         let strides = self.strides(config)?;
         Ok(RegionNeed {
@@ -124,7 +164,7 @@ impl Arrangement {
         })
     }
 
-    /// Where rows of elements are within regions, and rows of scales that lie apart.
+    /// The places of rows of elements within regions, and of rows of scales that lie apart.
     fn places(self, config: &LayoutConfig) -> Result<(Place, Option<Place>), LayoutError> {
         let strides = self.strides(config)?;
         let place = |row, of, offset| Place::new(row, of, offset, 0, self.spread(), config.shape());
@@ -194,12 +234,15 @@ const fn field_of(dim: Dim) -> Field {
 impl Layout {
     /// Lays the geometry out in the regions, in an engine's or a tier's order.
     ///
-    /// Regions go layer by layer and, where keys and values are apart, keys first. [`Arrangement::needs`] says how many there are.
+    /// Regions go layer by layer and, if keys and values are apart, keys first.
+    /// [`Arrangement::needs`] returns their number.
+    ///
+    /// See the [example](Layout#example).
     ///
     /// # Errors
     ///
-    /// A geometry that is refused or does not fit into 64 bits; too few regions or too many; one that is too small or misaligned; two
-    /// that overlap; several address spaces.
+    /// The geometry is refused or exceeds 64 bits; there are too few regions or too many; one is too
+    /// small or misaligned; two overlap; or there are several address spaces.
     pub fn new(
         config: LayoutConfig,
         arrangement: Arrangement,
@@ -225,7 +268,7 @@ impl Layout {
         Layout::placed(config, Some(arrangement), regions.into(), data_place, scales_place)
     }
 
-    /// A layout of places whose regions are there.
+    /// A layout of places in existing regions.
     fn placed(
         config: LayoutConfig,
         arrangement: Option<Arrangement>,
@@ -250,8 +293,11 @@ impl Layout {
         Ok(Layout { config, arrangement, regions, data, scales, data_place, scales_place })
     }
 
-    /// One region, blocks one after the other, `block_stride = align_up(num_layers × layer_stride, alignment)` apart: what a tier
-    /// outside the engine uses, since a block is one piece, one DMA descriptor, one disk request.
+    /// One region, blocks one after the other, `block_stride = align_up(num_layers ×
+    /// layer_stride, alignment)` apart. Tiers outside the engine use it, since a block is one
+    /// piece, one DMA descriptor, one disk request.
+    ///
+    /// See the [example](Layout#example).
     ///
     /// # Errors
     ///
@@ -260,12 +306,15 @@ impl Layout {
         Layout::new(config, Arrangement::FullyContiguous, &[region])
     }
 
-    /// One region a layer, [`Layout::new`] for arrangements that have it so: [`Arrangement::OuterFirst`], [`Arrangement::BlockFirst`],
-    /// [`Arrangement::Packed`], or, with keys and values apart, [`Arrangement::TokenMajor`].
+    /// One region per layer: [`Layout::new`] for arrangements with this property,
+    /// [`Arrangement::OuterFirst`], [`Arrangement::BlockFirst`], [`Arrangement::Packed`], or, with keys
+    /// and values apart, [`Arrangement::TokenMajor`].
+    ///
+    /// See the [example](Layout#example).
     ///
     /// # Errors
     ///
-    /// An arrangement that has all layers in one region; else as [`Layout::new`].
+    /// The arrangement has all layers in one region; else as [`Layout::new`].
     pub fn layer_separated(
         config: LayoutConfig,
         arrangement: Arrangement,
@@ -278,24 +327,32 @@ impl Layout {
     }
 
     /// The geometry.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn config(&self) -> &LayoutConfig {
         &self.config
     }
 
     /// The order of its dimensions; none for a list of tensors.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn arrangement(&self) -> Option<Arrangement> {
         self.arrangement
     }
 
-    /// Where its bytes lie.
+    /// The regions of its bytes.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn regions(&self) -> &[Region] {
         &self.regions
     }
 
     /// Bytes of a block that carry data.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         let [_, layers, outers, tokens, heads] = self.config.shape().map(u64::from);
@@ -303,20 +360,26 @@ impl Layout {
         self.planes().map(|plane| rows * plane.row_bytes).sum()
     }
 
-    /// Bytes from one index of a dimension to the next, of elements; none if layers (and outer indices) are not evenly spaced.
-    /// 0 where there is only one.
+    /// Bytes from one index of a dimension to the next, of elements; none if layers (or outer indices)
+    /// are not evenly spaced. 0 if there is only one.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn stride(&self, dim: Dim) -> Option<u64> {
         (!self.data.bases.hold(dim)).then_some(self.data.strides[dim as usize])
     }
 
-    /// Bytes of a row of elements, scales included where they follow each row.
+    /// Bytes of a row of elements, including scales if they follow each row.
+    ///
+    /// See the [example](Layout#example).
     #[must_use]
     pub fn row_bytes(&self) -> u64 {
         self.data.row_bytes
     }
 
     /// Address of a row's elements.
+    ///
+    /// See the [example](Layout#example).
     ///
     /// # Errors
     ///
@@ -327,7 +390,9 @@ impl Layout {
         Ok(self.data.address(index))
     }
 
-    /// Address of a row's scales, where they lie apart from the elements.
+    /// Address of a row's scales, if they lie apart from the elements.
+    ///
+    /// See the [example](Layout#example).
     ///
     /// # Errors
     ///
@@ -349,7 +414,7 @@ impl Layout {
         self.scales.is_some()
     }
 
-    /// Where rows are within regions: elements, then scales that lie apart.
+    /// The places of rows within regions: elements, then scales that lie apart.
     pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
         core::iter::once(&self.data_place).chain(&self.scales_place)
     }

@@ -5,16 +5,16 @@
 //!   llama-3-70b        80     × 2         × 16            × 8        × 128       × 2          = 5,242,880
 //! ```
 //!
-//! | `config.json` says | here |
+//! | `config.json` | this module |
 //! |---|---|
-//! | `num_hidden_layers` | `layers`: those that are served, without layers for multi-token prediction |
+//! | `num_hidden_layers` | `layers`: the served ones, without layers for multi-token prediction |
 //! | `num_key_value_heads` | `kv_heads` |
-//! | `head_dim`, or `hidden_size / num_attention_heads` where it does not | `head_size` |
+//! | `head_dim`, or `hidden_size / num_attention_heads` if it is absent | `head_size` |
 //! | `kv_lora_rank + qk_rope_head_dim` (MLA) | `head_size`, with one head and outer dim 1 |
-//! | `torch_dtype` | `dtype`: what the cache is in unless the engine is told otherwise |
+//! | `torch_dtype` | `dtype`: the cache's type unless the engine is told otherwise |
 //!
-//! Only models whose layers all have one geometry are here. Of some, most layers attend to a window only:
-//! `window` and `full_every` say which. A model of another kind is described by its own `config.json`.
+//! Only models with one geometry for all layers are here. In some models, most layers attend to a window
+//! only: `window` and `full_every` tell which. A model of another kind is described by its own `config.json`.
 
 use super::{DType, LayoutConfig};
 use super::{Shard, ShardError};
@@ -36,27 +36,28 @@ use core::fmt;
 pub struct Model {
     /// The name, as options spell it.
     pub name: &'static str,
-    /// Layers.
+    /// The number of layers.
     pub layers: u32,
-    /// 2 where keys and values are apart, 1 where one latent stands for both (MLA).
+    /// 2 if keys and values are apart, 1 if one latent stands for both (MLA).
     pub outer_dim: u32,
     /// KV heads; 1 for MLA.
     pub kv_heads: u32,
-    /// Elements a head and token; the latent's size for MLA.
+    /// Elements per head and token; the latent's size for MLA.
     pub head_size: u32,
     /// The elements' type.
     pub dtype: DType,
-    /// Tokens that a windowed layer attends to; none where every layer attends to all.
+    /// Tokens that a windowed layer attends to; none if every layer attends to all.
     pub window: Option<u32>,
-    /// Of a model with windows: every so many layers, the last one attends to all tokens, and the others are windowed.
+    /// In a model with windows: the last of every `full_every` layers attends to all tokens, and the
+    /// others are windowed.
     pub full_every: u32,
-    /// Where the numbers are from.
+    /// The source of the numbers.
     pub source: &'static str,
-    /// What else one must know of its cache; empty for most.
+    /// A note on its cache; empty for most.
     pub note: &'static str,
 }
 
-/// No such model.
+/// The error for a name that is not a model's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownModel;
 
@@ -72,12 +73,12 @@ impl fmt::Display for UnknownModel {
 
 impl core::error::Error for UnknownModel {}
 
-/// Windows of so many tokens, but for the last of every `full_every` layers.
+/// Windows of `window` tokens, except in the last of every `full_every` layers.
 const fn windowed(window: u32, full_every: u32, note: &'static str, model: Model) -> Model {
     Model { window: Some(window), full_every, note, ..model }
 }
 
-/// Keys and values in bfloat16, as all of them but MLA.
+/// Keys and values in bfloat16, as all models have except MLA.
 const fn gqa(name: &'static str, layers: u32, kv_heads: u32, head_size: u32, source: &'static str) -> Model {
     let dtype = DType::BF16;
     Model {
@@ -108,7 +109,7 @@ const FIVE_OF_SIX_512: &str = "five of six layers attend to the last 512 tokens 
 const CHUNKED: &str = "three of four layers attend to chunks of 8,192 tokens only";
 
 impl Model {
-    /// All of them.
+    /// All models.
     pub const ALL: &'static [Model] = &[
         Model {
             dtype: DType::F16,
@@ -192,12 +193,12 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// There is none; the error lists all.
+    /// The model is unknown; the error lists all.
     pub fn find(name: &str) -> Result<&'static Model, UnknownModel> {
         Model::ALL.iter().find(|model| model.name.eq_ignore_ascii_case(name)).ok_or(UnknownModel)
     }
 
-    /// Whether a layer attends to the [`window`](Model::window) only.
+    /// Returns whether a layer attends to the [`window`](Model::window) only.
     #[must_use]
     pub const fn is_windowed(&self, layer: u32) -> bool {
         // In 64 bits: `layer` may be the last number.
@@ -216,12 +217,12 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// There is no such rank.
+    /// The rank does not exist.
     pub const fn shard(&self, degree: u32, rank: u32) -> Result<Shard, ShardError> {
         Shard::new(self.kv_heads, degree, rank)
     }
 
-    /// The geometry of one block of a rank: its heads, all of its layers. `shard` is one of [`shard`](Model::shard).
+    /// The geometry of one block of a rank: its heads, all layers. `shard` is one of [`shard`](Model::shard).
     #[must_use]
     pub const fn config_for(&self, tokens_a_page: u32, shard: &Shard) -> LayoutConfig {
         let heads = shard.heads();
@@ -234,9 +235,9 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
 
-    /// Bytes a token, as one knows them: a preset with a wrong number is a cache of a wrong size.
+    /// Bytes per token, by common knowledge: a preset with a wrong number is a cache of a wrong size.
     #[test]
-    fn a_token_takes_what_it_does() {
+    fn model_bytes_per_token_match_published_figures() {
         let kib = [
             ("llama-2-7b", 512.0),
             ("llama-2-70b", 320.0),
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_have_the_model_between_them() {
+    fn model_shards_together_have_all_heads() {
         for model in Model::ALL {
             let whole = model.config(16);
             whole.validate().unwrap();
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found() {
+    fn model_names_are_found_in_any_case() {
         for model in Model::ALL {
             assert_eq!(Model::find(&model.name.to_uppercase()), Ok(model));
             assert!(model.source.starts_with("huggingface.co/"), "{}", model.name);
@@ -317,7 +318,7 @@ mod tests {
 
     /// Layers that attend to all tokens: every other one from 1 on, every sixth from 5 on, or all.
     #[test]
-    fn windows_are_where_the_models_have_them() {
+    fn model_windows_match_the_published_layers() {
         let full = |name: &str| -> alloc::vec::Vec<u32> {
             let model = Model::find(name).unwrap();
             (0..model.layers).filter(|layer| !model.is_windowed(*layer)).collect()

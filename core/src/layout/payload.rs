@@ -1,29 +1,28 @@
-//! In which order the bytes of a block follow each other when they are put into one piece: for a disk, a
-//! wire, another layout.
+//! The order of a block's bytes in one piece: for a disk, a wire, another layout.
 //!
-//! The order is that of the block's own memory, region by region, address by address, without what lies
-//! between. So a block that is in one piece already is its own payload, and `num_blocks` and padding have no
-//! part in it.
+//! It is the order in the block's own memory, region by region, address by address, without the gaps. So a
+//! block that is in one piece already is its own payload, and `num_blocks` and padding have no part in it.
 //!
 //! ```text
-//!   OuterFirst, 2 layers    region 0: K of block 0 │ K of block 1 │ V of block 0 │ V of block 1      region 1: the same of layer 1
+//!   OuterFirst, 2 layers    region 0: K of block 0 │ K of block 1 │ V of block 0 │ V of block 1
+//!                           region 1: the same of layer 1
 //!   payload of block 1      layer 0 K │ layer 0 V │ layer 1 K │ layer 1 V
 //! ```
 //!
-//! I1. Elements and scales either lie in different regions, elements first, or repeat together: the
-//! dimensions whose strides they have in common are outside those that they have not, and within these all
-//! elements come before all scales. Constructors make no others.
+//! I1. Elements and scales either lie in different regions, elements first, or repeat together. Then the
+//!     dimensions with common strides are outside the others, and within these all elements come before
+//!     all scales. Constructors make no other layouts.
 
 use super::{Dim, Index, Place};
 
 /// The order of a block's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Payload {
-    /// What elements and scales repeat together.
+    /// The dimensions that elements and scales repeat together.
     common: Nest,
     data: Rows,
     scales: Option<Rows>,
-    /// Of one block.
+    /// The shape of one block.
     shape: Index,
 }
 
@@ -91,7 +90,8 @@ impl Payload {
         }
     }
 
-    /// Where the rows are in the payload, as if it were a region. Its size is that of a block's data, which fits into 64 bits.
+    /// The places of the rows in the payload, as if it were a region. Its size is that of a block's
+    /// data, which fits into 64 bits.
     pub(super) fn dense(&self) -> (Place, Option<Place>) {
         let none = |rows: &Rows, offset| Place {
             strides: [0; 5],
@@ -119,7 +119,7 @@ impl Payload {
         (data, scales.map(|(place, _)| place))
     }
 
-    /// How many pieces [`piece`](Payload::piece) knows.
+    /// Number of pieces of [`piece`](Payload::piece).
     pub(super) fn num_pieces(&self) -> u64 {
         self.common.count(self.shape) * self.pieces_a_turn()
     }
@@ -158,7 +158,7 @@ impl Payload {
         (place.region(layer, outer), place.offset + bytes.sum::<u64>(), place.row_bytes)
     }
 
-    /// The same bytes in fewer and larger pieces: what lies without a gap inside becomes one row.
+    /// The same bytes in fewer and larger pieces: inner rows without a gap become one row.
     pub(super) fn merged(mut self) -> Payload {
         let merge = |rows: &mut Rows| {
             while let [dim, ..] = *rows.nest.dims() {

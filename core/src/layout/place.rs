@@ -1,20 +1,21 @@
-//! Where rows lie within regions: what stays as it is when the regions move.
+//! The places of rows within regions: the part of a layout that stays the same when the regions move.
 //!
 //! ```text
 //!   row (block, layer, outer, token, head) lies in region first + layer × per_layer + outer × per_outer,
-//!   offset + block × strides[0] + layer × strides[1] + outer × strides[2] + token × strides[3] + head × strides[4] bytes behind its start
+//!   at offset + block × strides[0] + layer × strides[1] + outer × strides[2]
+//!             + token × strides[3] + head × strides[4] bytes from its start
 //! ```
 //!
 //! A [`Plane`] has the same in addresses; it is made of a place and regions.
 //!
-//! I1. One form for one meaning: a stride is 0 where the dimension is 1, or where the next index is in
-//! another region; `per_layer` and `per_outer` are 0 where the dimension is 1.
+//! I1. One form for one meaning: a stride is 0 if the dimension is 1, or if the next index is in another
+//!     region; `per_layer` and `per_outer` are 0 if the dimension is 1.
 
 use super::arrangement::Spread;
 use super::{Dim, Field, Index, LayoutError, Plane, Region};
 use alloc::vec::Vec;
 
-/// Where rows lie within regions.
+/// The places of rows within regions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) row_bytes: u64,
@@ -22,7 +23,8 @@ pub(crate) struct Place {
     pub(crate) strides: [u64; 5],
     /// Bytes from a region's start to its first row.
     pub(crate) offset: u64,
-    /// The region of layer 0, outer index 0; regions from one layer to the next; from one outer index to the next.
+    /// The region of layer 0, outer index 0; regions from one layer to the next; from one
+    /// outer index to the next.
     pub(crate) first: u32,
     pub(crate) per_layer: u32,
     pub(crate) per_outer: u32,
@@ -55,7 +57,7 @@ impl Place {
         Place { row_bytes, strides, offset, first, per_layer, per_outer }
     }
 
-    /// How it is spread, of those that say the same the first.
+    /// Its spread; of equivalent spreads the first.
     pub(super) fn spread(&self) -> Spread {
         match (self.per_layer, self.per_outer) {
             (0, 0) => Spread::One,
@@ -65,12 +67,12 @@ impl Place {
         }
     }
 
-    /// The region that the rows of a (layer, outer) are in.
+    /// The region with the rows of a (layer, outer).
     pub(crate) fn region(&self, layer: u32, outer: u32) -> u32 {
         self.first + layer * self.per_layer + outer * self.per_outer // 65,536 × 2 at most
     }
 
-    /// How many regions it has rows in.
+    /// Number of regions in which it has rows.
     pub(super) fn num_regions(&self, shape: Index) -> u32 {
         let [_, layers, outers, ..] = shape;
         self.region(layers - 1, outers - 1) - self.first + 1
@@ -80,7 +82,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// They leave 64 bits.
+    /// They exceed 64 bits.
     pub(super) fn needed(&self, shape: Index) -> Result<u64, LayoutError> {
         let mut end = self.offset.checked_add(self.row_bytes);
         for (stride, count) in self.strides.into_iter().zip(shape) {

@@ -1,50 +1,54 @@
-//! Where the rows of a layout lie: five strides and a base for each (layer, outer).
+//! The addresses of a layout's rows: five strides and a base for each (layer, outer).
 //!
 //! ```text
-//!   address of row (block, layer, outer, token, head) =
-//!       base(layer, outer) + block × strides[0] + layer × strides[1] + outer × strides[2] + token × strides[3] + head × strides[4]
+//!   address of row (block, layer, outer, token, head) = base(layer, outer)
+//!       + block × strides[0] + layer × strides[1] + outer × strides[2]
+//!       + token × strides[3] + head × strides[4]
 //! ```
 //!
-//! A layout has one plane of rows, or two: elements, and scales where these lie apart from them.
+//! A layout has one plane of rows, or two: elements, and scales if these lie apart from them.
 //!
-//! I1. The strides are *nested*: sorted by size, each is at least the bytes that the ones below it span. So
-//! no two rows overlap. I2. What the bases have in them (layers, outer indices, or both) has no stride: it is
-//! 0. I3. Every row ends within 64 bits, so plain arithmetic on indices in bounds cannot overflow.
+//! I1. The strides are *nested*: sorted by size, each is at least the bytes that the ones below
+//!     it span. So no two rows overlap.
+//! I2. A dimension in the bases (layers, outer indices, or both) has no stride: it is 0.
+//! I3. Every row ends within 64 bits, so plain arithmetic on indices in bounds cannot overflow.
 
 use super::{Dim, Field, Index, LayoutError};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Rows, and where they lie.
+/// Rows, and their addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Plane {
     pub(crate) row_bytes: u64,
-    /// Bytes from one index to the next, in the order of [`Dim::ALL`]; 0 where the dimension is 1 (one form for one meaning).
+    /// Bytes from one index to the next, in the order of [`Dim::ALL`]; 0 if the dimension is 1 (one form
+    /// for one meaning).
     pub(crate) strides: [u64; 5],
     pub(crate) bases: Bases,
-    /// Outer indices a layer.
+    /// Outer indices per layer.
     outers: u32,
 }
 
 /// Addresses of the first row of each (layer, outer).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Bases {
-    /// Of the very first; the others follow by stride.
+    /// The first row of all; the others follow by stride.
     One(u64),
-    /// Of each layer; its outer indices follow by stride.
+    /// One per layer; its outer indices follow by stride.
     Layers(Arc<[u64]>),
-    /// Of each outer index; its layers follow by stride.
+    /// One per outer index; its layers follow by stride.
     Outers(Arc<[u64]>),
-    /// Of each, layer by layer.
+    /// One per pair, layer by layer.
     Each(Arc<[u64]>),
 }
 
 impl Plane {
-    /// A plane from the address of each (layer, outer)'s first row: by stride, where they are evenly spaced.
+    /// Makes a plane from the address of each (layer, outer)'s first row: by stride,
+    /// if they are evenly spaced.
     ///
     /// # Errors
     ///
-    /// Rows overlap, or leave 64 bits.
+    /// Rows overlap, or exceed 64 bits.
     pub(super) fn new(
         row_bytes: u64,
         mut strides: [u64; 5],
@@ -55,8 +59,9 @@ impl Plane {
         debug_assert_eq!(starts.len(), layers as usize * outers as usize);
         let each = outers as usize;
         let (layer, outer) = (even_step(&starts, each, true), even_step(&starts, each, false));
-        // The fewest bases first. One form may not show that rows are apart where another does: the keys of all layers may lie before the
-        // values of all, or two rows of one layer in a gap of another's.
+        // The fewest bases first. One form may fail to show that rows are apart while another shows it:
+        // the keys of all layers may lie before the values of all, or two rows of one
+        // layer in a gap of another's.
         let forms: [&dyn Fn() -> Option<(Bases, u64, u64)>; 4] = [
             &|| Some((Bases::One(starts[0]), layer?, outer?)),
             &|| Some((Bases::Layers(starts.iter().copied().step_by(each).collect()), 0, outer?)),
@@ -80,11 +85,11 @@ impl Plane {
         Err(refused.unwrap_or(LayoutError::Dims { list: Field::Tensors, tensor: 0 })) // the last form is always tried
     }
 
-    /// A plane whose (layer, outer) are evenly spaced, from the address of the first.
+    /// Makes a plane with evenly spaced (layer, outer), from the address of the first.
     ///
     /// # Errors
     ///
-    /// Rows overlap, or leave 64 bits.
+    /// Rows overlap, or exceed 64 bits.
     pub(super) fn even(
         row_bytes: u64,
         strides: [u64; 5],
@@ -119,7 +124,7 @@ impl Plane {
         Ok(span)
     }
 
-    /// That no two of several bases' spans meet (I1), and all end within 64 bits (I3).
+    /// Checks that no two bases' spans overlap (I1), and that all end within 64 bits (I3).
     fn check_bases(&self, span: u64, shape: Index) -> Result<(), LayoutError> {
         let overflow = |address| LayoutError::Overflow { field: Field::Address, value: address };
         match &self.bases {
@@ -154,7 +159,7 @@ impl Plane {
         }
     }
 
-    /// Address of a row that is in bounds.
+    /// Address of a row within bounds.
     #[inline]
     pub(crate) fn address(&self, index: Index) -> u64 {
         let [block, layer, outer, token, head] = index;
@@ -179,7 +184,7 @@ impl Plane {
 }
 
 impl Bases {
-    /// Whether a dimension is in the table, and has no stride.
+    /// Returns whether a dimension is in the table, and has no stride.
     #[inline]
     pub(crate) fn hold(&self, dim: Dim) -> bool {
         match self {
@@ -191,7 +196,7 @@ impl Bases {
     }
 }
 
-/// How far layers are apart, or outer indices, if it is always as far and never backwards.
+/// The distance between layers, or between outer indices, if it is constant and never negative.
 fn even_step(starts: &[u64], outers: usize, of_layers: bool) -> Option<u64> {
     let (step, count) = if of_layers { (outers, starts.len() / outers) } else { (1, outers) };
     if count == 1 {

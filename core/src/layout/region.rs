@@ -1,16 +1,16 @@
-//! A stretch of memory, or of a file, that a layout's bytes lie in.
+//! A stretch of memory, or of a file, for a layout's bytes.
 
 use super::{Field, LayoutError};
 use crate::storage::{Storage, StorageKind};
 
-/// A stretch of bytes in some address space: what a tensor, an arena or a volume offers.
+/// A stretch of bytes in some address space: of a tensor, an arena or a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Region {
     /// Address of its first byte, in its own address space; an offset for files.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// What it is made of.
+    /// The kind of memory or medium.
     pub kind: StorageKind,
 }
 
@@ -21,7 +21,7 @@ impl Region {
         Region { address, size_bytes, kind: StorageKind::System }
     }
 
-    /// All of a storage.
+    /// The whole of a storage.
     #[must_use]
     pub fn of<S: Storage + ?Sized>(storage: &S) -> Region {
         Region { address: storage.base_address(), size_bytes: storage.size_bytes(), kind: storage.kind() }
@@ -31,14 +31,14 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// It does not fit into 64 bits.
+    /// It exceeds 64 bits.
     pub(super) fn end(&self) -> Result<u64, LayoutError> {
         let end = self.address.checked_add(self.size_bytes);
         end.ok_or(LayoutError::Overflow { field: Field::SizeBytes, value: self.size_bytes })
     }
 
-    /// Whether addresses here and there are of one space, so that equal ones are the same byte. The host's memory is one, and so is each
-    /// device, volume and peer.
+    /// Returns whether addresses here and there are of one space, so that equal ones are the same byte.
+    /// The host's memory is one space, and so is each device, volume and peer.
     pub(crate) const fn shares_space(&self, other: &Region) -> bool {
         match (self.kind, other.kind) {
             (StorageKind::Device { ordinal: a }, StorageKind::Device { ordinal: b }) => a == b,

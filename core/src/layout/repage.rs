@@ -1,17 +1,19 @@
 //! The same memory in blocks of another number of tokens.
 //!
 //! In some layouts the last token of a block is followed by the first token of the next block, at the
-//! distance of any two tokens. Such a layout is *pageless*: where its blocks end is a matter of counting, and
-//! it can be counted otherwise.
+//! distance of any two tokens. Such a layout is *pageless*: its memory can be counted in blocks of any size.
 //!
 //! ```text
-//!   OuterFirst, a layer's keys    │ block 0: t0 t1 t2 t3 │ block 1: t0 t1 t2 t3 │       pageless: 8 tokens, one after the other
-//!   FullyContiguous, 2 layers     │ block 0: layer 0, layer 1 │ block 1: layer 0, …     not: another layer lies between two blocks' tokens
+//!   OuterFirst, a layer's keys    │ block 0: t0 t1 t2 t3 │ block 1: t0 t1 t2 t3 │
+//!                                 pageless: 8 tokens, one after the other
+//!   FullyContiguous, 2 layers     │ block 0: layer 0, layer 1 │ block 1: layer 0, …
+//!                                 not: another layer lies between two blocks' tokens
 //! ```
 
 use super::{Dim, Index, Layout, Place, Plane};
 
-/// Bytes from one token to the next, over all blocks; none if blocks are further apart than their tokens fill.
+/// Bytes from one token to the next, over all blocks; none if blocks are further
+/// apart than their tokens fill.
 fn pitch(strides: [u64; 5], shape: Index) -> Option<u64> {
     let [block, _, _, token, _] = strides;
     let [blocks, _, _, tokens, _] = shape;
@@ -30,14 +32,14 @@ impl Plane {
 }
 
 impl Layout {
-    /// Whether a block's last token is followed by the next block's first, in every plane.
+    /// Returns whether a block's last token is followed by the next block's first, in every plane.
     pub(crate) fn is_pageless(&self) -> bool {
         let shape = self.config.shape();
         self.planes().all(|plane| plane.pitch(shape).is_some())
     }
 
-    /// The same memory in blocks of `tokens`, a divisor of the page size; none if the layout is not pageless, or would have more blocks
-    /// than can be counted.
+    /// The same memory in blocks of `tokens`, a divisor of the page size; none if the layout is not
+    /// pageless, or would have too many blocks to count.
     pub(crate) fn repaged(&self, tokens: u32) -> Option<Layout> {
         let shape = self.config.shape();
         if tokens == 0 || !self.config.page_size.is_multiple_of(tokens) || !self.is_pageless() {
@@ -47,7 +49,7 @@ impl Layout {
         let counted = |strides: [u64; 5]| -> Option<[u64; 5]> {
             let pitch = pitch(strides, shape)?;
             let mut strides = strides;
-            // One form for one meaning: what is there once has no stride.
+            // One form for one meaning: a dimension of 1 has no stride.
             strides[Dim::Block as usize] = if blocks > 1 { u64::from(tokens) * pitch } else { 0 };
             strides[Dim::Token as usize] = if tokens > 1 { pitch } else { 0 };
             Some(strides)
@@ -82,9 +84,9 @@ mod tests {
     use crate::layout::tests::{SMALL, laid_out};
     use crate::layout::{Arrangement, HeadOrder};
 
-    /// Every row of a pageless layout is where it was, under its new numbers.
+    /// Every row of a pageless layout is at its old address, under its new numbers.
     #[test]
-    fn repaged_rows_are_where_they_were() {
+    fn repaged_rows_keep_their_addresses() {
         let mut pageless = 0;
         for arrangement in Arrangement::ALL {
             for order in [HeadOrder::Nhd, HeadOrder::Hnd] {

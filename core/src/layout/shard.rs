@@ -1,9 +1,9 @@
-//! Tensor parallelism: which heads a rank has, and what goes where when the degree changes.
+//! Tensor parallelism: the heads of a rank, and the transfers between ranks when the degree changes.
 //!
 //! ```text
 //!   8 heads, TP 4 → TP 8:  rank 1 of 4 has heads 2, 3   →  ranks 2 and 3 of 8, a head each
 //!   8 heads, TP 8 → TP 4:  ranks 2 and 3 of 8           →  rank 1 of 4, two slices of one block
-//!   8 heads, TP 3:         0 1 │ 2 3 4 │ 5 6 7             degrees that do not divide: as even as can be
+//!   8 heads, TP 3:         0 1 │ 2 3 4 │ 5 6 7             degrees that do not divide: as even as possible
 //!   2 heads, TP 4:         0 │ 0 │ 1 │ 1                   fewer heads than ranks: replicated (GQA)
 //!   MLA:                   one latent, on every rank       the case of one head
 //! ```
@@ -12,7 +12,7 @@ use super::Slice;
 use core::fmt;
 use core::ops::Range;
 
-/// One rank of a tensor-parallel group, and the heads that it has.
+/// One rank of a tensor-parallel group, and its heads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Shard {
     heads: u32,
@@ -20,14 +20,14 @@ pub struct Shard {
     rank: u32,
 }
 
-/// There is no such rank.
+/// The error for a rank that does not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShardError {
     /// KV heads of the model.
     pub heads: u32,
     /// Ranks of the group.
     pub degree: u32,
-    /// The rank asked for.
+    /// The requested rank.
     pub rank: u32,
 }
 
@@ -49,7 +49,7 @@ impl Shard {
     ///
     /// # Errors
     ///
-    /// A number that is 0, or a rank that is not below the degree.
+    /// A number is 0, or the rank is not below the degree.
     pub const fn new(heads: u32, degree: u32, rank: u32) -> Result<Shard, ShardError> {
         if heads == 0 || degree == 0 || rank >= degree {
             return Err(ShardError { heads, degree, rank });
@@ -57,7 +57,7 @@ impl Shard {
         Ok(Shard { heads, degree, rank })
     }
 
-    /// The heads that this rank has, in the model's numbers; at least one.
+    /// The rank's heads, in the model's numbers; at least one.
     #[must_use]
     pub const fn heads(&self) -> Range<u32> {
         let (heads, degree, rank) = (self.heads as u64, self.degree as u64, self.rank as u64);
@@ -68,7 +68,7 @@ impl Shard {
         first as u32..end as u32
     }
 
-    /// The heads that `self` has and `dst` needs, in the numbers of both; none if there are none.
+    /// The heads that `self` has and `dst` needs, in the numbers of both; none if they have none in common.
     #[must_use]
     pub fn slice_for(&self, dst: &Shard) -> Option<Slice> {
         let (from, to) = (self.heads(), dst.heads());
@@ -80,8 +80,8 @@ impl Shard {
         })
     }
 
-    /// From which ranks of a group of `degree` this rank gets its heads, each head from one: rank, and slice. Where heads are
-    /// replicated, the ranks that ask spread over the replicas.
+    /// The ranks of a group of `degree` from which this rank gets its heads, each head from one: rank,
+    /// and slice. If heads are replicated, the requesting ranks spread over the replicas.
     pub fn sources(self, degree: u32) -> impl Iterator<Item = (u32, Slice)> {
         let wanted = self.heads();
         let mut next = wanted.start;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_share_the_heads() {
+    fn shards_of_a_degree_divide_the_heads() {
         let of =
             |heads, degree| (0..degree).map(|rank| shard(heads, degree, rank).heads()).collect::<Vec<_>>();
         assert_eq!(of(8, 4), [0..2, 2..4, 4..6, 6..8]);
@@ -131,9 +131,9 @@ mod tests {
         assert!(Shard::new(8, 4, 4).is_err() && Shard::new(0, 1, 0).is_err() && Shard::new(1, 0, 0).is_err());
     }
 
-    /// Each head of each rank comes from one rank that has it, whatever the degrees.
+    /// Each head of each rank comes from one rank that has it, for all degrees.
     #[test]
-    fn sources_cover_each_head_once() {
+    fn shard_sources_cover_each_head_once() {
         for (heads, from, to) in
             (1..13).flat_map(|h| (1..13).flat_map(move |f| (1..13).map(move |t| (h, f, t))))
         {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_are_all_asked() {
+    fn shard_sources_use_all_replicas() {
         let asked: Vec<u32> =
             (0..4).flat_map(|rank| shard(1, 4, rank).sources(2)).map(|(rank, _)| rank).collect();
         assert_eq!(asked, [0, 1, 0, 1]);

@@ -1,22 +1,22 @@
-//! Which layers, or heads, of the one side become which of the other.
+//! The mapping of one side's layers, or heads, to the other's.
 
 use core::ops::{Range, RangeFull};
 
 /// A slice of a dimension, in the numbers of either side.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Slice {
-    /// All of them; both sides have as many.
+    /// All of them; both sides have the same number.
     #[default]
     All,
     /// The same on both sides.
     Same(Range<u32>),
-    /// `count` of them from `src` on become those from `dst` on.
+    /// `count` indices from `src` on become those from `dst` on.
     Moved {
         /// The first at the source.
         src: u32,
         /// The first at the destination.
         dst: u32,
-        /// How many.
+        /// The number of indices.
         count: u32,
     },
 }
@@ -42,7 +42,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// The part of it from `first` on, `count` long.
+    /// Its part from `first` on, of length `count`.
     pub(crate) const fn part(self, first: u32, count: u32) -> Span {
         Span { src: self.src + first, dst: self.dst + first, count }
     }

@@ -24,14 +24,14 @@ use super::{Dim, Field, Layout, LayoutConfig, LayoutError, Place, Plane, Region}
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// What a dimension of a tensor is.
+/// The meaning of a tensor's dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Axis {
     /// Blocks.
     Block,
-    /// Layers; where a tensor is one layer, it has none.
+    /// Layers; absent if a tensor is one layer.
     Layer,
-    /// Keys and values; where a tensor is one of them, it has none.
+    /// Keys and values; absent if a tensor is one of them.
     Outer,
     /// Tokens of a page.
     Token,
@@ -46,11 +46,11 @@ pub enum Axis {
 /// A tensor as its framework describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tensor<'a> {
-    /// Where its first element is, and how many bytes from there belong to it.
+    /// The place of its first element, and the number of bytes from there that belong to it.
     pub region: Region,
-    /// What its dimensions are, in its own order.
+    /// The meaning of its dimensions, in its own order.
     pub dims: &'a [Axis],
-    /// How many there are of each.
+    /// The number of indices of each.
     pub shape: &'a [u64],
     /// Elements from one index of a dimension to the next. Elements of packed types are bytes.
     pub strides: &'a [u64],
@@ -61,25 +61,28 @@ struct Rows {
     /// `tensors` or `scales`, and the number of its first region among the layout's.
     list: Field,
     first: u32,
-    /// Bytes a row, and an element of the tensor.
+    /// Bytes per row, and per element of the tensor.
     row: u64,
     element: u64,
 }
 
 impl Layout {
-    /// Makes a layout of tensors that somebody else has allocated.
+    /// Makes a layout of tensors from another allocator.
     ///
-    /// There is one tensor for all layers, one a layer, one for all keys and one for all values, or one for each (layer, outer), layer by
-    /// layer; their strides are equal. `scales` has them likewise where a block-scaled type keeps its scales in tensors of their own, and is
-    /// empty otherwise. The layout's regions are those of `tensors`, then those of `scales`.
+    /// There is one tensor for all layers, one per layer, one for all keys and one for all values, or
+    /// one for each (layer, outer), layer by layer; their strides are equal. `scales` has them likewise
+    /// if a block-scaled type keeps its scales in tensors of their own, and is empty otherwise. The
+    /// layout's regions are those of `tensors`, then those of `scales`.
     ///
-    /// A tensor starts at a multiple of its elements' bytes. `config.alignment` is not asked of tensors: their strides say where blocks
-    /// start.
+    /// A tensor starts at a multiple of its elements' bytes. `config.alignment` does not apply to
+    /// tensors: their strides determine where blocks start.
+    ///
+    /// See the [example](Layout#example).
     ///
     /// # Errors
     ///
-    /// A geometry that is refused; tensors that do not have its shape, leave their regions, overlap, lie in several address spaces, or
-    /// have rows in pieces.
+    /// The geometry is refused; or tensors do not have its shape, leave their regions, overlap, lie in
+    /// several address spaces, or have rows in pieces.
     pub fn from_tensors(
         config: LayoutConfig,
         tensors: &[Tensor<'_>],
@@ -106,7 +109,7 @@ impl Layout {
         Layout::of_places(config, regions, data_place, scales_place)
     }
 
-    /// A layout of tensors, from where their rows are; `regions` has as many as the places say.
+    /// A layout of tensors, from the places of their rows; `regions` has as many as the places need.
     pub(super) fn of_places(
         config: LayoutConfig,
         regions: Arc<[Region]>,
@@ -131,7 +134,7 @@ impl Layout {
     }
 }
 
-/// Where the rows of a list of tensors are.
+/// The places of the rows of a list of tensors.
 fn place(config: &LayoutConfig, tensors: &[Tensor<'_>], rows: &Rows) -> Result<Place, LayoutError> {
     let has = |axis| tensors.first().is_some_and(|one| one.dims.contains(&axis));
     let spread = match (has(Axis::Layer), has(Axis::Outer)) {
@@ -157,7 +160,8 @@ fn place(config: &LayoutConfig, tensors: &[Tensor<'_>], rows: &Rows) -> Result<P
 }
 
 impl Tensor<'_> {
-    /// Its strides in bytes, in the order of [`Dim::ALL`]; 0 for what it does not have. Checks shape and bounds.
+    /// The tensor's strides in bytes, in the order of [`Dim::ALL`]; 0 for absent dimensions. Checks
+    /// shape and bounds.
     fn byte_strides(&self, config: &LayoutConfig, tensor: u32, rows: &Rows) -> Result<[u64; 5], LayoutError> {
         let dims = LayoutError::Dims { list: rows.list, tensor };
         if self.dims.len() != self.shape.len() || self.dims.len() != self.strides.len() {
@@ -202,7 +206,7 @@ impl Tensor<'_> {
                 continue;
             };
             let overflow = LayoutError::Overflow { field: Field::Strides, value: stride };
-            // A dimension of one has whatever stride its framework left there.
+            // A dimension of one may have any stride from its framework.
             let bytes = if value == 1 { 0 } else { stride.checked_mul(rows.element).ok_or(overflow)? };
             last =
                 (value - 1).checked_mul(bytes).and_then(|reach| last.checked_add(reach)).ok_or(overflow)?;
@@ -225,8 +229,8 @@ impl Tensor<'_> {
     }
 }
 
-/// That no row of scales shares a byte with a row of elements: they are in tensors apart, or in gaps that both repeat at the same
-/// distances.
+/// Checks that no row of scales shares a byte with a row of elements: they are in separate tensors, or
+/// in gaps that both repeat at the same distances.
 fn check_apart(data: &Plane, scales: &Plane, config: &LayoutConfig) -> Result<(), LayoutError> {
     let shape = config.shape();
     let (of_data, of_scales) = (data.starts(shape), scales.starts(shape));
@@ -236,7 +240,8 @@ fn check_apart(data: &Plane, scales: &Plane, config: &LayoutConfig) -> Result<()
     let mut all = spans(&of_data, data.span_of_base(shape), 0);
     all.extend(spans(&of_scales, scales.span_of_base(shape), 1));
     all.sort_unstable();
-    // Where a kind's spans so far end; spans of one kind may overlap, for their rows do not (`Plane`'s I1).
+    // The end of each kind's spans so far. Spans of one kind may overlap, since their rows do not
+    // (`Plane`'s I1).
     let mut ends = [0, 0];
     let apart = all.iter().all(|(start, end, kind)| {
         ends[*kind] = (*end).max(ends[*kind]);
@@ -245,7 +250,7 @@ fn check_apart(data: &Plane, scales: &Plane, config: &LayoutConfig) -> Result<()
     if apart {
         return Ok(());
     }
-    // Take what lies between the distances that both have in common for one row: such rows must not overlap.
+    // Treat the bytes between the common distances of both as one row: such rows must not overlap.
     let common = |dim: Dim| data.strides[dim as usize] == scales.strides[dim as usize];
     let inner = |plane: &Plane| {
         let reach = |dim: Dim| u64::from(shape[dim as usize] - 1) * plane.strides[dim as usize];

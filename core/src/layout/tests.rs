@@ -14,7 +14,7 @@ pub(crate) const SMALL: LayoutConfig = LayoutConfig::new()
     .dtype(DType::BF16)
     .alignment(64);
 
-/// As many regions as it takes, each at a page of its own.
+/// The regions that a geometry needs, each at a page of its own.
 pub(crate) fn regions(config: &LayoutConfig, arrangement: Arrangement) -> Vec<Region> {
     let need = arrangement.needs(config).unwrap();
     let step = (need.bytes + 4096).next_multiple_of(4096.max(config.alignment));
@@ -26,7 +26,7 @@ pub(crate) fn laid_out(config: LayoutConfig, arrangement: Arrangement) -> Layout
 }
 
 #[test]
-fn the_block_of_llama_70b() {
+fn layout_of_llama_70b_has_the_known_block_bytes() {
     // 80 layers × 2 (K, V) × 16 tokens × 8 heads × 128 × 2 bytes.
     let config = LayoutConfig::new()
         .num_layers(80)
@@ -42,7 +42,7 @@ fn the_block_of_llama_70b() {
 }
 
 #[test]
-fn strides_are_those_of_the_reference() {
+fn layout_strides_match_the_reference() {
     let layout = laid_out(SMALL, Arrangement::FullyContiguous);
     let strides = Dim::ALL.map(|dim| layout.stride(dim).unwrap());
     assert_eq!(strides, [1280, 640, 320, 80, 16], "1280 = align_up(2 × 640, 64)");
@@ -53,7 +53,7 @@ fn strides_are_those_of_the_reference() {
 
 /// The shapes that engines allocate, index by index.
 #[test]
-fn engines_find_their_own() {
+fn layout_addresses_match_engine_shapes() {
     let config = SMALL.alignment(2);
     let [b, l, o, t, h] = [2u64, 1, 1, 3, 4];
     let index = [2, 1, 1, 3, 4];
@@ -94,7 +94,7 @@ fn engines_find_their_own() {
 }
 
 #[test]
-fn packed_types_carry_their_scales() {
+fn packed_types_have_scales_beside_rows_or_pages() {
     let config = SMALL.heads(5, 32).alignment(1);
     let row = config.dtype(DType::NvFp4);
     assert_eq!((row.row_data_bytes(), row.row_scale_bytes()), (16, 2));
@@ -114,7 +114,7 @@ fn packed_types_carry_their_scales() {
 }
 
 #[test]
-fn what_is_refused_names_field_value_and_rule() {
+fn config_refused_names_field_value_and_rule() {
     let refused = |config: LayoutConfig| config.validate().unwrap_err().to_string();
     assert_eq!(refused(SMALL.num_blocks(0)), "num_blocks = 0: must be at least 1");
     assert_eq!(refused(SMALL.num_heads(0)), "num_heads = 0: must be at least 1");
@@ -132,13 +132,16 @@ fn what_is_refused_names_field_value_and_rule() {
         "head_size = 24: must be a multiple of 16 for nvfp4"
     );
     let most = SMALL.page_size(u32::MAX).heads(u32::MAX, u32::MAX);
-    assert_eq!(refused(most), "num_heads = 4294967295: with it the layout does not fit into 64 bits");
+    assert_eq!(
+        refused(most),
+        "num_heads = 4294967295: with it the layout does not fit into 64 bits; use a smaller one"
+    );
     let regions =
         |regions: &[Region]| Layout::new(SMALL, Arrangement::OuterFirst, regions).unwrap_err().to_string();
-    assert_eq!(regions(&[Region::system(64, 1 << 20)]), "regions: there are 1, and this layout has 2");
+    assert_eq!(regions(&[Region::system(64, 1 << 20)]), "regions: 1 given, this layout needs 2");
     let one = Region::system(0x1_0000, 1920);
     let small = regions(&[one, Region::system(0x2_0000, 1919)]);
-    assert_eq!(small, "regions[1].size_bytes = 1919: the layout takes 1920 bytes");
+    assert_eq!(small, "regions[1].size_bytes = 1919: must be at least 1920");
     let askew = regions(&[one, Region::system(0x2_0020, 1920)]);
     assert_eq!(askew, "regions[1].address = 0x20020: must be a multiple of alignment = 64");
     let over = regions(&[one, Region::system(0x1_0000 + 1856, 1920)]);
@@ -147,7 +150,7 @@ fn what_is_refused_names_field_value_and_rule() {
         "{over}"
     );
     let beyond = regions(&[one, Region::system(u64::MAX - 63, 1920)]);
-    assert_eq!(beyond, "size_bytes = 1920: with it the layout does not fit into 64 bits");
+    assert_eq!(beyond, "size_bytes = 1920: with it the layout does not fit into 64 bits; use a smaller one");
     assert_eq!(
         laid_out(SMALL, Arrangement::Packed).address([3, 0, 0, 0, 0]).unwrap_err().to_string(),
         "index [3, 0, 0, 0, 0] is outside [blocks, layers, outer, tokens, heads] = [3, 2, 2, 4, 5]"
@@ -155,7 +158,7 @@ fn what_is_refused_names_field_value_and_rule() {
 }
 
 #[test]
-fn separated_layers_are_apart() {
+fn layer_separated_refuses_layers_that_lie_together() {
     for arrangement in Arrangement::ALL {
         let regions = regions(&SMALL.alignment(2), arrangement);
         let layout = Layout::layer_separated(SMALL.alignment(2), arrangement, &regions);
@@ -171,7 +174,7 @@ fn separated_layers_are_apart() {
 }
 
 #[test]
-fn a_layout_lies_in_one_space() {
+fn layout_regions_of_two_spaces_are_refused() {
     let need = Arrangement::BlockFirst.needs(&SMALL).unwrap();
     let at = |address, kind| Region { address, size_bytes: need.bytes, kind };
     let of = |kinds: [StorageKind; 2], second| {
@@ -220,7 +223,7 @@ pub(crate) fn rows(config: &LayoutConfig) -> impl Iterator<Item = Index> {
     outer.flat_map(move |[b, l, o]| (0..tokens).flat_map(move |t| (0..heads).map(move |h| [b, l, o, t, h])))
 }
 
-/// Any small geometry, and an arrangement that takes it.
+/// Any small geometry, and an arrangement that accepts it.
 pub(crate) fn geometries() -> impl Strategy<Value = (LayoutConfig, Arrangement)> {
     let sizes = (1u32..5, 1u32..4, 1u32..3, 1u32..5, 1u32..4, 1u32..3);
     (sizes, 0usize..9, 0u32..8, any::<bool>(), any::<bool>(), 0usize..7).prop_filter_map(
@@ -255,7 +258,7 @@ proptest! {
 
     /// I1 to I3: rows lie in regions and share no byte; blocks are aligned.
     #[test]
-    fn rows_are_apart((config, arrangement) in geometries()) {
+    fn layout_rows_lie_in_regions_and_share_no_byte((config, arrangement) in geometries()) {
         let layout = laid_out(config, arrangement);
         let mut taken = Vec::new();
         for index in rows(&config) {
@@ -281,7 +284,7 @@ proptest! {
 }
 
 #[test]
-fn names_are_those_of_frameworks() {
+fn dtype_names_and_codes_match_the_frameworks() {
     for dtype in DType::ALL {
         assert_eq!(dtype.to_string().parse(), Ok(dtype));
         assert_eq!(DType::from_code(dtype as u8), Some(dtype));
@@ -307,9 +310,10 @@ fn names_are_those_of_frameworks() {
     assert!(!disk(0).shares_space(&device(0)) && !device(0).shares_space(&remote(0)));
 }
 
-/// All keys, then all values, the layers not evenly spaced; values before keys. No stride says that, a table does.
+/// All keys, then all values, the layers not evenly spaced; values before keys. No stride
+/// covers that, but a table does.
 #[test]
-fn regions_lie_anywhere() {
+fn layout_regions_in_any_order_are_addressed() {
     let config = SMALL.num_layers(3).alignment(2);
     let need = Arrangement::TokenMajor.needs(&config).unwrap().bytes;
     for places in [[0, 4096, 4 * 4096], [4 * 4096, 4096, 0], [0, 4096, 2 * 4096]] {
@@ -334,10 +338,13 @@ fn regions_lie_anywhere() {
 
 /// Elements of four bits are counted in 64 bits too.
 #[test]
-fn half_bytes_fit() {
+fn layout_of_four_bit_elements_is_limited_to_64_bits() {
     let config = LayoutConfig::new().num_blocks(3).inner_dim(16).alignment(1 << 62);
     let whole = Region::system(0, u64::MAX);
     assert!(Layout::fully_contiguous(config, whole).is_ok());
     let error = Layout::fully_contiguous(config.dtype(DType::NvFp4), whole).unwrap_err();
-    assert_eq!(error.to_string(), "num_blocks = 3: with it the layout does not fit into 64 bits");
+    assert_eq!(
+        error.to_string(),
+        "num_blocks = 3: with it the layout does not fit into 64 bits; use a smaller one"
+    );
 }

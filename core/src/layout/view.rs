@@ -1,15 +1,17 @@
-//! A tensor's shape over a storage: where each element is, without a copy.
+//! A tensor's shape over a storage: the place of each element, without a copy.
 //!
 //! ```text
-//!   bit of element (i0, i1, …) = storage's first + offset + (i0 × strides[0] + i1 × strides[1] + …) × bits of an element
+//!   bit of element (i0, i1, …) = storage's first + offset
+//!                                + (i0 × strides[0] + i1 × strides[1] + …) × bits of an element
 //! ```
 //!
-//! Strides count elements, as in torch; the unit underneath is the bit, so that elements of four bits have
-//! places too, if not all of them addresses.
+//! Strides count elements, as in torch. The unit underneath is the bit, so that elements of four bits
+//! have places too, though not all of them have addresses.
 //!
-//! I1. Every element lies in the storage, and every index in bounds is one; checked once, when the view is
-//! made. I2. A view with a dimension of 0 has no elements, and so no addresses; it can be sliced and reshaped
-//! as torch does.
+//! I1. Every element lies in the storage, and every index in bounds is one; checked once, when the view
+//!     is made.
+//! I2. A view with a dimension of 0 has no elements, and so no addresses; it can be sliced
+//!     and reshaped as in torch.
 
 mod error;
 mod reshape;
@@ -54,22 +56,23 @@ impl<S: Storage + ?Sized, const D: usize> Clone for TensorView<'_, S, D> {
 impl<S: Storage + ?Sized, const D: usize> Copy for TensorView<'_, S, D> {}
 
 impl<'s, S: Storage + ?Sized, const D: usize> TensorView<'s, S, D> {
-    /// A row-major view from the storage's first byte on: the last dimension is contiguous. `shape` counts elements; scales of block-scaled
-    /// types are not among them.
+    /// A row-major view from the storage's first byte on: the last dimension is contiguous. `shape`
+    /// counts elements, without the scales of block-scaled types.
     ///
     /// # Errors
     ///
-    /// It or the storage does not fit into 64 bits, or it leaves the storage.
+    /// The view or the storage exceeds 64 bits, or the view leaves the storage.
     pub fn new(storage: &'s S, shape: [u64; D], dtype: DType) -> Result<Self, ViewError<D>> {
         let strides = reshape::row_major(shape);
         TensorView::with_strides(storage, 0, shape, strides, dtype)
     }
 
-    /// A view with strides of its own, in elements, from `offset_bytes` behind the storage's first byte on. A stride of 0 repeats.
+    /// A view with strides of its own, in elements, from `offset_bytes` behind the storage's first
+    /// byte on. A stride of 0 repeats.
     ///
     /// # Errors
     ///
-    /// It or the storage does not fit into 64 bits, or it leaves the storage.
+    /// The view or the storage exceeds 64 bits, or the view leaves the storage.
     pub fn with_strides(
         storage: &'s S,
         offset_bytes: u64,
@@ -99,7 +102,7 @@ impl<'s, S: Storage + ?Sized, const D: usize> TensorView<'s, S, D> {
         Ok(TensorView { storage, shape, strides, offset_bits, dtype })
     }
 
-    /// The storage that it is over.
+    /// The storage of the elements.
     #[must_use]
     pub fn storage(&self) -> &'s S {
         self.storage
@@ -111,13 +114,14 @@ impl<'s, S: Storage + ?Sized, const D: usize> TensorView<'s, S, D> {
         self.dtype
     }
 
-    /// Indices of each dimension.
+    /// The size of each dimension.
     #[must_use]
     pub fn shape(&self) -> [u64; D] {
         self.shape
     }
 
-    /// Elements from one index of a dimension to the next. Where there is but one, it is whatever the view was made with.
+    /// Elements from one index of a dimension to the next. For a dimension of one it is the stride given
+    /// at construction.
     #[must_use]
     pub fn strides(&self) -> [u64; D] {
         self.strides
@@ -129,7 +133,7 @@ impl<'s, S: Storage + ?Sized, const D: usize> TensorView<'s, S, D> {
         self.strides.map(|stride| u128::from(stride) * u128::from(self.dtype.bits()))
     }
 
-    /// Bytes from one index of a dimension to the next; none where that is no whole number.
+    /// Bytes from one index of a dimension to the next; none if that is no whole number.
     #[must_use]
     pub fn byte_strides(&self) -> [Option<u64>; D] {
         self.bit_strides().map(whole_bytes)
@@ -147,14 +151,15 @@ impl<'s, S: Storage + ?Sized, const D: usize> TensorView<'s, S, D> {
         whole_bytes(self.offset_bits)
     }
 
-    /// Elements.
+    /// The number of elements.
     #[must_use]
     pub fn num_elements(&self) -> u64 {
         // Fits, or one of them is 0 (`with_strides`).
         self.shape.iter().fold(1, |elements: u64, size| elements.wrapping_mul(*size))
     }
 
-    /// Whether elements follow each other in row-major order without gaps. Dimensions of one do not matter, and no elements have no gaps.
+    /// Returns whether elements are consecutive in row-major order without gaps. Dimensions of one do
+    /// not matter; a view without elements has no gaps.
     #[must_use]
     pub fn is_contiguous(&self) -> bool {
         let mut follows = 1;
@@ -182,7 +187,8 @@ impl<'s, S: Storage + ?Sized, const D: usize> TensorView<'s, S, D> {
         }
     }
 
-    /// Address of an element in bits: 8 × the address of its byte + the number of its first bit, the least significant being 0.
+    /// Address of an element in bits: 8 × the address of its byte + the number of its first bit,
+    /// the least significant being 0.
     ///
     /// # Errors
     ///
@@ -205,7 +211,7 @@ impl<'s, S: Storage + ?Sized, const D: usize> TensorView<'s, S, D> {
     ///
     /// # Errors
     ///
-    /// No such dimension or indices.
+    /// The view has no such dimension or indices.
     pub fn slice(&self, dim: usize, start: u64, end: u64) -> Result<Self, ViewError<D>> {
         let mut slice = *self;
         let Some(size) = slice.shape.get_mut(dim) else {
@@ -215,7 +221,7 @@ impl<'s, S: Storage + ?Sized, const D: usize> TensorView<'s, S, D> {
             return Err(ViewError::Slice { dim, start, end, shape: self.shape });
         }
         *size = end - start;
-        // What is empty lies nowhere, and stays where it was, within the storage (I1).
+        // An empty slice has no place, and keeps its offset, within the storage (I1).
         if !slice.shape.contains(&0) {
             slice.offset_bits += u128::from(start) * self.bit_strides()[dim];
         }
@@ -226,7 +232,7 @@ impl<'s, S: Storage + ?Sized, const D: usize> TensorView<'s, S, D> {
     ///
     /// # Errors
     ///
-    /// Another number of elements, or no strides that have them.
+    /// The number of elements differs, or no strides reach them.
     pub fn reshape<const E: usize>(
         &self,
         wanted: [u64; E],

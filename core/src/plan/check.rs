@@ -1,4 +1,4 @@
-//! Whether one geometry can become another, and which slice of it.
+//! The check whether one geometry can become another, and which slice of it.
 
 use super::{PlanError, Side};
 use crate::layout::{Dim, LayoutConfig};
@@ -34,7 +34,8 @@ pub(super) fn spans_but_tokens(
     ])
 }
 
-/// The heads of either side. One may have them in one row, if the other knows how many they are, or the slice says which.
+/// The heads of either side. One side may have them in one row, if the other knows their
+/// number, or the slice gives it.
 fn heads_of(src: &LayoutConfig, dst: &LayoutConfig, heads: &Slice) -> Result<(u32, u32), PlanError> {
     if src.head_size == dst.head_size {
         return Ok((src.num_heads, dst.num_heads));

@@ -1,4 +1,4 @@
-//! What a plan refuses: which side, what, the value, the rule.
+//! The reasons why a plan is refused: side, field, value, rule.
 
 use crate::layout::{DType, Dim};
 use core::fmt;
@@ -6,9 +6,9 @@ use core::fmt;
 /// One side of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// Where bytes come from.
+    /// The origin of the bytes.
     Source,
-    /// Where they go.
+    /// Their target.
     Destination,
 }
 
@@ -21,11 +21,11 @@ impl fmt::Display for Side {
     }
 }
 
-/// Why there is no such plan.
+/// The reason why there is no such plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// The two lists of blocks are not of one length.
+    /// The two lists of blocks differ in length.
     Lengths {
         /// Blocks of the source's list.
         src: usize,
@@ -39,13 +39,13 @@ pub enum PlanError {
     },
     /// A block that a layout does not have.
     Block {
-        /// Whose.
+        /// The layout's side.
         side: Side,
-        /// Where it is in its list.
+        /// The block's place in its list.
         position: usize,
         /// The block.
         block: u32,
-        /// Blocks that the layout has.
+        /// The number of the layout's blocks.
         of: u32,
     },
     /// A block is written twice.
@@ -62,14 +62,14 @@ pub enum PlanError {
     },
     /// The sides differ in a dimension that cannot be sliced, or was not.
     Shape {
-        /// Which.
+        /// The dimension.
         dim: Dim,
-        /// What the source has.
+        /// The source's size.
         src: u32,
-        /// What the destination has.
+        /// The destination's size.
         dst: u32,
     },
-    /// Heads are of different sizes.
+    /// Heads differ in size.
     HeadSize {
         /// The source's, in elements.
         src: u32,
@@ -78,18 +78,18 @@ pub enum PlanError {
     },
     /// A slice is empty or leaves its layout.
     Slice {
-        /// Whose.
+        /// The slice's side.
         side: Side,
-        /// Of which dimension.
+        /// Its dimension.
         dim: Dim,
-        /// Its first.
+        /// Its first index.
         first: u32,
-        /// How many.
+        /// The number of its indices.
         count: u32,
-        /// How many the layout has.
+        /// The number of the layout's indices.
         of: u32,
     },
-    /// Blocks of different page sizes, and the two lists do not have as many tokens.
+    /// The page sizes differ, and so do the numbers of tokens in the two lists.
     Tokens {
         /// Tokens of the source's blocks.
         src: u64,
@@ -98,10 +98,10 @@ pub enum PlanError {
     },
     /// Lists of more than 2³² - 1 tokens.
     TooManyTokens {
-        /// How many.
+        /// The number of tokens.
         tokens: u64,
     },
-    /// Bytes would be read and written by one plan.
+    /// One plan would both read and write these bytes.
     Overlap {
         /// An address of such a byte.
         address: u64,
@@ -112,45 +112,57 @@ impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PlanError::Lengths { src, dst } => {
-                write!(f, "src_blocks has {src} blocks and dst_blocks {dst}: each needs its counterpart")
+                write!(f, "src_blocks has {src} blocks and dst_blocks {dst}: list as many on each side")
             }
-            PlanError::TooMany { blocks } => write!(f, "{blocks} blocks: at most 4,294,967,295 in one plan"),
+            PlanError::TooMany { blocks } => {
+                write!(f, "{blocks} blocks: a plan has at most 4,294,967,295; split the lists")
+            }
             PlanError::Block { side, position, block, of } => {
-                write!(f, "{side} block [{position}] = {block}: the layout has {of} blocks")
+                write!(f, "{side} block [{position}] = {block}: the layout has {of} blocks, numbered from 0")
             }
             PlanError::Twice { block } => {
-                write!(f, "destination block {block} is in the list twice: one of the two would be lost")
+                write!(f, "destination block {block} is in the list twice: list each destination once")
             }
             PlanError::DType { src, dst } => {
-                write!(f, "dtype: {src} cannot become {dst}; a plan moves bytes")
+                write!(
+                    f,
+                    "dtype: {src} cannot become {dst}; a plan only moves bytes, so use layouts of one dtype"
+                )
             }
             PlanError::Shape { dim, src, dst } => {
-                let (what, remedy) = match dim {
-                    Dim::Layer => ("layers", "say which slice becomes which"),
-                    Dim::Head => ("heads", "say which slice becomes which"),
-                    Dim::Token => ("page_size", "a PagePlan moves tokens between such blocks"),
-                    Dim::Outer => ("outer_dim", "a plan cannot bridge that"),
-                    Dim::Block => ("blocks", "list those that are meant"),
+                let (field, remedy) = match dim {
+                    Dim::Layer => ("layers", "select layers of each side with a Slice"),
+                    Dim::Head => ("heads", "select heads of each side with a Slice"),
+                    Dim::Token => ("page_size", "use a PagePlan, which moves tokens between such blocks"),
+                    Dim::Outer => ("outer_dim", "use layouts of one outer_dim"),
+                    Dim::Block => ("blocks", "list the blocks to copy"),
                 };
-                write!(f, "{what}: the source has {src}, the destination {dst}; {remedy}")
+                write!(f, "{field}: the source has {src}, the destination {dst}; {remedy}")
             }
             PlanError::HeadSize { src, dst } => {
-                write!(f, "head_size: the source has {src}, the destination {dst}; a plan cannot bridge that")
+                write!(
+                    f,
+                    "head_size: the source has {src}, the destination {dst}; use layouts of one head_size"
+                )
             }
             PlanError::Slice { side, dim, first, count, of } => {
-                write!(f, "{dim} slice {first} + {count}: must not be empty, and the {side} has {of}")
+                write!(
+                    f,
+                    "{dim} slice {first} + {count}: must not be empty, and must end within the {of} of the {side}"
+                )
             }
             PlanError::Tokens { src, dst } => {
                 write!(
                     f,
-                    "src_blocks have {src} tokens and dst_blocks {dst}: list blocks of as many, or say which slice becomes which"
+                    "src_blocks have {src} tokens and dst_blocks {dst}: list blocks with as many, \
+                     or select tokens of each side with a Slice"
                 )
             }
             PlanError::TooManyTokens { tokens } => {
-                write!(f, "{tokens} tokens: at most 4,294,967,295 in one plan")
+                write!(f, "{tokens} tokens: a plan has at most 4,294,967,295; split the lists")
             }
             PlanError::Overlap { address } => {
-                write!(f, "address {address:#x} would be read and written by one plan")
+                write!(f, "address {address:#x}: one plan would read and write it; use a separate buffer")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a plan knows of its pieces before it runs: what the choice of a copy path needs.
+//! A plan's facts about its pieces before it runs: the choice of a copy path needs them.
 
 use super::{CopyPlan, Nest, Run};
 
@@ -13,7 +13,7 @@ pub(super) struct Facts {
     bits: u64,
 }
 
-/// The most that [`CopyPlan::alignment`] tells: the widest vector load.
+/// The highest result of [`CopyPlan::alignment`]: the widest vector load.
 const WIDEST: u64 = 16;
 
 impl Facts {
@@ -53,7 +53,7 @@ impl Facts {
         facts
     }
 
-    /// Counts a nest so many times.
+    /// Counts a nest `times` times.
     fn count(&mut self, nest: &Nest, times: u64) {
         let bytes = nest.piece_bytes();
         self.pieces += times * nest.pieces();
@@ -69,19 +69,25 @@ fn differ(a: [u64; 2], b: [u64; 2]) -> u64 {
 }
 
 impl CopyPlan {
-    /// Bytes in all.
+    /// The number of bytes.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.facts.bytes
     }
 
-    /// Pieces in all: the fewest.
+    /// The number of pieces: the fewest possible by loops.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn pieces_count(&self) -> u64 {
         self.facts.pieces
     }
 
-    /// [Families](CopyPlan::families) in all. Not kept: it takes a look at each run.
+    /// The number of [families](CopyPlan::families). Computed on each call from all runs.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn families_count(&self) -> u64 {
         let of_plane = |plane: &super::PlaneCopy| {
@@ -95,24 +101,32 @@ impl CopyPlan {
     }
 
     /// Bytes of the smallest piece; 0 if there is none.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn smallest_piece(&self) -> u64 {
         self.facts.smallest
     }
 
     /// Bytes of the largest piece; 0 if there is none.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn largest_piece(&self) -> u64 {
         self.facts.largest
     }
 
-    /// The alignment that all addresses and sizes of all pieces have in common: 16, 8, 4, 2 or 1 bytes.
+    /// The common alignment of all addresses and sizes of all pieces: 16, 8, 4, 2 or 1 bytes.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn alignment(&self) -> u64 {
         WIDEST.min(1 << (self.facts.bits | WIDEST).trailing_zeros())
     }
 
     /// Bytes of one block of the selection.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         self.planes().map(|plane| plane.block_bytes()).sum()

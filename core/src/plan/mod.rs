@@ -1,8 +1,8 @@
 //! Copy plans: from any layout to any other, in the fewest pieces that loops make.
 //!
 //! A [`CopyPlan`] is checked when it is made, and cannot fail when it is executed. It does not hold its
-//! pieces: a formula gives them, in memory that does not grow with their number. Every executor, memcpy, copy
-//! engine, kernel, ring or fabric, runs the same plan, and [`naive`] is what all of them are tested against.
+//! pieces: a formula gives them, in memory that does not grow with their number. Every executor (memcpy,
+//! copy engine, kernel, ring or fabric) runs the same plan, and is tested against [`naive`].
 //!
 //! ```text
 //!   plan ─► planes: elements, and scales if these lie apart on one side
@@ -16,7 +16,8 @@
 //! use kvstrata_core::layout::{Arrangement, DType, Layout, LayoutConfig, Region};
 //! use kvstrata_core::plan::CopyPlan;
 //! // Two layers of an engine, [2][blocks][page][heads][size], to a host tier whose blocks are in one piece.
-//! let config = LayoutConfig::new().num_layers(2).outer_dim(2).page_size(16).heads(8, 128).dtype(DType::BF16).alignment(2);
+//! let config = LayoutConfig::new().num_layers(2).outer_dim(2).page_size(16).heads(8, 128);
+//! let config = config.dtype(DType::BF16).alignment(2);
 //! let engine = config.num_blocks(100);
 //! let layer = |n: u64| Region::system(n << 32, 100 * 65_536);
 //! let engine = Layout::layer_separated(engine, Arrangement::OuterFirst, &[layer(1), layer(2)])?;
@@ -29,14 +30,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Blocks of one page size on both sides are a [`CopyPlan`]; between page sizes a [`PagePlan`] has a plan for
-//! each slice of tokens.
+//! With one page size on both sides the plan is a [`CopyPlan`]; between page sizes a [`PagePlan`] has a
+//! plan for each slice of tokens.
 //!
 //! Invariants:
 //!
 //! - **I1** Every byte of the selection is in exactly one piece; no piece has another byte.
 //! - **I2** No byte is written twice, and none is both read and written.
-//! - **I3** Plans that a plan is split into have its pieces' bytes, each in one of them.
+//! - **I3** Plans that a plan is split into have its pieces' bytes, each byte in one of them.
 
 pub mod naive;
 
@@ -66,7 +67,45 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use facts::Facts;
 
-/// Which bytes go where. Cheap to clone but for its list of blocks; tied to no lifetime, for whoever holds it while hardware copies.
+/// The bytes to be copied, and their targets. Cheap to clone except for its list of blocks. It has no
+/// lifetime, so that its owner can keep it while hardware copies.
+///
+/// # Example
+///
+/// ```
+/// use core::num::{NonZeroU32, NonZeroU64};
+/// use kvstrata_core::layout::Region;
+/// use kvstrata_core::plan::CopyPlan;
+/// use kvstrata_core::{Arrangement, BlockId, Layout, LayoutConfig};
+/// let config = LayoutConfig::new().num_blocks(8).num_layers(2).outer_dim(2).page_size(4).heads(2, 16);
+/// let layout = |arrangement: Arrangement, base: u64| {
+///     let need = arrangement.needs(&config)?;
+///     let regions = (0..u64::from(need.count)).map(|n| Region::system(base + (n << 32), need.bytes));
+///     Layout::new(config, arrangement, &regions.collect::<Vec<_>>())
+/// };
+/// let engine = layout(Arrangement::OuterFirst, 1 << 32)?;
+/// let host = layout(Arrangement::FullyContiguous, 1 << 40)?;
+/// let (from, to) = ([BlockId(2), BlockId(5)], [BlockId(0), BlockId(1)]);
+/// let mut plan = CopyPlan::new(&engine, &from, &host, &to, .., ..)?;
+/// assert_eq!((plan.blocks(), plan.bytes()), (2, 2 * engine.block_bytes()));
+/// assert_eq!((plan.src().regions().len(), plan.dst().regions().len()), (2, 1));
+///
+/// // An executor copies pieces, or families of equal pieces, or turns the loops of `planes` over `runs`.
+/// let bytes: u64 = plan.pieces().map(|piece| piece.bytes).sum();
+/// assert_eq!((bytes, plan.pieces().count() as u64), (plan.bytes(), plan.pieces_count()));
+/// assert_eq!(plan.families().count() as u64, plan.families_count());
+/// assert!(plan.smallest_piece() <= plan.largest_piece() && plan.alignment() <= 16);
+/// assert_eq!((plan.runs().len(), plan.planes().count()), (2, 1));
+///
+/// // Parts: by blocks, by layers, or by bytes. Then the same plan for other blocks, in its own memory.
+/// let one = NonZeroU32::MIN;
+/// assert_eq!((plan.split_blocks(one).count(), plan.split_layers(one).count()), (2, 2));
+/// let block = NonZeroU64::new(plan.block_bytes()).expect("not empty");
+/// assert!(plan.split_bytes(block).all(|part| part.bytes() <= block.get()));
+/// plan.replan(&[BlockId(1)], &[BlockId(7)])?;
+/// assert_eq!(plan.blocks(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct CopyPlan {
     src: Layout,
@@ -87,17 +126,17 @@ pub struct CopyPlan {
 #[derive(Clone, Copy)]
 struct Rows<'l> {
     plane: &'l Plane,
-    /// Bytes from a row of the plane to what is meant of it, and how many.
+    /// Bytes from a row of the plane to the copied part, and the size of that part.
     offset: u64,
     bytes: u64,
-    /// Bytes from one head to the next, where the plane has one row for all.
+    /// Bytes from one head to the next, if the plane has one row for all heads.
     head_stride: Option<u64>,
-    /// Bytes from one token to the next, from block to block too, where these lie as evenly.
+    /// Bytes from one token to the next, including those of the next block, if that is as far.
     pitch: Option<u64>,
 }
 
-/// The copy of one plane of rows: what does not depend on the blocks. With the [runs](CopyPlan::runs) it is the whole of it, for an
-/// executor that turns the loops itself, as a kernel does:
+/// The copy of one plane of rows: the part that does not depend on the blocks. With the
+/// [runs](CopyPlan::runs) it is complete, for an executor that turns the loops itself, as a kernel does:
 ///
 /// ```text
 ///   for run in plan.runs(), block in 0..run.len, base in plane.bases(), turns of plane.nest().loops():
@@ -118,15 +157,20 @@ pub struct PlaneCopy {
 }
 
 impl CopyPlan {
-    /// Plans to copy `src_blocks[i]` of one layout over `dst_blocks[i]` of another, some layers and some heads of it.
+    /// Plans to copy `src_blocks[i]` of one layout over `dst_blocks[i]` of another,
+    /// for some layers and heads.
     ///
-    /// `layers` and `heads` are `..` for all, a range that is the same on both sides, or a [`Slice`]; [`Shard`] makes slices of heads
-    /// for a change of the tensor-parallel degree. Blocks may be in any order; a source block may be copied to several places.
+    /// `layers` and `heads` are `..` for all, a range that is the same on both sides, or a [`Slice`];
+    /// [`Shard`] makes slices of heads for a change of the tensor-parallel degree. Blocks may be in any
+    /// order; a source block may be copied to several places.
+    ///
+    /// See the [example](CopyPlan#example).
     ///
     /// # Errors
     ///
-    /// Lists of unequal length; blocks, layers or heads outside their layout; a destination block twice; element types or shapes
-    /// that a copy of bytes cannot bridge; bytes that would be both read and written.
+    /// The lists differ in length; blocks, layers or heads are outside their layout; a destination
+    /// block is named twice; a copy of bytes cannot bridge the element types or shapes; or bytes
+    /// would be both read and written.
     pub fn new(
         src: &Layout,
         src_blocks: &[BlockId],
@@ -142,11 +186,14 @@ impl CopyPlan {
         Ok(plan)
     }
 
-    /// The same plan for other blocks, in the memory that it has: what a plan that is made over and over costs.
+    /// Replans for other blocks, in the memory that the plan has: the cost of a plan
+    /// that is made over and over.
+    ///
+    /// See the [example](CopyPlan#example).
     ///
     /// # Errors
     ///
-    /// As [`new`](CopyPlan::new), of the blocks; the plan is empty then.
+    /// As [`new`](CopyPlan::new), about the blocks; the plan is empty then.
     pub fn replan(&mut self, src_blocks: &[BlockId], dst_blocks: &[BlockId]) -> Result<(), PlanError> {
         // Tokens may lie in the blocks behind a listed one, which must exist then.
         let [src_beyond, dst_beyond] = self.blocks_beyond();
@@ -195,32 +242,40 @@ impl CopyPlan {
         plan
     }
 
-    /// Where the bytes come from.
+    /// The layout that the bytes come from.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn src(&self) -> &Layout {
         &self.src
     }
 
-    /// Where they go.
+    /// The layout that they go to.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn dst(&self) -> &Layout {
         &self.dst
     }
 
-    /// Which block becomes which, sorted by destination.
+    /// The pairs of blocks, sorted by destination.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// Blocks.
+    /// The number of blocks.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.runs.iter().map(|run| u64::from(run.len)).sum()
     }
 
-    /// Into how many blocks behind each listed one the plan's tokens reach, source and destination: none, but in a part of a
-    /// [`PagePlan`] whose side is pageless.
+    /// The number of blocks behind each listed one that the plan's tokens reach, for source and
+    /// destination: 0, except in a part of a [`PagePlan`] with a pageless side.
     fn blocks_beyond(&self) -> [u32; 2] {
         let tokens = self.span(Dim::Token);
         let beyond = |first: u32, layout: &Layout| {
@@ -234,14 +289,17 @@ impl CopyPlan {
         self.spans[dim as usize - 1]
     }
 
-    /// The copies of its planes: one, or two where elements and scales lie apart on one side.
+    /// The copies of the plan's planes: one, or two if elements and scales lie apart on one side.
+    ///
+    /// See the [example](CopyPlan#example).
     pub fn planes(&self) -> impl Iterator<Item = &PlaneCopy> {
         self.planes.iter().flatten()
     }
 }
 
-/// The rows that a plan copies of one layout: all of a row, or, if either side has its scales apart, elements or scales. Where the
-/// other side tells heads apart and this one has them in one row, its row is theirs side by side.
+/// The rows that a plan copies of one layout: whole rows, or, if either side has its scales
+/// apart, elements or scales. If the other side separates heads and this one has them in one row,
+/// its row is theirs side by side.
 fn rows<'l>(layout: &'l Layout, other: &Layout, apart: bool, scales: bool) -> Rows<'l> {
     let (config, theirs) = (layout.config(), other.config());
     let data = config.row_data_bytes();
@@ -312,13 +370,15 @@ impl PlaneCopy {
         self.block
     }
 
-    /// Addresses of the selection in block 0, source and destination, for each (layer, outer) that no stride reaches.
+    /// Addresses of the selection in block 0, source and destination, for each (layer, outer) that no
+    /// stride reaches.
     #[must_use]
     pub fn bases(&self) -> &[[u64; 2]] {
         &self.bases
     }
 
-    /// Elements and scales as one, where on both sides these follow upon those: a page with its scales behind it.
+    /// Elements and scales as one, if on both sides the scales follow the elements: a page with its
+    /// scales behind it.
     fn joined(&self, scales: &PlaneCopy) -> Option<PlaneCopy> {
         let (piece, loops) = (self.single.piece_bytes(), self.single.loops());
         let follows =
@@ -337,7 +397,7 @@ impl PlaneCopy {
         Some(PlaneCopy { within, single, grows, block: self.block, bases: self.bases.clone() })
     }
 
-    /// The loops over a run of so many blocks.
+    /// The loops over a run of `blocks` blocks.
     #[inline]
     fn nest_over(&self, blocks: u32) -> Nest {
         let [src, dst] = self.block;

@@ -1,18 +1,19 @@
 //! The oracle: the copy, byte by byte, by index arithmetic of its own.
 //!
-//! It shares nothing with plans but the layouts' geometry, and, where tensors lie anywhere, the layout's own
-//! answer where a row is: no merging, no loops, no checks. Slow, and right by reading. Every executor's bytes
-//! are compared with its.
+//! It shares nothing with plans except the layouts' geometry, and, if tensors lie anywhere, the layout's
+//! own address of a row: no merging, no loops, no checks. Slow, and right by reading. Every executor's
+//! bytes are compared with the oracle's.
 
 use super::Slice;
 use crate::id::BlockId;
 use crate::layout::{Arrangement, Dim, Index, Layout, ScalePlace};
 
-/// Copies `src_blocks[i]` over `dst_blocks[i]`, as the plan of the same arguments would: reads through `read`, writes through `write`.
+/// Copies `src_blocks[i]` over `dst_blocks[i]`, as the plan of the same arguments would: reads through
+/// `read`, writes through `write`.
 ///
 /// # Panics
 ///
-/// Where the plan would have been refused.
+/// If the plan would have been refused.
 pub fn copy(
     (src, src_blocks): (&Layout, &[BlockId]),
     (dst, dst_blocks): (&Layout, &[BlockId]),
@@ -25,11 +26,12 @@ pub fn copy(
     copy_tokens((src, src_blocks), (dst, dst_blocks), .., layers, heads, read, write);
 }
 
-/// Copies the tokens of `src_blocks` over those of `dst_blocks`, as the [`PagePlan`](super::PagePlan) of the same arguments would.
+/// Copies the tokens of `src_blocks` over those of `dst_blocks`, as the
+/// [`PagePlan`](super::PagePlan) of the same arguments would.
 ///
 /// # Panics
 ///
-/// Where the plan would have been refused.
+/// If the plan would have been refused.
 pub fn copy_tokens(
     (src, src_blocks): (&Layout, &[BlockId]),
     (dst, dst_blocks): (&Layout, &[BlockId]),
@@ -69,7 +71,7 @@ pub fn copy_tokens(
     }
 }
 
-/// Which index of a dimension becomes which.
+/// The pairs of indices of a dimension.
 fn indices(slice: Slice, all: u32) -> impl Iterator<Item = (u32, u32)> + Clone {
     let (src, dst, count) = match slice {
         Slice::All => (0, 0, all),
@@ -79,7 +81,7 @@ fn indices(slice: Slice, all: u32) -> impl Iterator<Item = (u32, u32)> + Clone {
     (0..count).map(move |i| (src + i, dst + i))
 }
 
-/// Bytes of a row of so many elements: first its elements, then its scales.
+/// Bytes of a row of `head_size` elements: first its elements, then its scales.
 fn bytes(layout: &Layout, head_size: u32) -> u64 {
     let scales = layout.config().dtype.scale().map_or(0, |scale| head_size / scale.group * scale.bits / 8);
     data_bytes(layout, head_size) + u64::from(scales)
@@ -89,8 +91,8 @@ fn data_bytes(layout: &Layout, head_size: u32) -> u64 {
     u64::from(head_size) * u64::from(layout.config().dtype.bits()) / 8
 }
 
-/// Where a byte of a row is: by the shape that the arrangement's documentation draws, or, for tensors, by the layout's own answer for
-/// that row.
+/// The address of a byte of a row: by the shape in the arrangement's documentation, or, for tensors, by
+/// the layout's own address of that row.
 fn address(layout: &Layout, index: Index, byte: u64, head_size: u32) -> u64 {
     let config = layout.config();
     let data = data_bytes(layout, head_size);
@@ -112,7 +114,7 @@ fn address(layout: &Layout, index: Index, byte: u64, head_size: u32) -> u64 {
     }
 }
 
-/// The byte's offset in the array that the arrangement is, written as nested indices.
+/// The byte's offset in the arrangement's array, written as nested indices.
 fn shaped(layout: &Layout, arrangement: Arrangement, index: Index, byte: u64, is_scale: bool) -> u64 {
     let config = layout.config();
     let order = arrangement.order(config.head_order);
@@ -135,7 +137,7 @@ fn shaped(layout: &Layout, arrangement: Arrangement, index: Index, byte: u64, is
         bytes
     };
     let stacked = |place: usize| -> u64 {
-        // Where blocks are not outermost, their padding is below the dimensions outside them.
+        // If blocks are not outermost, their padding is below the dimensions outside them.
         match order.iter().position(|dim| *dim == Dim::Block) {
             Some(block) if block + 1 > place => {
                 let mut bytes = below(block + 1);

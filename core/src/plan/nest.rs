@@ -1,22 +1,22 @@
 //! The loops over the pieces of one run of blocks, merged to the fewest pieces.
 //!
-//! Every dimension that has a stride on both sides is a loop `count × (source stride, destination stride)`
-//! around a piece of some bytes. A loop both of whose strides are the piece's size makes one longer piece;
-//! two loops of which one goes on where the other ends are one loop. What is left is sorted by destination
-//! stride, so that the destination is written upwards.
+//! Every dimension that has a stride on both sides is a loop `count × (source stride, destination
+//! stride)` around a piece of some bytes. A loop with both strides equal to the piece's size makes one
+//! longer piece. Two loops, the second starting where the first ends, are one loop. The remaining loops
+//! are sorted by destination stride, so that the destination is written upwards.
 //!
 //! ```text
-//!   FullyContiguous → FullyContiguous, whole blocks      row │ heads │ tokens │ outer │ layers    → one piece
-//!   OuterFirst → FullyContiguous, NHD                    row │ heads │ tokens                     → pieces of a page,
-//!                                                        outer: (blocks × page, page)                in one loop of 2
-//!   NHD → HND                                            row                                      → pieces of a row,
-//!                                                        tokens: (heads × row, row), heads: (row, tokens × row)
+//!   FullyContiguous → FullyContiguous, whole blocks   row │ heads │ tokens │ outer │ layers  → one piece
+//!   OuterFirst → FullyContiguous, NHD                 row │ heads │ tokens             → pieces of a page,
+//!                                                     outer: (blocks × page, page)       in one loop of 2
+//!   NHD → HND                                         row                              → pieces of a row,
+//!                                                     tokens: (heads × row, row), heads: (row, tokens × row)
 //! ```
 
-/// A loop: so many times, so far apart.
+/// A loop: a number of turns at even distances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Loop {
-    /// Times.
+    /// The number of turns.
     pub count: u32,
     /// Bytes from one to the next at the source.
     pub src_stride: u64,
@@ -25,7 +25,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// Once.
+    /// A loop of one turn.
     pub(super) const ONCE: Loop = Loop { count: 1, src_stride: 0, dst_stride: 0 };
 }
 
@@ -58,13 +58,13 @@ impl Nest {
         &self.loops[..self.depth]
     }
 
-    /// Pieces.
+    /// The number of pieces.
     #[must_use]
     pub fn pieces(&self) -> u64 {
         self.loops().iter().map(|l| u64::from(l.count)).product()
     }
 
-    /// A loop more; [`merged`](Nest::merged) puts it in its place.
+    /// Adds a loop; [`merged`](Nest::merged) puts it in its place.
     pub(super) fn around(mut self, count: u32, src_stride: u64, dst_stride: u64) -> Nest {
         if count != 1 {
             self.loops[self.depth] = Loop { count, src_stride, dst_stride };
@@ -73,7 +73,7 @@ impl Nest {
         self
     }
 
-    /// Whether a loop of these strides would make pieces longer, at some stage of merging.
+    /// Returns whether a loop of these strides would make pieces longer, at some stage of merging.
     pub(super) fn would_merge(mut self, src_stride: u64, dst_stride: u64) -> bool {
         loop {
             if src_stride == self.piece_bytes && dst_stride == self.piece_bytes {
@@ -93,7 +93,7 @@ impl Nest {
         while at + 1 < self.depth {
             let (inner, outer) = (self.loops[at], self.loops[at + 1]);
             let ends = |stride: u64| stride.wrapping_mul(u64::from(inner.count));
-            // The product of counts may leave 32 bits only where a dimension does.
+            // The product of counts exceeds 32 bits only if a dimension does.
             match inner.count.checked_mul(outer.count) {
                 Some(count)
                     if outer.src_stride == ends(inner.src_stride)
@@ -108,7 +108,7 @@ impl Nest {
         self
     }
 
-    /// Makes one loop part of the piece, if there is one that can be.
+    /// Makes one loop part of the piece, if one can be. Returns whether it did.
     fn lengthen(&mut self) -> bool {
         let piece = self.piece_bytes;
         let fits = |l: &Loop| l.src_stride == piece && l.dst_stride == piece;

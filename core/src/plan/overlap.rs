@@ -1,9 +1,9 @@
-//! Whether a plan would read what it writes.
+//! The check whether a plan would read bytes that it writes.
 //!
-//! Layouts apart, the common case, are told once, when a plan is made. Within one memory, the same
-//! arrangement (a defragmenting engine, a copy on write) is told by its blocks, layers and heads. Anything
-//! else is a sweep over what each run occupies from each base, and over the pieces of those that meet: it
-//! takes memory for as many.
+//! Separate layouts, the common case, are recognized once, when a plan is made. Within one memory, plans
+//! of the same arrangement (a defragmenting engine, a copy on write) are decided by their blocks, layers
+//! and heads. Any other plan needs a sweep over the stretches that each run occupies from each base, and
+//! over the pieces of those that meet: it takes memory in proportion.
 
 use super::{CopyPlan, Nest, PlanError, Run};
 use crate::layout::Span;
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 /// A stretch of bytes, and whether it is written.
 type Stretch = (u64, u64, bool);
 
-/// Whether the rows of two layouts lie in stretches of one memory that meet.
+/// Returns whether the rows of two layouts lie in stretches of one memory that meet.
 pub(super) fn share_memory(src: &Layout, dst: &Layout) -> bool {
     let spaces = src.regions().first().zip(dst.regions().first());
     if spaces.is_some_and(|(src, dst)| !src.shares_space(dst)) {
@@ -43,10 +43,10 @@ fn span(plane: &Plane, shape: [u32; 5]) -> u64 {
     plane.row_bytes + Dim::ALL.iter().filter(|dim| !plane.bases.hold(**dim)).map(reach).sum::<u64>()
 }
 
-/// An address that is both read and written.
+/// Returns an address that is both read and written.
 fn meet(all: &mut [Stretch]) -> Option<u64> {
     all.sort_unstable();
-    // The furthest end of what is read, and of what is written, so far.
+    // The furthest end of the bytes read, and of those written, so far.
     let mut ends = [0u64; 2];
     all.iter().find_map(|(start, end, written)| {
         let met = ends[usize::from(!written)] > *start;
@@ -56,7 +56,7 @@ fn meet(all: &mut [Stretch]) -> Option<u64> {
     })
 }
 
-/// Refuses a plan that reads what it writes.
+/// Refuses a plan that reads bytes that it writes.
 pub(super) fn check(plan: &CopyPlan) -> Result<(), PlanError> {
     if !plan.shares_memory || plan.runs.is_empty() {
         return Ok(());
@@ -70,7 +70,7 @@ pub(super) fn check(plan: &CopyPlan) -> Result<(), PlanError> {
     found.map_or(Ok(()), |address| Err(PlanError::Overlap { address }))
 }
 
-/// Refuses plans of which one reads what another, or itself, writes.
+/// Refuses plans if one reads bytes that another, or itself, writes.
 pub(super) fn check_together(plans: &[CopyPlan]) -> Result<(), PlanError> {
     if !plans.iter().any(|plan| plan.shares_memory) {
         return Ok(());
@@ -78,7 +78,8 @@ pub(super) fn check_together(plans: &[CopyPlan]) -> Result<(), PlanError> {
     sweep(plans).map_or(Ok(()), |address| Err(PlanError::Overlap { address }))
 }
 
-/// Within one arrangement, what is read and what is written are products of blocks, layers and heads: they meet if each does.
+/// Within one arrangement, the bytes read and the bytes written are products of blocks, layers and
+/// heads: they meet if each does.
 fn common_row(plan: &CopyPlan) -> Option<u64> {
     let first = |span: &Span| {
         let first = span.src.max(span.dst);
@@ -89,18 +90,19 @@ fn common_row(plan: &CopyPlan) -> Option<u64> {
     plan.src.address([block, first(layer)?, first(outer)?, first(token)?, first(head)?]).ok()
 }
 
-/// A block that is both read and written.
+/// Returns a block that is both read and written.
 fn common_block(runs: &[Run]) -> Option<u32> {
     let end = |first: u32, run: &Run| u64::from(first) + u64::from(run.len);
     runs.iter().find_map(|read| {
-        // Runs are sorted by destination: the first that ends behind this source's start may begin before its end.
+        // Runs are sorted by destination: the first one that ends behind this source's start may begin
+        // before its end.
         let next = runs.partition_point(|written| end(written.dst, written) <= u64::from(read.src));
         let written = runs.get(next).filter(|written| u64::from(written.dst) < end(read.src, read))?;
         Some(written.dst.max(read.src))
     })
 }
 
-/// What one run occupies from one base, on one side.
+/// The bytes that one run occupies from one base, on one side.
 struct Occupied {
     stretch: Stretch,
     /// The first piece, and the loops around it.
@@ -124,7 +126,7 @@ fn sweep(plans: &[CopyPlan]) -> Option<u64> {
         }
     }
     all.sort_unstable_by_key(|occupied| occupied.stretch);
-    // What meets nothing of the other side need not be looked at in pieces.
+    // Stretches that meet none of the other side need no look at their pieces.
     let mut meets: Vec<bool> = Vec::with_capacity(all.len());
     let mut ends = [0u64; 2];
     for Occupied { stretch: (start, end, written), .. } in &all {

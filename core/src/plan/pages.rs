@@ -1,8 +1,8 @@
 //! Plans between blocks of different page sizes.
 //!
-//! The tokens of a list of blocks are numbered through: token `i` of blocks of 16 tokens is token `i % 16` of
-//! block `i / 16` of the list. A slice of them is cut wherever either side's block ends, and what is at the
-//! same place in its blocks on both sides is one [`CopyPlan`]:
+//! The tokens of a list of blocks are numbered consecutively: token `i` of blocks of 16 tokens is token
+//! `i % 16` of block `i / 16` of the list. A slice of tokens is cut wherever either side's block ends.
+//! The stretches with the same place in their blocks on both sides form one [`CopyPlan`]:
 //!
 //! ```text
 //!   blocks of 16 → blocks of 64       source       │ 7      │ 2      │ 9      │ 4      │ 5      │ …
@@ -13,12 +13,12 @@
 //!           tokens 0..16 → 48..64   blocks 4 → 3, …
 //! ```
 //!
-//! Blocks that follow each other in the list and in the memory of a *pageless* layout (`layout/repage.rs`)
-//! are not cut: there, tokens go on from block to block. If both layouts are pageless, both are counted in
-//! the largest blocks that divide all of it, and one plan is enough.
+//! Consecutive blocks of the list that are also consecutive in the memory of a *pageless* layout
+//! (`layout/repage.rs`) are not cut: there, tokens continue from block to block. If both layouts are
+//! pageless, both are counted in the largest blocks that divide all of it, and one plan is enough.
 //!
-//! A block is complete once all of its tokens are there. So a prefix that was found on one side can be used
-//! on the other as far as whole blocks of both reach: with page sizes of which one divides the other, by
+//! A block is complete once all of its tokens are there. So a prefix that was found on one side can be
+//! used on the other as far as whole blocks of both reach: if one page size divides the other, by
 //! whole blocks of the coarser side.
 //!
 //! Invariants, beside those of a plan:
@@ -61,14 +61,14 @@ pub struct PagePlan {
 type Pairs = (Vec<BlockId>, Vec<BlockId>);
 
 impl PagePlan {
-    /// Plans to copy the tokens of `src_blocks` over the tokens of `dst_blocks`, some layers and some heads of them.
+    /// Plans to copy the tokens of `src_blocks` over the tokens of `dst_blocks`, for some layers and heads.
     ///
-    /// `tokens` counts from the first token of each list: `..` for all, of which both lists then have as many; a range that is the same
-    /// on both sides; or a [`Slice`]. Layers and heads are as [`CopyPlan::new`] has them.
+    /// `tokens` counts from the first token of each list: `..` for all, if both lists have as many; a
+    /// range that is the same on both sides; or a [`Slice`]. Layers and heads are as in [`CopyPlan::new`].
     ///
     /// # Errors
     ///
-    /// Lists of unequal tokens, where all are meant; a slice that leaves them; else as [`CopyPlan::new`].
+    /// The lists differ in tokens, and all are meant; a slice leaves them; else as [`CopyPlan::new`].
     pub fn new(
         src: &Layout,
         src_blocks: &[BlockId],
@@ -89,7 +89,7 @@ impl PagePlan {
         Ok(PagePlan { parts })
     }
 
-    /// The plans that it is, in any order; each byte is in one of them.
+    /// The plan's parts, in any order; each byte is in one of them.
     #[must_use]
     pub fn parts(&self) -> &[CopyPlan] {
         &self.parts
@@ -105,13 +105,13 @@ impl PagePlan {
         self.parts.iter().flat_map(CopyPlan::families)
     }
 
-    /// Bytes in all.
+    /// The number of bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(CopyPlan::bytes).sum()
     }
 
-    /// Pieces in all.
+    /// The number of pieces.
     #[must_use]
     pub fn pieces_count(&self) -> u64 {
         self.parts.iter().map(CopyPlan::pieces_count).sum()
@@ -129,14 +129,14 @@ impl PagePlan {
         self.parts.iter().map(CopyPlan::largest_piece).max().unwrap_or(0)
     }
 
-    /// The alignment that all addresses and sizes of all pieces have in common: 16, 8, 4, 2 or 1 bytes.
+    /// The common alignment of all addresses and sizes of all pieces: 16, 8, 4, 2 or 1 bytes.
     #[must_use]
     pub fn alignment(&self) -> u64 {
         self.parts.iter().map(CopyPlan::alignment).min().unwrap_or(16)
     }
 }
 
-/// The two lists, checked: all blocks exist, and none of the destination is there twice.
+/// The two lists, checked: all blocks exist, and no destination block is named twice.
 struct Lists<'l> {
     src: (&'l Layout, &'l [BlockId]),
     dst: (&'l Layout, &'l [BlockId]),
@@ -158,7 +158,7 @@ impl<'l> Lists<'l> {
         }
     }
 
-    /// The slice of tokens, within both lists; none if all of no tokens are meant.
+    /// The slice of tokens, within both lists; none if it is all of no tokens.
     fn span(&self, tokens: Slice) -> Result<Option<Span>, PlanError> {
         let of = |(layout, blocks): (&Layout, &[BlockId])| {
             blocks.len() as u64 * u64::from(layout.config().page_size)
@@ -174,7 +174,7 @@ impl<'l> Lists<'l> {
         }
     }
 
-    /// One plan in blocks that both sides are counted in, if both are pageless.
+    /// One plan in units that divide both sides' blocks, if both are pageless.
     fn in_common_units(&self, mut spans: [Span; 4], tokens: Span) -> Result<Option<CopyPlan>, PlanError> {
         let ((src, src_blocks), (dst, dst_blocks)) = (self.src, self.dst);
         let (of_src, of_dst) = (src.config().page_size, dst.config().page_size);
@@ -225,8 +225,8 @@ impl<'l> Lists<'l> {
     }
 }
 
-/// The block that a token of the list is in, which of its tokens it is, and how many follow it evenly, itself included: as many as are
-/// `wanted`, or fewer.
+/// The block of a token of the list, the token's number in it, and the number of tokens that follow it
+/// evenly, itself included: as many as `wanted`, or fewer.
 fn at(
     (layout, blocks): (&Layout, &[BlockId]),
     token: u32,

@@ -4,23 +4,23 @@ use super::CopyPlan;
 use super::nest::{Loop, Nest};
 use core::iter::FusedIterator;
 
-/// Bytes that are in one stretch on both sides.
+/// Bytes in one stretch on both sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// Address at the source.
     pub src: u64,
     /// Address at the destination.
     pub dst: u64,
-    /// Bytes.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
 /// Pieces of one size at even distances: a 2-D copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Family {
-    /// The first.
+    /// The first piece.
     pub first: Piece,
-    /// How many.
+    /// The number of pieces.
     pub count: u32,
     /// Bytes from one to the next at the source.
     pub src_stride: u64,
@@ -28,23 +28,23 @@ pub struct Family {
     pub dst_stride: u64,
 }
 
-/// Where a walk over a plan's nests stands: planes, runs, bases, and the loops that its owner does not turn.
+/// The state of a walk over a plan's nests: planes, runs, bases, and the loops that its owner does not turn.
 #[derive(Clone, Debug)]
 struct Walk<'p> {
     plan: &'p CopyPlan,
     plane: usize,
     run: usize,
-    /// Those of the plane, and which is next.
+    /// The plane's bases, and the number of the next one.
     bases: &'p [[u64; 2]],
     base: usize,
     nest: Nest,
-    /// The innermost loops, which are the owner's.
+    /// The number of innermost loops, which the owner turns.
     own: usize,
-    /// How the loops of a nest are sorted: the longest innermost, or the one of the least destination stride.
+    /// The order of a nest's loops: the longest innermost, or the one of the least destination stride.
     longest: bool,
     /// Bytes from block 0 to the first of the run.
     block: [u64; 2],
-    /// Which turn of each loop is next.
+    /// The next turn of each loop.
     turns: [u32; 5],
     /// Addresses of the next piece outside the owner's loops.
     at: [u64; 2],
@@ -69,13 +69,14 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// A loop that is the owner's.
+    /// One of the owner's loops.
     #[inline]
     fn inner(&self, at: usize) -> Loop {
         self.nest.loops().get(at).copied().unwrap_or(Loop::ONCE)
     }
 
-    /// Addresses of the first piece of the owner's loops, once more; and whether these loops are others than before.
+    /// The addresses of the first piece of the owner's loops, advanced; and whether these loops differ
+    /// from the last.
     #[inline]
     fn next(&mut self) -> Option<([u64; 2], bool)> {
         for at in self.own..self.nest.loops().len() {
@@ -102,7 +103,7 @@ impl<'p> Walk<'p> {
         Some((self.at, !again))
     }
 
-    /// The other bases of the run, if the owner turns all loops: they are done with then.
+    /// The other bases of the run, if the owner turns all loops; the walk is then done with them.
     #[inline]
     fn take_bases(&mut self) -> &'p [[u64; 2]] {
         if self.nest.loops().len() > self.own {
@@ -145,7 +146,7 @@ pub struct Pieces<'p> {
     src: u64,
     bytes: u64,
     dst: u64,
-    /// Turns left of the innermost loop, and of the one around it.
+    /// Remaining turns of the innermost loop, and of the one around it.
     left: u32,
     rows: u32,
     row_src: u64,
@@ -212,7 +213,7 @@ impl Iterator for Pieces<'_> {
 
     fn fold<B, F: FnMut(B, Piece) -> B>(mut self, init: B, mut f: F) -> B {
         let mut folded = init;
-        // What was begun.
+        // The part that was begun.
         while self.left > 0 || (self.rows > 0 && self.next_row().is_some()) {
             folded = f(folded, self.step());
         }
@@ -270,6 +271,8 @@ impl FusedIterator for Families<'_> {}
 
 impl CopyPlan {
     /// All pieces: run by run, each upwards at the destination as far as the layouts allow.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn pieces(&self) -> Pieces<'_> {
         Pieces {
@@ -287,7 +290,10 @@ impl CopyPlan {
         }
     }
 
-    /// All pieces, as the longest families that a loop of the plan makes: for 2-D copies and vectored requests.
+    /// All pieces, as the longest families that a loop of the plan makes: for 2-D
+    /// copies and vectored requests.
+    ///
+    /// See the [example](CopyPlan#example).
     #[must_use]
     pub fn families(&self) -> Families<'_> {
         Families { walk: Walk::new(self, 1, true) }

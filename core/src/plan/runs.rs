@@ -1,7 +1,7 @@
-//! Which block becomes which, as runs of neighbours.
+//! The pairs of blocks, as runs of neighbours.
 //!
-//! Sorted by destination: so a block that is written twice is found, neighbours in memory meet whatever the
-//! order of the lists, and the destination is written from its low end to its high one.
+//! They are sorted by destination: so a block that is written twice is found, neighbours in memory meet
+//! for any order of the lists, and the destination is written from its low end to its high one.
 
 use super::{PlanError, Side};
 use crate::id::BlockId;
@@ -14,7 +14,7 @@ pub struct Run {
     pub src: u32,
     /// The first block of the destination.
     pub dst: u32,
-    /// How many.
+    /// The number of blocks.
     pub len: u32,
 }
 
@@ -27,7 +27,7 @@ impl Run {
     }
 }
 
-/// That a layout of so many blocks has all of these.
+/// Checks that a layout of `of` blocks has all of these.
 pub(super) fn check_blocks(side: Side, blocks: &[BlockId], of: u32) -> Result<(), PlanError> {
     // The greatest first: a maximum is vector code, a search is not.
     if blocks.iter().map(|block| block.0).max().is_some_and(|most| most >= of) {
@@ -37,8 +37,8 @@ pub(super) fn check_blocks(side: Side, blocks: &[BlockId], of: u32) -> Result<()
     Ok(())
 }
 
-/// Pairs the lists, into `runs`, which loses what it had and keeps its memory, as `spare` does. What is written to
-/// a block of the destination `fills` so many: one, but where tokens go on from block to block.
+/// Pairs the lists into `runs`, which is overwritten and keeps its memory, as `spare` does. Data for one
+/// destination block fills `fills` blocks: one, except if tokens continue from block to block.
 pub(super) fn pair(
     runs: &mut Vec<Run>,
     spare: &mut Vec<Run>,
@@ -82,8 +82,8 @@ pub(super) fn pair(
     }
 }
 
-/// Sorts by destination, all of which are below `of`. Long lists by digits of eight bits: block numbers are small, and a comparison
-/// that cannot be foreseen costs more than a move.
+/// Sorts by destination; all are below `of`. Long lists are sorted by digits of eight bits: block
+/// numbers are small, and an unpredictable comparison costs more than a move.
 fn sort(runs: &mut Vec<Run>, spare: &mut Vec<Run>, of: u32) {
     if runs.len() < 64 {
         return runs.sort_unstable_by_key(|run| run.dst);
@@ -110,7 +110,7 @@ fn sort(runs: &mut Vec<Run>, spare: &mut Vec<Run>, of: u32) {
     spare.clear();
 }
 
-/// Joins runs that have come to be neighbours.
+/// Joins runs that have become neighbours.
 fn join(runs: &mut Vec<Run>) {
     runs.dedup_by(|next, run| {
         let joins = run.goes_on_with(next);
@@ -123,7 +123,7 @@ fn join(runs: &mut Vec<Run>) {
 
 /// The runs in parts of up to `blocks` blocks each.
 pub(super) fn parts(runs: &[Run], blocks: u32) -> impl Iterator<Item = Vec<Run>> + '_ {
-    // The run that the next part begins in, and how many of its blocks are gone.
+    // The run in which the next part begins, and how many of its blocks are used.
     let (mut next, mut gone) = (0, 0);
     core::iter::from_fn(move || {
         let (mut part, mut room) = (Vec::new(), blocks);

@@ -1,4 +1,4 @@
-//! Smaller plans that together are a plan.
+//! Splits a plan into smaller ones that together are the plan.
 
 use super::facts::Facts;
 use super::{CopyPlan, runs};
@@ -8,7 +8,9 @@ use alloc::vec::Vec;
 use core::num::{NonZeroU32, NonZeroU64};
 
 impl CopyPlan {
-    /// Plans of up to so many blocks each, in the order of the destination.
+    /// Plans of up to `blocks` blocks each, in the order of the destination.
+    ///
+    /// See the [example](CopyPlan#example).
     pub fn split_blocks(&self, blocks: NonZeroU32) -> impl Iterator<Item = CopyPlan> + '_ {
         runs::parts(&self.runs, blocks.get()).map(|runs| {
             let mut part = CopyPlan { runs, spare: Vec::new(), ..self.unpaired() };
@@ -29,19 +31,23 @@ impl CopyPlan {
         }
     }
 
-    /// Plans of up to so many layers each, the first layers first: so that a model may start with its first layer while the others
-    /// are on their way.
+    /// Plans of up to `layers` layers each, the first layers first: so a model may start with its first
+    /// layer while the others are on their way.
+    ///
+    /// See the [example](CopyPlan#example).
     pub fn split_layers(&self, layers: NonZeroU32) -> impl Iterator<Item = CopyPlan> {
         self.clone().into_parts(Dim::Layer, layers.get())
     }
 
-    /// Plans of up to so many bytes each: of whole blocks where these fit, else of layers, outer indices, tokens, and at last of rows,
-    /// which are never torn apart, however many bytes they have.
+    /// Plans of up to `bytes` bytes each: of whole blocks if these fit, else of layers, outer indices,
+    /// tokens, and at last of rows, which are never split, even if they have more bytes.
+    ///
+    /// See the [example](CopyPlan#example).
     pub fn split_bytes(&self, bytes: NonZeroU64) -> impl Iterator<Item = CopyPlan> + '_ {
         let most = bytes.get();
         let per_block = self.block_bytes();
         let blocks = most.checked_div(per_block).unwrap_or(1).clamp(1, u64::from(u32::MAX));
-        // What each step of a dimension moves, if a block is too much.
+        // The bytes of each step of a dimension, if a block is too large.
         let mut step = per_block;
         let mut cuts = [0u32; 4];
         for (cut, span) in cuts.iter_mut().zip(self.spans) {

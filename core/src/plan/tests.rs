@@ -10,7 +10,7 @@ use alloc::vec;
 use core::num::{NonZeroU32, NonZeroU64};
 use proptest::prelude::*;
 
-/// Memory as the oracle sees it: what was never written is what its address says.
+/// The oracle's memory: a byte that was never written is a function of its address.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Memory(BTreeMap<u64, u8>);
 
@@ -139,7 +139,7 @@ proptest! {
 
     /// I1, I2: the bytes of the plan are the oracle's, and nothing else is written.
     #[test]
-    fn bytes_are_the_oracles(case in cases()) {
+    fn plan_bytes_match_the_oracle(case in cases()) {
         let plan = case.plan();
         let mut memory = Memory::default();
         memory.run(&plan);
@@ -147,9 +147,9 @@ proptest! {
         prop_assert_eq!(memory.0.len() as u64, plan.bytes(), "each byte once");
     }
 
-    /// What a plan says of its pieces before it runs.
+    /// A plan's facts about its pieces before it runs.
     #[test]
-    fn facts_are_true(case in cases()) {
+    fn plan_facts_match_its_pieces(case in cases()) {
         let plan = case.plan();
         let pieces: Vec<Piece> = plan.pieces().collect();
         prop_assert_eq!(plan.pieces().size_hint(), (pieces.len(), Some(pieces.len())));
@@ -174,10 +174,11 @@ proptest! {
         prop_assert_eq!(sorted(in_families), sorted(pieces));
     }
 
-    /// Neighbours in memory are merged, whatever the order of the lists. What may stay two, though it is one by accident: the end of one
-    /// loop and the begin of the next where dimensions change places, and pieces of blocks that are no neighbours.
+    /// Neighbours in memory are merged, for any order of the lists. Two pieces may remain where they are
+    /// one by accident: the end of one loop and the start of the next where dimensions change places,
+    /// and pieces of blocks that are no neighbours.
     #[test]
-    fn pieces_are_the_fewest(case in cases()) {
+    fn plan_pieces_are_the_fewest(case in cases()) {
         prop_assume!(case.src.scales_apart() == case.dst.scales_apart());
         let plan = case.plan();
         let upwards = |plane: &PlaneCopy| plane.single.loops().is_sorted_by_key(|l| l.src_stride);
@@ -190,9 +191,9 @@ proptest! {
         prop_assert!(!plan.runs.windows(2).any(ends), "runs are joined");
     }
 
-    /// There and back is where one was.
+    /// A plan and its inverse restore the memory.
     #[test]
-    fn back_is_the_identity(case in cases()) {
+    fn plan_and_its_inverse_restore_the_memory(case in cases()) {
         let there = case.plan();
         let back = |slice: &Slice| match slice.clone() {
             Slice::Moved { src, dst, count } => Slice::Moved { src: dst, dst: src, count },
@@ -215,7 +216,7 @@ proptest! {
 
     /// I3: the parts of a plan are the plan.
     #[test]
-    fn parts_are_the_whole(case in cases(), blocks in 1u32..4, layers in 1u32..4, bytes in 1u64..3000) {
+    fn plan_parts_together_are_the_plan(case in cases(), blocks in 1u32..4, layers in 1u32..4, bytes in 1u64..3000) {
         let plan = case.plan();
         let whole = { let mut memory = Memory::default(); memory.run(&plan); memory };
         let most = |n| NonZeroU32::new(n).unwrap();
@@ -235,9 +236,9 @@ proptest! {
         }
     }
 
-    /// Within one layout a plan is refused just when a byte would be read and written.
+    /// Within one layout a plan is refused exactly if a byte would be read and written.
     #[test]
-    fn overlap_is_found(case in cases(), pairs in proptest::collection::vec((0u32..5, 0u32..5), 1..5)) {
+    fn plan_with_overlap_is_refused_exactly(case in cases(), pairs in proptest::collection::vec((0u32..5, 0u32..5), 1..5)) {
         let layout = &case.src;
         let of = layout.config().num_blocks;
         let (mut src, mut dst) = (vec![], vec![]);
@@ -259,9 +260,9 @@ proptest! {
 const CONFIG: LayoutConfig =
     LayoutConfig::new().num_blocks(8).num_layers(3).outer_dim(2).page_size(4).heads(4, 8);
 
-/// TP 4 → TP 8 → TP 4 of 8 heads, and TP 2 → TP 3: what every rank gets is what the whole model has.
+/// TP 4 → TP 8 → TP 4 of 8 heads, and TP 2 → TP 3: every rank gets the whole model's bytes of its heads.
 #[test]
-fn ranks_exchange_their_heads() {
+fn plan_between_ranks_moves_each_head() {
     for (heads, from, to) in [(8, 4, 8), (8, 8, 4), (8, 2, 3), (8, 3, 2), (2, 4, 8), (2, 8, 1), (1, 2, 4)] {
         let shape = |shard: &Shard| CONFIG.num_heads(shard.heads().len() as u32);
         let rank_of = |degree, rank| Shard::new(heads, degree, rank).unwrap();
@@ -306,9 +307,9 @@ fn ranks_exchange_their_heads() {
     }
 }
 
-/// A layout that does not tell heads apart, and one that does.
+/// A layout that does not separate heads, and one that does.
 #[test]
-fn heads_in_one_row_are_heads() {
+fn plan_of_heads_within_a_row_splits_the_row() {
     let one = laid_out(CONFIG.inner_dim(4 * 8), Arrangement::FullyContiguous, 1 << 20, true);
     let many = laid_out(CONFIG.head_order(HeadOrder::Hnd), Arrangement::OuterFirst, 1 << 40, false);
     for heads in [Slice::All, Slice::Same(1..3)] {
@@ -330,7 +331,7 @@ fn heads_in_one_row_are_heads() {
 }
 
 #[test]
-fn what_is_refused_says_why() {
+fn plan_refused_says_the_reason() {
     let src = laid_out(CONFIG, Arrangement::OuterFirst, 1 << 20, true);
     let blocks: Vec<BlockId> = [0, 1, 2].map(BlockId).to_vec();
     let refused = |dst: LayoutConfig, to: &[BlockId], layers: Slice, heads: Slice| {
@@ -340,39 +341,39 @@ fn what_is_refused_says_why() {
     let all = || Slice::All;
     assert_eq!(
         refused(CONFIG, &blocks[..2], all(), all()),
-        "src_blocks has 3 blocks and dst_blocks 2: each needs its counterpart"
+        "src_blocks has 3 blocks and dst_blocks 2: list as many on each side"
     );
     assert_eq!(
         refused(CONFIG, &[0, 1, 8].map(BlockId), all(), all()),
-        "destination block [2] = 8: the layout has 8 blocks"
+        "destination block [2] = 8: the layout has 8 blocks, numbered from 0"
     );
     assert_eq!(
         refused(CONFIG, &[3, 1, 3].map(BlockId), all(), all()),
-        "destination block 3 is in the list twice: one of the two would be lost"
+        "destination block 3 is in the list twice: list each destination once"
     );
     assert_eq!(
         refused(CONFIG.dtype(crate::layout::DType::I8), &blocks, all(), all()),
-        "dtype: uint8 cannot become int8; a plan moves bytes"
+        "dtype: uint8 cannot become int8; a plan only moves bytes, so use layouts of one dtype"
     );
     assert_eq!(
         refused(CONFIG.page_size(8), &blocks, all(), all()),
-        "page_size: the source has 4, the destination 8; a PagePlan moves tokens between such blocks"
+        "page_size: the source has 4, the destination 8; use a PagePlan, which moves tokens between such blocks"
     );
     assert_eq!(
         refused(CONFIG.heads(2, 8), &blocks, all(), all()),
-        "heads: the source has 4, the destination 2; say which slice becomes which"
+        "heads: the source has 4, the destination 2; select heads of each side with a Slice"
     );
     assert_eq!(
         refused(CONFIG.heads(4, 16), &blocks, all(), all()),
-        "head_size: the source has 8, the destination 16; a plan cannot bridge that"
+        "head_size: the source has 8, the destination 16; use layouts of one head_size"
     );
     assert_eq!(
         refused(CONFIG, &blocks, Slice::Same(1..4), all()),
-        "layer slice 1 + 3: must not be empty, and the source has 3"
+        "layer slice 1 + 3: must not be empty, and must end within the 3 of the source"
     );
     assert_eq!(
         refused(CONFIG, &blocks, all(), Slice::Moved { src: 0, dst: 3, count: 2 }),
-        "head slice 3 + 2: must not be empty, and the destination has 4"
+        "head slice 3 + 2: must not be empty, and must end within the 4 of the destination"
     );
     let same = CopyPlan::new(&src, &blocks, &src, &[1, 5, 6].map(BlockId), .., ..).unwrap_err();
     assert!(matches!(same, PlanError::Overlap { .. }), "{same}");
@@ -380,7 +381,7 @@ fn what_is_refused_says_why() {
 
 /// The pictures of the module `nest`.
 #[test]
-fn merging_is_as_drawn() {
+fn plan_merging_matches_the_drawing() {
     let plan = |from, src: LayoutConfig, to, dst: LayoutConfig, blocks: &[BlockId]| {
         let (src, dst) = (laid_out(src, from, 1 << 20, false), laid_out(dst, to, 1 << 40, false));
         let plan = CopyPlan::new(&src, blocks, &dst, blocks, .., ..).unwrap();
@@ -406,7 +407,7 @@ fn merging_is_as_drawn() {
 
 /// A plan is made anew in the memory that it has.
 #[test]
-fn replanning_is_planning() {
+fn plan_made_anew_equals_a_fresh_plan() {
     let src = laid_out(CONFIG, Arrangement::OuterFirst, 1 << 20, false);
     let dst = laid_out(CONFIG, Arrangement::FullyContiguous, 1 << 40, true);
     let (a, b) = ([0, 1, 5].map(BlockId), [7, 2, 3].map(BlockId));
@@ -423,9 +424,10 @@ fn replanning_is_planning() {
     assert_eq!((plan.pieces().next(), plan.families().next(), plan.alignment()), (None, None, 16));
 }
 
-/// Neighbouring blocks are a loop like others: a whole pool's slice of heads is one family, and the destination is written upwards.
+/// Neighbouring blocks are a loop like others: a whole pool's slice of heads is one family, and the
+/// destination is written upwards.
 #[test]
-fn runs_are_loops() {
+fn plan_runs_of_blocks_become_loops() {
     let all = [0, 1, 2, 3, 4, 5, 6, 7].map(BlockId);
     let tier = laid_out(CONFIG, Arrangement::FullyContiguous, 1 << 20, true);
     let rank = laid_out(CONFIG.num_heads(1), Arrangement::FullyContiguous, 1 << 40, true);

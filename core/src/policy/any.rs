@@ -63,8 +63,7 @@ impl Eviction for AnyPolicy {
         each!(self, policy => policy.shape())
     }
 
-    /// Inlined always: callers know which event it is, and so no branch is left but the one that finds the
-    /// policy.
+    /// Inlined always: callers know which event it is, so only the branch that finds the policy is left.
     #[inline(always)]
     fn on(&self, number: u32, slot: &Slot, event: Event<'_>) {
         each!(self, policy => policy.on(number, slot, event));

@@ -1,31 +1,31 @@
-//! ARC (Megiddo and Modha, FAST 2003): blocks that were used once, blocks that were used again, and a balance
-//! that ghosts teach.
+//! ARC (Megiddo and Modha, FAST 2003): blocks that were used once, blocks that were used again, and a
+//! balance that the ghosts of both adjust.
 //!
 //! ```text
 //!   B1 · · · ◄── out ── T1 ◄── new              T1: once, T2: again, each by last release
-//!    │                   │ used                  new, and still a ghost of B1: T1 should have been longer, p rises;
-//!    └──────── new ────► T2 ── out ──► · · · B2  of B2: shorter, p falls; both go to T2
+//!    │                   │ used                  new, with a ghost in B1: T1 ought to be longer, p rises;
+//!    └──────── new ────► T2 ── out ──► · · · B2  in B2: shorter, p falls; both go to T2
 //! ```
 //!
-//! With the capacity `c`, `|T1| + |B1| ≤ c` and all four together are at most `2c`. A victim is T1's while
-//! `|T1| > p`, else T2's: [`pair`](super::pair) says what that is for a request's. While blocks are still to
-//! come for its victims, B1 and B2 have a ghost more for each, up to a batch. Where even these have no room,
-//! the oldest goes that would have gone if each had come after its victim: B1's, if `|T1| + |B1|` were more
-//! than `c`, else B2's. Blocks that are free, or held and never let go of, are in none of the lists, and let
-//! as many ghosts more stay.
+//! With the capacity `c`, `|T1| + |B1| ≤ c` and all four together are at most `2c`. A victim is T1's
+//! while `|T1| > p`, else T2's; [`pair`](super::pair) defines this for a request's victims. While blocks
+//! are still to come for a request's victims, B1 and B2 may have one more ghost for each, up to a batch.
+//! Where even these have no room, the oldest ghost goes of the queue that would have lost it if each
+//! block had come after its victim: B1's, if `|T1| + |B1|` were more than `c`, else B2's. Blocks that are
+//! free, or held and never released, are in none of the lists; for each of them one more ghost may stay.
 //!
 //! `p` is a real number in the paper, and moves by `|B2| / |B1|`, or the inverse, if that is more than 1.
-//! Here it is counted in 2^-32 blocks, and one that is less than 2^-17 below a whole number is taken for
-//! that, so that three thirds are one.
+//! Here it counts in units of 2^-32 blocks. A value less than 2^-17 below a whole number is taken for that
+//! number, so that three thirds are one.
 //!
-//! A block's uses count when it is let go of: one that is held stays T1's until then, and a ghost is met at
-//! its block's first release, and not when the block is registered.
+//! A block's uses count when it is released: a held block stays T1's until then. A ghost is met at its
+//! block's first release, not at its registration.
 //!
-//! One thing is not as in the paper. There a miss first moves `p` and then takes a victim; a pool takes
-//! victims before it knows for what, so here `p` moves after the victim, and nothing is known of the paper's
-//! tie (`|T1| = p`, and the new one is B2's). By that, and because children leave before their parents and
-//! nothing in use leaves, a pool's hits differ from those of the paper's lists, by little. What the policies
-//! hit of the bundled trace is in benches/README.md.
+//! One thing differs from the paper. There a miss first moves `p` and then takes a victim. A pool takes
+//! victims before it knows the blocks that replace them. So here `p` moves after the victim, and the
+//! paper's tie (`|T1| = p`, and the new one is B2's) cannot be known. For this reason, and because
+//! children leave before their parents and no block in use leaves, a pool's hits differ a little from
+//! those of the paper's lists. The policies' hits of the bundled trace are in benches/README.md.
 
 use super::ghosts::Ghosts;
 use super::pair::{Counts, Pair, Rules};
@@ -38,7 +38,7 @@ use crate::timeline::BATCH;
 const B1: usize = 0;
 const B2: usize = 1;
 
-/// Bits of `p` behind the point; and what rounds it.
+/// Bits of `p` behind the point, and the constant that rounds it.
 const FRACTION: u32 = 32;
 const NEAR: u64 = 1 << 15;
 
@@ -46,7 +46,8 @@ pub(crate) type Arc = Pair<ArcRules>;
 
 pub(crate) struct ArcRules {
     capacity: usize,
-    /// `p`: how many T1 should have. Written where a ghost is met; an adaptation that is lost between two threads is made up for by the next.
+    /// `p`: the target length of T1. Written when a ghost is met; the next adaptation makes up for one
+    /// that is lost between two threads.
     target: CachePadded<AtomicU64>,
 }
 
@@ -63,12 +64,12 @@ impl Rules for ArcRules {
 
     #[inline]
     fn on_hit(&self, slot: &Slot) {
-        // Relaxed: published by the release of whoever was hit.
+        // Relaxed: published by the user's release of the block.
         slot.heat.store(1, Relaxed);
     }
 
     fn on_met(&self, queue: usize, ghosts: &Ghosts) {
-        // The lengths that they had with it.
+        // The lengths with this ghost.
         let [b1, b2] = [B1, B2].map(|of| (ghosts.len(of) + usize::from(of == queue)).max(1) as u64);
         let by = |longer: u64, shorter: u64| ((longer << FRACTION) / shorter).max(1 << FRACTION);
         let p = self.target.load(Relaxed);
@@ -90,7 +91,7 @@ impl Rules for ArcRules {
     }
 
     fn queue_to_drop(&self, of: usize, ghosts: &Ghosts, on_trial: usize) -> usize {
-        // With the new one, if it is B1's.
+        // Counted with the new ghost, if it is B1's.
         if ghosts.len(B1) + usize::from(of == B1) + on_trial > self.capacity { B1 } else { B2 }
     }
 }
@@ -102,7 +103,7 @@ mod tests {
 
     /// Parts of blocks add up: three times 4 / 3 is 4.
     #[test]
-    fn thirds_are_not_lost() {
+    fn arc_target_sums_fractions_exactly() {
         let rules = ArcRules { capacity: 100, target: CachePadded(AtomicU64::new(0)) };
         let ghosts = Ghosts::new(2, 100, Placement::new(1));
         // One of B1 is taken out when it is met.

@@ -1,8 +1,8 @@
-//! What a policy is to the pool: it is told of events, names the list of each block that is released, and
-//! finds victims.
+//! The interface of a policy to its pool: the pool reports events, the policy names the list of each
+//! released block and finds victims.
 //!
-//! The pool carries a policy's own state over a call ([`Uses`]) or a batch of releases ([`Batch`]), and knows
-//! no policy by its name.
+//! The pool carries a policy's own state over a call ([`Uses`]) or a batch of releases ([`Batch`]),
+//! and knows no policy by its name.
 
 use super::carried::{Batch, Uses};
 use super::scan::Scan;
@@ -13,32 +13,32 @@ use crate::timeline::Timeline;
 
 /// A policy, as its pool calls it.
 pub(crate) trait Eviction {
-    /// What is fixed about it. A pool asks once.
+    /// The policy's constants. A pool asks once.
     fn shape(&self) -> Shape;
 
-    /// Something happened to a block.
+    /// Reports an event on a block.
     fn on(&self, number: u32, slot: &Slot, event: Event<'_>);
 
     /// Ends a call that has used or registered blocks.
     #[inline]
     fn end_uses(&self, _uses: &mut Uses) {}
 
-    /// A batch of blocks is about to take places. `first`: how many places were given before.
+    /// Begins a batch of blocks that will take places. `first`: the number of places given before.
     #[inline]
     fn begin_batch<'s>(&self, _first: u64, _blocks: impl Iterator<Item = &'s Slot>) -> Batch {
         Batch::default()
     }
 
-    /// The list of a block of the batch, which takes this position of the timeline now. The caller holds its
-    /// only reference.
+    /// Returns the list of a block of the batch, which takes this position of the timeline now. The
+    /// caller holds its only reference.
     fn place(&self, batch: &mut Batch, number: u32, slot: &Slot, priority: Priority, position: u64) -> u8;
 
-    /// All blocks of a batch have places. `free`: how many blocks are free.
+    /// Ends a batch: all its blocks have places. `free` counts the free blocks.
     #[inline]
     fn end_batch(&self, _batch: &mut Batch, _free: impl Fn() -> usize) {}
 
-    /// The list that a parent comes back to after it has waited for its children. None, or the parent's own
-    /// list: to its old place there.
+    /// The list into which a parent is requeued when its last child is gone. None, or the parent's
+    /// own list: its old place there.
     #[inline]
     fn list_of_returning(&self, _priority: Priority) -> Option<u8> {
         None
@@ -47,44 +47,44 @@ pub(crate) trait Eviction {
     /// Finds up to `wanted` victims.
     fn evict<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize;
 
-    /// Bytes of its own, beside its lists on the timeline.
+    /// Bytes of the policy, besides its lists on the timeline.
     fn memory_bytes(&self) -> usize {
         0
     }
 
-    /// How it stands beside LRU, if it keeps books of that.
+    /// The policy's figures against LRU, if it keeps any.
     fn beside_lru(&self) -> Option<ReuseStats> {
         None
     }
 }
 
-/// What happens to a block, apart from its release and from its eviction by the policy.
+/// Events of a block, apart from its release and from its eviction by the policy.
 pub(crate) enum Event<'e> {
     /// It is about to be registered, behind a parent, which the caller holds.
     Registering { parent: Option<u32> },
-    /// It is registered now. No block of its hash was there.
+    /// It is registered now: as the only block of its hash, unless duplicates are kept.
     Registered(&'e mut Uses),
-    /// It has one child more, beside another. The caller holds it.
+    /// It got another child besides those it has. The caller holds it.
     Forked,
     /// It was used: acquired by a lookup, or found by a caller that would have registered it. The clock
     /// counts releases.
     Used(&'e mut Uses, &'e Timeline),
-    /// It was acquired to be given a new place, and not used.
+    /// It was acquired for a new place, and not used.
     Touched(&'e mut Uses),
-    /// It stays registered without a place: it has lost its own, or did not get the one that `place` chose a
-    /// list for. It will be placed again.
+    /// It stays registered without a place: it has lost its own, or did not get the one that `place`
+    /// chose a list for. It will be placed again.
     Displaced,
-    /// It is pinned, and is about to be released without a place. The caller holds its only reference, and
-    /// may tell this more than once.
+    /// It is pinned, and is about to be released without a place. The caller holds its only reference,
+    /// and may report this more than once.
     Pinned,
-    /// It is evicted by another's choice, and belongs to the caller. `parent`: if that is registered still.
-    /// `Removed` follows.
+    /// It was evicted by another's choice, and belongs to the caller. `parent`: its parent, if that is
+    /// still registered. `Removed` follows.
     TakenOut { parent: Option<u32> },
     /// It leaves the registry.
     Removed,
 }
 
-/// What is fixed about a policy. Sets of lists have a bit for each list.
+/// The constants of a policy. Sets of lists have a bit for each list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Its lists on the timeline, 64 at most.
@@ -95,14 +95,14 @@ pub(crate) struct Shape {
     of: [u64; Priority::EVICTABLE],
     /// Lists whose blocks keep their places while they are in use.
     keeping: u64,
-    /// The bits of a block's heat that a released block has until it is used. 0: the policy does not tell
-    /// uses from other holds.
+    /// The bits of a block's heat that a released block has until it is used. 0: the policy does not
+    /// distinguish uses from other holds.
     waiting: u8,
 }
 
 impl Shape {
-    /// So many lists. A list's priority is its number modulo the priorities, and blocks take new places when
-    /// they are released.
+    /// A policy of `lists` lists. A list's priority is its number modulo the priorities, and blocks take
+    /// new places when they are released.
     pub(super) const fn new(lists: usize) -> Shape {
         // Each third bit.
         const LOW: u64 = 0x9249_2492_4924_9249;
@@ -114,7 +114,7 @@ impl Shape {
         Shape { swept: true, ..self }
     }
 
-    /// These are the lists of each priority.
+    /// Sets the lists of each priority.
     pub(super) const fn with_lists_of(self, of: [u64; Priority::EVICTABLE]) -> Shape {
         Shape { of, ..self }
     }
@@ -124,37 +124,38 @@ impl Shape {
         Shape { keeping, ..self }
     }
 
-    /// The policy tells uses from other holds, by these bits of a block's heat.
+    /// The policy distinguishes uses from other holds, by these bits of a block's heat.
     pub(super) const fn telling_uses(self, waiting: u8) -> Shape {
         Shape { waiting, ..self }
     }
 
-    /// Whether blocks of a list keep their places while they are in use.
+    /// Returns whether blocks of a list keep their places while they are in use.
     #[inline]
     pub(crate) fn keeps_place(&self, list: u8) -> bool {
         self.keeping != 0 && has(self.keeping, list)
     }
 
-    /// The same of any list.
+    /// Returns whether blocks of any list do.
     #[inline]
     pub(crate) fn keeps_places(&self) -> bool {
         self.keeping != 0
     }
 
-    /// Whether a list is of this priority.
+    /// Returns whether a list is of this priority.
     #[inline]
     pub(crate) fn is_of(&self, list: u8, priority: Priority) -> bool {
         self.of.get(priority as usize).is_some_and(|lists| has(*lists, list))
     }
 
-    /// Whether the policy tells uses from holds that are none: then a block that is held and not used keeps
-    /// its place.
+    /// Returns whether the policy distinguishes uses from other holds. Then a block that is
+    /// held and not used keeps its place.
     #[inline]
     pub(crate) fn tells_uses(&self) -> bool {
         self.waiting != 0
     }
 
-    /// Whether an inactive block has not been used since it was released, under a policy that tells uses.
+    /// Returns whether an inactive block was not used since its release, under a policy that
+    /// distinguishes uses.
     #[inline]
     pub(crate) fn waits(&self, slot: &Slot) -> bool {
         // Relaxed: a caller that used the block has released it since, and the word orders that.
@@ -162,7 +163,7 @@ impl Shape {
     }
 }
 
-/// Whether a set of lists has this one. `NO_LIST` counts as the last.
+/// Returns whether a set of lists has this one. `NO_LIST` counts as the last.
 #[inline]
 fn has(lists: u64, list: u8) -> bool {
     lists >> (list & 63) & 1 != 0
@@ -176,10 +177,10 @@ mod tests {
     use crate::slot::NO_LIST;
     use alloc::vec::Vec;
 
-    /// Each list is of one priority, and the lists of a priority are as many as those of another, `reuse`
-    /// aside.
+    /// Each list is of one priority, and the lists of a priority are as many as those
+    /// of another, `reuse` aside.
     #[test]
-    fn lists_are_of_one_priority() {
+    fn policy_lists_belong_to_one_priority_each() {
         for policy in Policy::ALL {
             let any = AnyPolicy::new(policy, 64, Placement::new(1), 1, || 0);
             let shape = any.shape();
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_without_a_list_keep_no_place_under_2q() {
+    fn block_without_a_list_keeps_no_place() {
         let shape = Shape::new(6).keeping(0b111);
         let keeping: Vec<u8> = (0..6).chain([NO_LIST]).filter(|list| shape.keeps_place(*list)).collect();
         assert_eq!(keeping, [0, 1, 2]);

@@ -1,32 +1,31 @@
-//! Ghosts: what was evicted lately, known by fingerprint, in queues that are oldest first and of which any
-//! can be taken out.
+//! Ghosts: fingerprints of recently evicted blocks, in queues with the oldest first.
+//! Any ghost can be removed.
 //!
 //! ```text
-//!   a queue    │ · │ 1 │ 1 │ 0 │ 1 │ 1 │ · │ · │     a bit a number: whether the ghost that got it is still there
-//!                  tail ▲              ▲ head             numbers go round, and there are eight times as many as ghosts
+//!   a queue    │ · │ 1 │ 1 │ 0 │ 1 │ 1 │ · │ · │     a bit a number: its ghost is still there
+//!                  tail ▲              ▲ head             numbers wrap; eight times as many as ghosts
 //!   the table  │ fingerprint : queue : number │     a key is in one of two buckets of eight such words
 //! ```
 //!
-//! A ghost goes because its block comes back ([`Ghosts::take`]), because its queue is cut ([`Ghosts::trim`]),
-//! or because it is the oldest where a new one must go. Short of equal fingerprints a queue is exact, as its
-//! paper has it: with half of the table empty, two buckets are hardly ever both full, and a number is needed
-//! anew while its last ghost is there only where seven of eight ghosts are taken out before they are old.
+//! A ghost goes when its block comes back ([`Ghosts::take`]), when its queue is cut ([`Ghosts::trim`]),
+//! or as the oldest when a new one needs room. Except for equal fingerprints a queue is exact, as its
+//! paper has it. With half of the table empty, two buckets are hardly ever both full. A number is reused
+//! while its last ghost is still there only if seven of eight ghosts are removed before they are old.
 //!
-//! I1. A ghost is there while its bit is set. Who clears the bit, by a read-modify-write, has it, and counts
-//! it out: so it is counted
-//!     in and out once.
-//! I2. What the table says of a ghost that is not there is ignored: its number is before the tail, or its bit
-//! is not set.
-//!     Numbers go round, though. A thread that stalls between its look at an entry and the entry's bit, until as many ghosts have come as there are
-//!     bits, clears another's; and so may one that finds an entry which nobody has overwritten for 2^31 ghosts. Then a ghost is lost, and what is
-//!     counted is there still (I1).
+//! I1. A ghost is there while its bit is set. The thread that clears the bit, by a read-modify-write,
+//!     owns the ghost and counts it out: so it is counted in and out once.
+//! I2. A table entry of a ghost that is gone is ignored: its number is before the tail, or its bit is
+//!     not set. But numbers wrap. Between its look at an entry and at the entry's bit a thread may stall
+//!     until as many ghosts have come as there are bits; it then clears the bit of another ghost. So may
+//!     a thread that finds an entry that was not overwritten for 2^31 ghosts. Then a ghost is lost, and
+//!     the counts still match the bits (I1).
 //! I3. No bit before the tail is set, or a thread is about to clear it.
 //!
 //! # Orderings
 //! Entries and bits are Relaxed: each is one word, by which nothing else is published. Bit and tail are
-//! Dekker's problem: who inserts sets a bit, then looks at the tail; who moves the tail has seen no bit, and
-//! looks again. Both do it by a read-modify-write of the tail, AcqRel: of two such, the later one sees what
-//! was before the earlier one (I3).
+//! Dekker's problem. An inserting thread sets a bit, then looks at the tail. A thread that moves the
+//! tail has seen no bit, and looks again. Both do it by a read-modify-write of the tail, AcqRel: of two
+//! such, the later one sees the writes before the earlier one (I3).
 
 use crate::hash::{Placement, SequenceHash};
 use crate::prefetch::prefetch;
@@ -41,14 +40,15 @@ mod tests;
 
 /// Entries of a bucket: a cache line of them.
 const WAYS: usize = if cfg!(loom) { 2 } else { 8 };
-/// Numbers that there are, for each ghost that there is room for.
+/// Numbers per ghost that there is room for.
 const NUMBERS: usize = if cfg!(loom) { 2 } else { 8 };
-/// How often an entry is looked for while others take what was found.
+/// Tries to write an entry while other threads change the place that was found.
 const TRIES: usize = 4;
 
 /// One queue or two, over one table.
 pub(crate) struct Ghosts {
-    /// A key's first bucket by the upper half, and by the lower one its fingerprint: short of 2^-31 false hits that stands for the key.
+    /// A key's first bucket is its place's upper half, and its fingerprint the lower one. The
+    /// fingerprint stands for the key, except for false hits with a probability of 2^-31.
     place: Placement,
     table: Box<[Bucket]>,
     queues: Box<[Queue]>,
@@ -59,7 +59,7 @@ pub(crate) struct Ghosts {
 struct Bucket([AtomicU64; WAYS]);
 
 struct Queue {
-    /// A power of two of them.
+    /// A power of two words.
     bits: Box<[AtomicU64]>,
     ends: CachePadded<Ends>,
 }
@@ -67,9 +67,9 @@ struct Queue {
 struct Ends {
     /// The next number.
     head: AtomicU32,
-    /// The oldest ghost's, or an earlier one.
+    /// The oldest ghost's number, or an earlier one.
     tail: AtomicU32,
-    /// Ghosts that are there; below 0 for a moment, where one goes before who brought it has counted it.
+    /// Number of ghosts; below 0 for a moment, if a ghost is removed before its inserter has counted it.
     len: AtomicU32,
 }
 
@@ -93,7 +93,7 @@ impl Entry {
 }
 
 impl Ghosts {
-    /// So many queues, one or two, with room for so many ghosts in all.
+    /// Ghosts in one or two queues, with room for `room` in all.
     pub(super) fn new(queues: usize, room: usize, place: Placement) -> Ghosts {
         let buckets = (2 * room).div_ceil(WAYS);
         Ghosts {
@@ -104,20 +104,20 @@ impl Ghosts {
         }
     }
 
-    /// Ghosts of a queue.
+    /// Number of ghosts of a queue.
     #[inline]
     pub(super) fn len(&self, queue: usize) -> usize {
         (self.queues[queue].ends.len.load(Relaxed) as i32).max(0) as usize
     }
 
-    /// Brings into the cache what `insert` and `take` will look at.
+    /// Prefetches the buckets that `insert` and `take` will read.
     #[inline]
     pub(super) fn prefetch(&self, key: SequenceHash) {
         self.buckets(key).into_iter().for_each(prefetch);
     }
 
-    /// A block was evicted: its ghost is the youngest of a queue. Without room for it, the oldest of the queue `to_drop` goes, or, if that is
-    /// empty, of another.
+    /// Adds the ghost of an evicted block as the youngest of a queue. Without room for it, the oldest of
+    /// the queue `to_drop` goes, or, if that is empty, of another.
     pub(super) fn insert(&self, queue: usize, key: SequenceHash, to_drop: impl FnOnce() -> usize) {
         let all: usize = (0..self.queues.len()).map(|queue| self.len(queue)).sum();
         if all >= self.room && !self.queues[to_drop()].drop_oldest() {
@@ -129,7 +129,7 @@ impl Ghosts {
         }
     }
 
-    /// A block is back: takes its ghost out. Of which queue, if there was one.
+    /// Removes the ghost of a block that came back. Returns its queue, if there was one.
     pub(super) fn take(&self, key: SequenceHash) -> Option<usize> {
         let (seen, print) = (self.seen(), self.print(key));
         for bucket in self.buckets(key) {
@@ -145,7 +145,7 @@ impl Ghosts {
         None
     }
 
-    /// Drops the oldest of a queue, until it has so many.
+    /// Drops the oldest of a queue, until `len` are left.
     pub(super) fn trim(&self, queue: usize, len: usize) {
         while self.len(queue) > len && self.queues[queue].drop_oldest() {}
     }
@@ -174,7 +174,7 @@ impl Ghosts {
         Seen([ends(0), ends(1)])
     }
 
-    /// Takes what an entry names out of its queue; false if somebody else has.
+    /// Removes an entry's ghost from its queue; false if another thread has.
     fn forget(&self, entry: Entry) -> bool {
         self.queues[entry.queue()].remove(entry.number())
     }
@@ -194,25 +194,26 @@ impl Ghosts {
     }
 }
 
-/// Heads and tails of the queues, as they were seen: late, perhaps, and then entries seem to be younger, or to be there.
+/// A snapshot of the queues' heads and tails. It may be out of date: entries then seem
+/// younger, or seem to be there.
 struct Seen([[u32; 2]; 2]);
 
 impl Seen {
-    /// Whether an entry's ghost is there, as far as the tail tells.
+    /// Returns whether an entry's ghost is there, as far as the tail tells.
     #[inline]
     fn is_there(&self, entry: Entry) -> bool {
         let [_, tail] = self.0[entry.queue()];
-        // No branch: which it is cannot be foretold.
+        // No branch, since it could not be predicted.
         (entry.0 != 0) & (tail.wrapping_sub(entry.number()) as i32 <= 0)
     }
 
-    /// How many came into its queue since an entry did.
+    /// The number of ghosts that came into its queue after an entry.
     fn age(&self, entry: Entry) -> u32 {
         let [head, _] = self.0[entry.queue()];
         (head.wrapping_sub(entry.number()) as i32).max(0) as u32
     }
 
-    /// A bucket's entry for a new ghost: one that is empty, else the oldest.
+    /// A bucket's entry for a new ghost: an empty one, else the oldest.
     fn place_in<'b>(&self, bucket: &'b Bucket) -> Place<'b> {
         let entries = bucket.0.each_ref().map(|way| Entry(way.load(Relaxed)));
         let mut empty = 0u32;
@@ -232,7 +233,7 @@ impl Ends {
     }
 }
 
-/// Where a new ghost may go, and what is there.
+/// A place for a new ghost, and its present entry.
 struct Place<'b> {
     way: &'b AtomicU64,
     seen: Entry,
@@ -259,7 +260,7 @@ impl Queue {
     /// Takes the next number, and sets its bit.
     fn push(&self) -> u32 {
         let number = self.ends.head.fetch_add(1, Relaxed);
-        // Before the bit is anybody's again.
+        // The last ghost of this bit goes first.
         let numbers = 64 * self.bits.len() as u32;
         while number.wrapping_sub(self.ends.tail.load(Relaxed)) >= numbers && self.drop_before(number) {}
         let (word, bit) = self.bit(number);
@@ -274,7 +275,7 @@ impl Queue {
         number
     }
 
-    /// False: it was not there any more (I1).
+    /// Removes a ghost. False: it was already gone (I1).
     fn remove(&self, number: u32) -> bool {
         let (word, bit) = self.bit(number);
         let there = word.fetch_and(!bit, Relaxed) & bit != 0 || skipped!("ghost_counted_twice");
@@ -284,7 +285,7 @@ impl Queue {
         there
     }
 
-    /// False: there is none.
+    /// Drops the oldest ghost. False: there is none.
     fn drop_oldest(&self) -> bool {
         self.drop_before(self.ends.head.load(Relaxed))
     }
@@ -298,7 +299,7 @@ impl Queue {
                 return false;
             }
             let (word, bit) = self.bit(tail);
-            // From the tail on; what follows the end is not looked at.
+            // The bits from the tail on; bits behind the end are ignored below.
             let there = word.load(Relaxed) & bit.wrapping_neg();
             let step =
                 if there == 0 { 64 - tail % 64 } else { there.trailing_zeros() - bit.trailing_zeros() };
@@ -316,7 +317,8 @@ impl Queue {
         }
     }
 
-    /// Moves the tail over numbers of one word, unless somebody else has; what has come there since it was looked at goes.
+    /// Moves the tail over numbers of one word, unless another thread has. Ghosts that came
+    /// there since the look are removed.
     fn pass(&self, from: u32, to: u32) {
         // AcqRel: pairs with itself and with `push` (I3).
         let order = site!("ghost_tail_relaxed", AcqRel);

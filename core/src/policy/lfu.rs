@@ -1,21 +1,21 @@
 //! LFU with dynamic ageing (LFU-DA; Arlitt, Cherkasova, Dilley, Friedrich and Jin, 1999), ties by recency.
 //!
-//! A block's worth is `age + uses` when it is released; the one of least worth goes, and `age` becomes its
-//! worth. So what was popular once and is not touched any more is overtaken after a while, with no counter
-//! ever halved. To be registered is the first use, as in the paper: if it were none, blocks that are used
-//! once would leave without the age going on, and a stream of them would overtake nothing.
+//! A block's worth is `age + uses` when it is released. The block of least worth goes, and `age` becomes
+//! its worth. So blocks that were popular once and are used no more are overtaken after a while, without
+//! halving any counter. The registration is the first use, as in the paper. If it did not count, blocks
+//! that are used once would leave without raising the age, and a stream of them would overtake nothing.
 //!
 //! ```text
 //!   worth:   age   age+1   …   age+15        16 lists a class, worth mod 16: a wheel that age turns
-//!            └ what has come to the age, and parents that are back
+//!            └ blocks whose worth the age has reached, and requeued parents
 //! ```
 //!
-//! A parent that is deferred was the one of least worth: `age` becomes its worth too, and when its last child
-//! is gone it is worth the age, which is not less. If the age is the same still, it has its old place; else,
-//! in its old list, it would be a turn behind.
+//! A deferred parent was the block of least worth: `age` becomes its worth too. When its last child is
+//! gone, its worth is the age, which is not less. If the age is still the same, the parent has its old
+//! place; otherwise it changes lists, since in its old list it would be a turn behind.
 //!
-//! Uses are counted to 15, so at any time all worths lie within one turn. Within a list, the oldest release
-//! goes first.
+//! Uses are counted to 15, so at any time all worths lie within one turn. Within a list, the oldest
+//! release goes first.
 
 use super::carried::Batch;
 use super::eviction::{Event, Eviction, Shape};
@@ -24,7 +24,8 @@ use super::turns::{ByTurns, Outset, Turn};
 use crate::slot::{Priority, Slot};
 use crate::sync::{AtomicU32, CachePadded, Relaxed};
 
-/// Lists a class: the most uses that are told apart, plus one. Three in models, or there would be little but empty lists to look at.
+/// Lists a class: the highest count of uses, plus one. Three in models: otherwise a model would scan
+/// little but empty lists.
 pub(super) const WHEEL: u32 = if cfg!(loom) { 3 } else { 16 };
 
 pub(crate) struct Lfu {
@@ -76,7 +77,7 @@ impl ByTurns for Lfu {
         Outset { ages: self.ages.each_ref().map(|age| age.load(Relaxed)), ..Outset::default() }
     }
 
-    /// A class's lists from its age on.
+    /// Returns a class's lists, from its age on.
     fn turn(&self, nth: usize, outset: &Outset) -> Option<Turn> {
         let (class, step) = (nth / WHEEL as usize, nth as u32 % WHEEL);
         let age = outset.ages.get(class)?;
@@ -86,7 +87,7 @@ impl ByTurns for Lfu {
 
 #[inline]
 fn count_hit(slot: &Slot) {
-    // Relaxed, and a lost count now and then: an estimate. Hits, which are the uses but the first.
+    // Relaxed, and a count may be lost: an estimate. It counts hits: all uses except the first.
     let hits = slot.heat.load(Relaxed);
     if u32::from(hits) + 1 < WHEEL - 1 {
         slot.heat.store(hits + 1, Relaxed);
@@ -94,16 +95,18 @@ fn count_hit(slot: &Slot) {
 }
 
 impl Lfu {
-    /// The list of a block that is worth its uses more than the age.
+    /// The list of a block whose worth is its uses above the age.
     #[inline]
     fn list(&self, priority: Priority, uses: u8) -> u8 {
         let class = (priority as usize).min(Priority::EVICTABLE - 1);
-        // Relaxed: an age read late places a block a little lower; or, if the age has passed its worth meanwhile, a turn of the wheel higher.
+        // Relaxed: an age that is read late places a block a little lower; or, if the age has passed the
+        // block's worth meanwhile, a turn of the wheel higher.
         let worth = self.ages[class].load(Relaxed).wrapping_add(u32::from(uses));
         class as u8 * WHEEL as u8 + (worth % WHEEL) as u8
     }
 
-    /// Turns a class's wheel from its age on, until enough was found or a parent came back behind.
+    /// Turns a class's wheel from its age on, until enough victims were found or a
+    /// parent was requeued behind.
     fn evict_class<'p>(&self, class: usize, wanted: usize, scan: &impl Scan<'p>) -> usize {
         let from = self.ages[class].load(Relaxed);
         let mut taken = 0;
@@ -111,7 +114,7 @@ impl Lfu {
             let worth = from.wrapping_add(step);
             let list = class * WHEEL as usize + (worth % WHEEL) as usize;
             taken += scan.timeline().take_oldest(scan.slots(), list, wanted - taken, |candidate, _| {
-                // Before the claim: a parent that it brings back is placed by it.
+                // Before the claim: a parent that the claim requeues is placed by this age.
                 self.raise(class, worth);
                 scan.claim(candidate)
             });
@@ -122,7 +125,7 @@ impl Lfu {
         taken
     }
 
-    /// The age becomes a worth, unless another evictor is further already.
+    /// Raises the age to a worth, unless another evictor is already further.
     fn raise(&self, class: usize, worth: u32) {
         let age = &self.ages[class];
         let mut now = age.load(Relaxed);

@@ -1,6 +1,6 @@
-//! The order in which a policy gives victims, for callers that look at the next ones and take none.
+//! The order in which a policy gives victims, for looks at the next ones that take none.
 //!
-//! What is seen is a hint: nothing is taken or held, and others acquire, release and evict meanwhile.
+//! The result is a hint: nothing is taken or held, and others acquire, release and evict meanwhile.
 
 use super::carried::Cursor;
 use super::turns::{self, ByTurns};
@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 
 /// A policy whose order can be looked through.
 pub(crate) trait Ordered {
-    /// Shows up to `n` blocks that eviction would take next, behind those that looks with this cursor have
-    /// shown. Fewer: there are no more.
+    /// Shows up to `n` blocks that eviction would take next, behind those that looks with this cursor
+    /// have shown. Shows fewer only if there are no more.
     fn look(
         &self,
         timeline: &Timeline,
@@ -22,9 +22,9 @@ pub(crate) trait Ordered {
         show: impl FnMut(u32, &Slot, Word),
     );
 
-    /// Appends the next victims of which `is_one` is true, until `out` has `end` blocks. Leased blocks are
-    /// left out. In each list the look begins at that list's place, which moves to the first block found
-    /// there, or to the young end.
+    /// Appends the next victims for which `is_one` is true, until `out` has `end` blocks. Leased blocks
+    /// are left out. In each list the look begins at that list's place, which moves to the first block
+    /// found there, or to the young end.
     fn look_among(
         &self,
         timeline: &Timeline,

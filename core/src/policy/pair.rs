@@ -1,5 +1,5 @@
-//! What policies of two lists a class have in common: lists, counts and the order of turns with S3-FIFO; with
-//! ARC and 2Q all but their rules.
+//! The common part of policies with two lists a class. S3-FIFO shares lists, counts and the order of
+//! turns; ARC and 2Q share all except their rules.
 //!
 //! ```text
 //!   list      0      1      2      3      4      5
@@ -9,27 +9,27 @@
 //!             blocks on trial      blocks that are proven
 //! ```
 //!
-//! Of a class, proven blocks go first while fewer are on trial than may be (the *excess* of the proven), then
-//! what is on trial, then the other proven ones.
+//! Of a class, proven blocks go first while fewer blocks are on trial than may be (the *excess* of the
+//! proven). Then the blocks on trial go, then the other proven ones.
 //!
 //! # A request's victims
-//! In the papers each miss takes a victim and then adds its block to those on trial. A pool takes the victims
-//! of a request before any of its blocks is there. So each victim stands for a miss of a block that was never
-//! here, and the blocks of the victims before it count as on trial: the first `excess` come from the proven,
-//! and from then on each one that comes replaces one on trial, until there is none but the request's own.
-//! Which of them have ghosts is known when they are placed, at their first release: those prove to be no part
-//! of the trial, and the next request's victims make up for it. What others hold, and have not let go of yet,
-//! has not come.
+//! In the papers each miss takes a victim and then adds its block to those on trial. A pool takes the
+//! victims of a request before any of its blocks is there. So each victim stands for a miss of a block
+//! that was never here, and the blocks of the victims before it count as on trial. The first `excess`
+//! victims come from the proven. From then on each coming block replaces one on trial, until only the
+//! request's own are left there. Which blocks have ghosts is known when they are placed, at their first
+//! release: those leave the trial, and the next request's victims make up for it. Blocks that others
+//! hold and have not released yet have not come.
 //!
-//! A request is a call, or several by who says what it was given before (`evict_ids_behind`). Victims that
-//! are taken one at a time are a request each: those that make room in a tier below, for one copy and the
-//! next, all meet the same excess until the first copy is let go of there.
+//! A request is a call, or several by a caller that tells how many blocks it was given before
+//! (`evict_ids_behind`). Victims that are taken one at a time are a request each. So victims
+//! that make room in a tier below, for one copy and the next, all meet the same excess until
+//! the first copy is released there.
 //!
-//! I1. A block is counted, on trial or proven, from when it first takes a place until it leaves the registry,
-//! in use or not: its `list` says as
-//!     which. It goes over once at most.
-//! I2. A pinned block cannot leave, so it is not on trial: it counts as proven from when it is let go of, and
-//! is from then on.
+//! I1. A block is counted, on trial or proven, from its first place until it leaves the registry, in use
+//!     or not: its `list` tells as which. It changes from trial to proven at most once.
+//! I2. A pinned block cannot leave, so it is not on trial: it counts as proven from its
+//!     release, and remains so.
 
 use super::carried::Batch;
 use super::eviction::{Event, Eviction, Shape};
@@ -66,28 +66,30 @@ pub(crate) struct Pair<R> {
     rules: R,
 }
 
-/// What ARC and 2Q do not share.
+/// The rules in which ARC and 2Q differ.
 pub(crate) trait Rules {
     /// Whether blocks on trial keep their places while they are in use.
     const TRIAL_KEEPS_PLACES: bool;
     /// The queue of ghosts of proven blocks, if they leave any; those of blocks on trial are in queue 0.
     const PROVEN_GHOSTS: Option<usize>;
 
-    /// A block was used. Whatever has heat is proven.
+    /// Reports a use of a block. A block with heat is proven.
     fn on_hit(&self, _slot: &Slot) {}
-    /// A block that is new here had a ghost in this queue, which is taken out.
+    /// Reports that a new block had a ghost in this queue; the ghost is removed.
     fn on_met(&self, _queue: usize, _ghosts: &Ghosts) {}
-    /// How many may be on trial while there are proven blocks to give.
+    /// The most blocks on trial while there are proven blocks to give.
     fn most_on_trial(&self) -> usize;
-    /// A block that was never here has come: drops ghosts that are too many.
+    /// Drops ghosts that are too many, after a block has come that was never here.
     fn trim(&self, ghosts: &Ghosts, counts: &Counts);
-    /// The queue whose oldest goes where a new ghost of this queue has no room, while so many are on trial or come.
+    /// The queue whose oldest goes if a new ghost of queue `_of` has no room. `_on_trial`: blocks on
+    /// trial or coming.
     fn queue_to_drop(&self, _of: usize, _ghosts: &Ghosts, _on_trial: usize) -> usize {
         0
     }
 }
 
-/// Blocks on trial in the lower half of one word, proven ones in the upper: who goes over is counted in one step. Written at each registration.
+/// Blocks on trial in the lower half of one word, proven ones in the upper: so a change from trial to
+/// proven is counted in one step. Written at each registration.
 pub(crate) struct Counts(CachePadded<AtomicU64>);
 
 const ONE_PROVEN: u64 = 1 << 32;
@@ -101,7 +103,7 @@ impl Counts {
         self.0.load(Relaxed) as u32 as usize
     }
 
-    /// On trial or proven.
+    /// Blocks on trial or proven.
     pub(super) fn all(&self) -> usize {
         let both = self.0.load(Relaxed);
         both as u32 as usize + (both >> 32) as usize
@@ -119,13 +121,13 @@ impl Counts {
         self.0.fetch_add(ONE_PROVEN - 1, Relaxed);
     }
 
-    /// A block is about to be let go of that is pinned (I2).
+    /// Counts a pinned block that is about to be released (I2).
     pub(super) fn pinned(&self, slot: &Slot, ghosts: &Ghosts) {
         // Relaxed, both: the caller has the only reference.
         match slot.list.load(Relaxed) {
             NO_LIST => {
                 self.comes_proven();
-                // It is back, and no part of what its ghost was to tell.
+                // The block is back. Its ghost must not adjust the balance.
                 let _ = ghosts.take(slot.key());
             }
             PROVEN.. => return,
@@ -134,7 +136,7 @@ impl Counts {
         slot.list.store(PROVEN, Relaxed);
     }
 
-    /// A block leaves the registry (I1).
+    /// Counts out a block that leaves the registry (I1).
     #[inline]
     pub(super) fn removed(&self, slot: &Slot) {
         // Relaxed, both: by the slot's owner.
@@ -149,7 +151,7 @@ impl Counts {
     }
 }
 
-/// Those that are new will look for their ghosts.
+/// Prefetches the ghosts of the new blocks.
 #[inline]
 pub(super) fn prefetch_ghosts<'s>(ghosts: &Ghosts, blocks: impl Iterator<Item = &'s Slot>) {
     // Relaxed: the caller has their only references.
@@ -162,13 +164,13 @@ impl<R: Rules> Pair<R> {
         Pair { counts: Counts::new(), ghosts, rules }
     }
 
-    /// How many proven blocks go before those on trial, if blocks that are new come for so many.
+    /// The number of proven blocks that go before those on trial, with `coming` new blocks to come.
     fn excess(&self, coming: usize) -> usize {
         (self.rules.most_on_trial() + 1).saturating_sub(self.counts.on_trial() + coming)
     }
 
-    /// Takes up to `wanted` of a list, each of which leaves a ghost, if they do there. All are taken before the first ghost is written, so that
-    /// the cache misses of the ghosts' table overlap.
+    /// Takes up to `wanted` of a list. Each leaves a ghost, if victims of that list do. All are taken
+    /// before the first ghost is written, so that the cache misses of the ghosts' table overlap.
     fn take<'p>(&self, list: usize, wanted: usize, scan: &impl Scan<'p>) -> usize {
         let queue = if list < usize::from(PROVEN) { Some(0) } else { R::PROVEN_GHOSTS };
         let before = scan.claimed();

@@ -1,16 +1,16 @@
-//! S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, SOSP 2023): most blocks are one-hit wonders, so let them leave
-//! quickly.
+//! S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, SOSP 2023): most blocks are one-hit wonders,
+//! so let them leave quickly.
 //!
 //! ```text
-//!   new ──► small (a tenth) ──hit twice──► main ──► out         a hit adds one to the block's heat, at most 3
+//!   new ──► small (a tenth) ──hit twice──► main ──► out        a hit adds one to the block's heat, at most 3
 //!             │                  ▲          └─ heat > 0: again, heat - 1
 //!             └──► out, ghost ───┘ new again while in the ghost
 //! ```
 //!
-//! The ghost remembers as many as main has room for, nine tenths of the pool, oldest first out; a block that
-//! comes back takes its ghost out, as the authors' own code has it. As 2Q's, it keeps one ghost more for each
-//! block of a request that is still to come: so that block meets the ghosts that it would meet if each took
-//! its victim by itself.
+//! There are as many ghosts as main has room for, nine tenths of the pool, oldest first out. A block
+//! that comes back removes its ghost, as in the authors' own code. As 2Q's, the queue keeps one ghost
+//! more for each block of a request that is still to come: so that block meets the ghosts that it would
+//! meet if each block took its victim by itself.
 
 use super::carried::Batch;
 use super::eviction::{Event, Eviction, Shape};
@@ -27,7 +27,7 @@ pub(crate) struct S3Fifo {
     capacity: usize,
     small_target: usize,
     most_ghosts: usize,
-    /// Of small, and of main.
+    /// Counts of small, and of main.
     counts: Counts,
     ghosts: Ghosts,
 }
@@ -44,7 +44,8 @@ impl S3Fifo {
         }
     }
 
-    /// How many blocks of main go before those of small, if blocks that are new come for so many (see [`pair`]).
+    /// The number of main's blocks that go before those of small, with `coming` new
+    /// blocks to come (see [`pair`]).
     fn excess(&self, coming: usize) -> usize {
         self.small_target.saturating_sub(self.counts.on_trial() + coming)
     }
@@ -60,7 +61,8 @@ impl S3Fifo {
             match verdict {
                 Verdict::Taken | Verdict::TakenLast => {
                     self.ghosts.insert(0, key, || 0);
-                    // Counted out with the claim: the scan counts it as coming from here on, and the removal finds it done.
+                    // Counted out with the claim: the scan counts it as coming from here on,
+                    // and the removal finds that done.
                     self.counts.removed(slot);
                 }
                 Verdict::Requeued => {
@@ -91,7 +93,7 @@ fn heated(slot: &Slot) {
     }
 }
 
-/// A block pays with its heat for a new place, if it got one.
+/// Takes the new heat from a block that got a new place.
 fn cooled(verdict: Verdict, slot: &Slot, heat: u8) -> Verdict {
     if verdict == Verdict::Requeued {
         // Relaxed: an estimate; a hit since then is lost.
@@ -153,7 +155,7 @@ impl Eviction for S3Fifo {
             // One at a time: each may tip the balance of the two lists.
             let small_first = self.excess(scan.coming()) == 0;
             let mut found = if small_first { self.evict_small(class, 1, scan) } else { 0 };
-            // Main, then small, then what small has promoted to main.
+            // Main, then small, then the blocks that small has promoted to main.
             for list in [Self::evict_main, Self::evict_small, Self::evict_main] {
                 if found == 0 {
                     found = list(self, class, 1, scan);

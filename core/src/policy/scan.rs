@@ -1,38 +1,39 @@
-//! A search for victims, as a policy sees it: the pool's part, which alone claims.
+//! The pool's part of a search for victims: only the pool claims.
 
 use crate::slot::Slot;
 use crate::timeline::{Candidate, Timeline, Verdict};
 
-/// What a policy asks of the pool while it looks for victims.
+/// The pool's operations for a policy that searches for victims.
 pub(crate) trait Scan<'p> {
     fn slots(&self) -> &'p [Slot];
 
     fn timeline(&self) -> &'p Timeline;
 
-    /// The parent of a block that was claimed, if it is registered still.
+    /// The parent of a claimed block, if it is still registered.
     fn parent_of(&self, slot: &Slot) -> Option<u32>;
 
-    /// Claims the oldest of a list, as they come.
+    /// Claims the oldest blocks of a list, in order.
     fn take_oldest(&self, list: usize, wanted: usize) -> usize {
         self.timeline().take_oldest(self.slots(), list, wanted, |candidate, _| self.claim(candidate))
     }
 
-    /// Victims so far.
+    /// Number of victims so far.
     fn claimed(&self) -> usize;
 
-    /// Blocks that will come for those which the caller has been given so far.
+    /// Number of blocks that will come for the victims that the caller has so far.
     fn coming(&self) -> usize;
 
-    /// Victims behind so many, which are the caller's.
+    /// The victims after the first `before`, which are the caller's.
     fn claimed_since(&self, before: usize) -> impl Iterator<Item = &'p Slot>;
 
-    /// Whether a parent came back into its list since the last call: an older victim than the next, perhaps of a lower class.
+    /// Returns whether a parent was requeued since the last call: it is older than the next
+    /// victim, and perhaps of a lower class.
     fn reordered(&self) -> bool;
 
-    /// As [`reordered`](Scan::reordered), and stays so.
+    /// As [`reordered`](Scan::reordered), but does not clear the mark.
     fn is_reordered(&self) -> bool;
 
-    /// Claims one candidate, or says why not.
+    /// Claims one candidate, or returns why not.
     fn claim(&self, candidate: Candidate) -> Verdict;
 
     /// Gives an inactive block a new place, in another list or at the end of its own.

@@ -1,9 +1,9 @@
-//! SIEVE (Zhang, Yang, Yue, Vigfusson and Rashmi, NSDI 2024): one list a class in order of insertion, and a
-//! hand.
+//! SIEVE (Zhang, Yang, Yue, Vigfusson and Rashmi, NSDI 2024): one list a class in order
+//! of insertion, and a hand.
 //!
-//! The hand goes from the oldest to the youngest and round again; a block that was hit since the hand's last
-//! visit is spared and loses its mark, one that was not goes. Blocks never change their place, so a hit costs
-//! one byte.
+//! The hand goes from the oldest to the youngest and round again. A block that was hit since the
+//! hand's last visit is spared and loses its mark; one that was not hit goes. Blocks never change
+//! their place, so a hit costs one byte.
 
 use super::carried::Batch;
 use super::eviction::{Event, Eviction, Shape};

@@ -1,19 +1,19 @@
-//! What a policy tells of itself, for operators.
+//! A policy's figures, for operators.
 
-/// How the policy `reuse` stands beside an LRU of the same room, which it follows in its books: what its
-/// guard goes by.
+/// How the policy `reuse` does against an LRU of the same room, which it simulates; its guard acts on
+/// these figures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReuseStats {
-    /// Hits in blocks that LRU would not have had, less those that it alone would have had, since
-    /// construction; below 0 where LRU would have done better.
+    /// Hits in blocks that LRU would not have had, less those that only LRU would have had, since
+    /// construction; below 0 if LRU would have done better.
     pub ahead: i64,
-    /// Blocks that LRU would have now, and the pool has not.
+    /// Blocks that LRU would have now and the pool does not.
     pub ghosts: u32,
-    /// How many more may become so before the policy has to follow LRU's order. 0: it does.
+    /// Number of further ghosts before the policy has to follow LRU's order. 0: it does.
     pub ghosts_allowed: u32,
-    /// Times that it has lost what it might, and followed LRU's order from there until its ghosts were gone.
+    /// Times that the policy lost as many hits as it might, and followed LRU's order
+    /// until its ghosts were gone.
     pub setbacks: u32,
-    /// Blocks of which what became of them was not heard, since too much was told at once: counted as losses
-    /// to a part.
+    /// Blocks whose events were dropped because the policy's journal was full: they count in part as losses.
     pub unheard: u64,
 }

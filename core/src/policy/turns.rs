@@ -4,23 +4,23 @@
 //!   turn   0: list 3, at most 2     1: list 0, all     2: list 3, all     3: list 4, at most 2 …
 //! ```
 //!
-//! A list may have several turns: the last one takes all of it, and each goes on where the one before
-//! stopped.
+//! A list may have several turns: the last one takes all of it, and each goes on
+//! where the one before stopped.
 
 use crate::id::{BlockId, BlockRef};
 use crate::slot::{NO_TICKET, Priority, Slot, Word};
 use crate::timeline::Timeline;
 use alloc::vec::Vec;
 
-/// A policy that says which list is next.
+/// A policy that names the next list.
 pub(crate) trait ByTurns {
-    /// What the order depends on, read once for a look.
+    /// The figures that the order depends on, read once for a look.
     fn outset(&self) -> Outset {
         Outset::default()
     }
 
-    /// The list that victims come from after those of `nth` turns, if nothing happened meanwhile. None: there
-    /// are no more.
+    /// The list that victims come from after those of `nth` turns, if nothing happens
+    /// meanwhile. None: there are no more.
     fn turn(&self, nth: usize, outset: &Outset) -> Option<Turn>;
 }
 
@@ -28,9 +28,9 @@ pub(crate) trait ByTurns {
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
     pub(super) list: usize,
-    /// How many blocks at most.
+    /// The most blocks of the turn.
     pub(super) most: usize,
-    /// What it gives is no excess any more (see [`Outset`]).
+    /// Its blocks no longer count as excess (see [`Outset`]).
     pub(super) of_excess: bool,
 }
 
@@ -40,33 +40,32 @@ impl Turn {
         Turn { list, most: usize::MAX, of_excess: false }
     }
 
-    /// The order of a policy of a list a class: those lists, each whole.
+    /// The order of a policy with one list a class: those lists, each whole.
     pub(super) fn of_class(nth: usize) -> Option<Turn> {
         (nth < Priority::EVICTABLE).then(|| Turn::whole(nth))
     }
 }
 
-/// What the order of eviction depends on, as it was when a look began. It is read once, so that a look in
-/// parts comes by each list, whatever is evicted meanwhile.
+/// The figures that the order of eviction depends on, as of the beginning of a look. They are read once,
+/// so that a look in parts visits each list, whatever is evicted meanwhile.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outset {
     /// LFU's ages, of each class.
     pub(super) ages: [u32; Priority::EVICTABLE],
-    /// How many proven blocks go before those on trial, less those that the look has shown.
+    /// Proven blocks that go before those on trial, less those that the look has shown.
     pub(super) excess: usize,
 }
 
-/// How far a look has come.
+/// The position of a look.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Seen {
-    /// What the order depended on when the look began, if it has.
+    /// The figures at the beginning of the look, if it has begun.
     outset: Option<Outset>,
-    /// Which of the policy's turns, how many blocks it has shown, and where on the timeline it stands, if it
-    /// has shown any.
+    /// The turn, the number of blocks that it has shown, and its place on the timeline, if it has shown any.
     turn: usize,
     count: usize,
     place: u64,
-    /// The list that a turn has left, and where: a later turn goes on there.
+    /// The list that a turn has left, and the place at which a later turn continues.
     left: Option<(usize, u64)>,
 }
 
@@ -120,8 +119,8 @@ pub(super) fn look(
     seen.outset = Some(outset);
 }
 
-/// Appends the next of which `is_one` is true, list after list, each whole. A list with a hand, too, is
-/// looked through from its oldest block, and not from where the hand stands.
+/// Appends the next blocks for which `is_one` is true, list after list, each whole. A list with a hand,
+/// too, is looked through from its oldest block, not from the hand's place.
 pub(super) fn look_among(
     policy: &impl ByTurns,
     timeline: &Timeline,
@@ -141,8 +140,8 @@ pub(super) fn look_among(
             let word = slot.word();
             let block = BlockRef { id: BlockId(number), generation: word.generation() };
             if may_leave(word) && word.leases() == 0 && is_one(block) {
-                // Where it is by now: no earlier than where it was met. Gone, it may be anywhere when it
-                // comes back: from here on, at the least.
+                // Its present place: no earlier than where it was met. If it is gone, it may
+                // come back anywhere from here on.
                 go_on =
                     go_on.min(Some(slot.ticket()).filter(|ticket| *ticket != NO_TICKET).unwrap_or(*place));
                 out.push(block);
@@ -153,10 +152,10 @@ pub(super) fn look_among(
     }
 }
 
-/// The policy's lists, each once, those first that are evicted from first.
+/// The policy's lists, each once, in the order of eviction.
 fn lists_in_order<P: ByTurns>(policy: &P) -> impl Iterator<Item = usize> + use<P> {
     let (mut lists, mut count, mut added) = ([0u8; 64], 0, 0u64);
-    // A list that has several turns comes with its first. No policy has more lists than bits.
+    // A list with several turns comes with its first. No policy has more lists than bits.
     let mut add = |list: usize| {
         if added & (1 << list) == 0 {
             added |= 1 << list;
@@ -170,7 +169,7 @@ fn lists_in_order<P: ByTurns>(policy: &P) -> impl Iterator<Item = usize> + use<P
     lists.into_iter().take(count).map(usize::from)
 }
 
-/// Whether eviction could take a block.
+/// Returns whether eviction could take a block.
 #[inline]
 pub(super) fn may_leave(word: Word) -> bool {
     word.inactive() && word.priority() != Priority::Pinned

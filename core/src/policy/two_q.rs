@@ -1,24 +1,24 @@
-//! 2Q, the full version (Johnson and Shasha, VLDB 1994): a FIFO for what is new, and an LRU for what comes
-//! back after it has left that.
+//! 2Q, the full version (Johnson and Shasha, VLDB 1994): a FIFO for new blocks, and an LRU for blocks
+//! that come back after leaving the FIFO.
 //!
 //! ```text
 //!   new ──► A1in (a quarter) ── out, ghost ──► A1out (half as many)       a hit in A1in changes nothing
 //!                                               │ new again
-//!           Am ◄────────────────────────────────┘                          by last release; out without a ghost
+//!           Am ◄────────────────────────────────┘                       by last release; out without a ghost
 //! ```
 //!
-//! Over paths it is another policy than on paper: children go before their parents, and so blocks of A1in
-//! that would have left it stay (see `benches/README.md`: 32.2 % where the paper's has 30.0, at 30,000 blocks
-//! of the bundled trace).
+//! Over paths its hits differ from the paper's: children go before their parents, and so blocks of
+//! A1in that would have left it stay (see `benches/README.md`: 32.2 % where the paper's has 30.0, at
+//! 30,000 blocks of the bundled trace).
 //!
-//! A burst of uses right after a block was new does not prove it: blocks of A1in keep their place while they
-//! are in use, those of Am take a new one. As the paper has it, a victim is A1in's while `|A1in| > Kin`, else
-//! Am's: [`pair`](super::pair) says what that is for a request's.
+//! A burst of uses right after a block was new does not prove it: blocks of A1in keep their place while
+//! they are in use, those of Am take a new one. As in the paper, a victim is A1in's while `|A1in| >
+//! Kin`, else Am's; [`pair`](super::pair) defines this for a request's victims.
 //!
-//! A1out has `Kout` ghosts, and while blocks are still to come for the victims of a request, one more for
-//! each, up to a batch: so a block of the request meets the ghosts that it would meet if each took its victim
-//! by itself. Blocks that are free, or held and never let go of, are to come as well, and let as many ghosts
-//! more stay.
+//! A1out has `Kout` ghosts. While blocks are still to come for the victims of a request, it has one more
+//! for each, up to a batch: so a block of the request meets the ghosts that it would meet if each block
+//! took its victim by itself. Blocks that are free, or held and never released, are also still to come,
+//! and let as many more ghosts stay.
 
 use super::ghosts::Ghosts;
 use super::pair::{Counts, Pair, Rules};
@@ -29,7 +29,7 @@ pub(crate) type TwoQ = Pair<TwoQRules>;
 
 pub(crate) struct TwoQRules {
     capacity: usize,
-    /// `Kin`: as many may be in A1in while Am has a block to give.
+    /// `Kin`: the most blocks in A1in while Am has a block to give.
     most_in: usize,
     /// `Kout`: the length of A1out.
     most_out: usize,

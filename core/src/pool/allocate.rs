@@ -1,11 +1,11 @@
-//! Allocation: free blocks first, then victims; all that were asked for, or none.
+//! Allocation: free blocks first, then victims; all requested blocks, or none.
 
 use super::{BlockPool, MutableBlock};
 use crate::error::OutOfBlocks;
 use crate::id::BlockId;
 use alloc::vec::Vec;
 
-/// What is collected: handles, or bare numbers, for the request table and for callers that keep those.
+/// The collected items: handles, or bare numbers, for the request table and for callers that keep numbers.
 pub(crate) trait Allocated<'p> {
     fn new(pool: &'p BlockPool, id: BlockId) -> Self;
     fn into_id(self) -> BlockId;
@@ -31,13 +31,15 @@ impl Allocated<'_> for BlockId {
 }
 
 impl BlockPool {
-    /// Appends `n` blocks to `out`, evicting if there are not enough free ones. The content of victims is forgotten: to keep it,
-    /// [`evict`](BlockPool::evict) first.
+    /// Appends `n` blocks to `out`, evicting if too few are free. The content of victims is lost: to
+    /// keep it, [`evict`](BlockPool::evict) first.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     ///
     /// # Errors
-    /// Fewer than `n` blocks are free or evictable, or are on their way through other threads' hands at this moment. Nothing was touched;
-    /// but if others release and allocate meanwhile, or parents wait for children that are in use, blocks may have been evicted in
-    /// vain: they are free now.
+    /// Fewer than `n` blocks are free or evictable, or other threads hold some of them at this moment.
+    /// Nothing was allocated. But if others release and allocate meanwhile, or parents wait for children
+    /// in use, blocks may have been evicted in vain: they are free now.
     #[inline]
     pub fn allocate<'p>(&'p self, n: usize, out: &mut Vec<MutableBlock<'p>>) -> Result<(), OutOfBlocks> {
         self.allocate_as(n, out)
@@ -45,13 +47,16 @@ impl BlockPool {
 
     /// Appends `n` free blocks to `out`, and never evicts.
     ///
+    /// Example: [eviction](BlockPool#eviction).
+    ///
     /// # Errors
-    /// Fewer than `n` blocks are free, or two that want more than half of them ask at once. Nothing was touched.
+    /// Fewer than `n` blocks are free, or two concurrent calls each want more than half of them. Nothing
+    /// was allocated.
     pub fn allocate_free<'p>(&'p self, n: usize, out: &mut Vec<MutableBlock<'p>>) -> Result<(), OutOfBlocks> {
         self.allocate_free_as(n, out)
     }
 
-    /// As [`allocate_free`](BlockPool::allocate_free), whatever is collected.
+    /// As [`allocate_free`](BlockPool::allocate_free), for any kind of collected item.
     #[inline]
     pub(super) fn allocate_free_as<'p, A: Allocated<'p>>(
         &'p self,
@@ -64,7 +69,7 @@ impl BlockPool {
         Err(OutOfBlocks { requested: n, available: self.free() })
     }
 
-    /// As [`allocate`](BlockPool::allocate), whatever is collected.
+    /// As [`allocate`](BlockPool::allocate), for any kind of collected item.
     #[inline]
     pub(crate) fn allocate_as<'p, A: Allocated<'p>>(
         &'p self,
@@ -110,7 +115,7 @@ impl BlockPool {
             let given = out.len() - start;
             let evicted = self.evict_slots(missing, given, |slot| out.push(A::new(self, BlockId(slot))));
             if evicted == 0 && self.free() == 0 {
-                // What is inactive has active children, or others were quicker.
+                // The inactive blocks have active children, or others were quicker.
                 let available = out.len() - start;
                 self.free.free(out.drain(start..).map(|block| block.into_id().0));
                 return refused(available);

@@ -1,35 +1,40 @@
-//! The next victims among some of the blocks, one owner's say, where the others are not passed again at each
-//! look.
+//! The next victims among a caller's blocks, for example one owner's, without passing the other blocks
+//! again at each look.
 //!
 //! ```text
-//!   a list   others' others' others' │ own  others' own …           passed: up to the first that was found, or to the young end
+//!   a list   others' others' others' │ own  others' own …  passed: up to the first found, or the young end
 //! ```
 //!
-//! I1. What a look has found lies behind no place of `Passed`: places of blocks only move towards the young
-//! end (`timeline/compact.rs`). I2. What a look has passed may become one of them all the same: a parent that
-//! comes back to its old place, a block that keeps its place
-//!     while it is in use or leased, one that was just being released. So where too few are found all is looked at anew; and also when as many were found
-//!     as the last look at all has passed, so that none of these is left for ever.
+//! I1. No block that a look has found lies before a place of `Passed`: places of blocks only move
+//!     towards the young end (`timeline/compact.rs`).
+//! I2. A block that a look has passed may still become a victim: a parent that is requeued at its old
+//!     place, a block that keeps its place while it is in use or leased, one that was just being
+//!     released. So a look that finds too few begins again from the oldest blocks. So does one after as
+//!     many blocks were found as the last full look has passed: thus none is left out for ever.
 
 use super::BlockPool;
 use crate::id::BlockRef;
 use crate::policy::Ordered;
 use alloc::vec::Vec;
 
-/// How far looks for the same blocks have come: nowhere, to begin with.
+/// The positions of looks for the same blocks; the default is the beginning.
 #[derive(Debug, Clone, Default)]
 pub struct Passed {
-    /// In each list of the policy.
+    /// The place in each list of the policy.
     places: Vec<u64>,
-    /// Blocks that the last look at all has asked about, and those that were found since.
+    /// Blocks that the last full look has asked about, and blocks that were found since.
     asked: usize,
     found: usize,
 }
 
 impl BlockPool {
-    /// Appends up to `n` of those blocks that eviction would take next of which `is_one` is true, in about the policy's order: exactly that of
-    /// LRU; what is leased is none of them. Nothing is taken or held, as with [`next_victims`](BlockPool::next_victims). What `passed` has passed is not asked for again unless
-    /// too few are found: many looks cost about as much as one from the oldest to the youngest. What was found, and is still there, is found again.
+    /// Appends up to `n` blocks for which `is_one` is true, in about the order in which eviction would
+    /// take them: exactly LRU's order under LRU. Leased blocks are left out. Nothing is taken or held,
+    /// as with [`next_victims`](BlockPool::next_victims). Blocks that `passed` has passed are not asked
+    /// about again unless too few are found, so many looks cost about as much as one from the oldest to
+    /// the youngest. A block that was found, and is still there, is found again.
+    ///
+    /// Example: [eviction](BlockPool#eviction).
     pub fn next_victims_among(
         &self,
         passed: &mut Passed,
@@ -56,7 +61,7 @@ impl BlockPool {
         (passed.asked, passed.found) = (asked, 0);
     }
 
-    /// The same from where `passed` stands.
+    /// The same from the places of `passed` on.
     fn look_among(
         &self,
         passed: &mut Passed,
@@ -65,7 +70,7 @@ impl BlockPool {
         out: &mut Vec<BlockRef>,
     ) {
         let end = out.len().saturating_add(n);
-        // Of a list with a hand, too, from the oldest, and not from where the hand stands.
+        // Of a list with a hand, too, from the oldest block, not from the hand's place.
         passed.places.resize(self.shape.lists, self.timeline.old_end());
         self.policy.look_among(&self.timeline, &self.slots, &mut passed.places, end, is_one, out);
     }
@@ -95,7 +100,7 @@ mod tests {
         block
     }
 
-    /// Blocks that were asked about.
+    /// Returns the blocks found, and how many blocks were asked about.
     fn look(pool: &BlockPool, passed: &mut Passed, own: &[BlockRef], n: usize) -> (Vec<BlockRef>, usize) {
         let (mut found, mut asked) = (Vec::new(), 0);
         let is_one = |block: BlockRef| {
@@ -107,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_passed_once() {
+    fn blocks_of_others_are_passed_once() {
         for policy in Policy::ALL {
             let pool = pool(policy, 1000);
             (0..900).for_each(|number| _ = store(&pool, number));
@@ -129,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_one_is_not_asked_about_the_others_behind_it() {
+    fn search_with_an_own_block_first_asks_about_few_others() {
         for policy in Policy::ALL {
             let pool = pool(policy, 1000);
             let own = [store(&pool, 0)];
@@ -141,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_passed_is_found_if_it_becomes_one() {
+    fn passed_block_that_becomes_own_is_found() {
         for policy in Policy::ALL {
             let pool = pool(policy, 100);
             let others: Vec<BlockRef> = (0..50).map(|number| store(&pool, number)).collect();
@@ -152,9 +157,9 @@ mod tests {
         }
     }
 
-    /// SIEVE's hand has spared them, and stands behind them.
+    /// SIEVE's hand has spared these blocks, and stands behind them.
     #[test]
-    fn what_a_hand_has_passed_is_found() {
+    fn block_behind_the_sieve_hand_is_found() {
         for policy in Policy::ALL {
             let pool = pool(policy, 400);
             let all: Vec<BlockRef> = (0..300).map(|number| store(&pool, number)).collect();
@@ -171,10 +176,11 @@ mod tests {
         }
     }
 
-    /// A block that keeps its place while it is in use is found in the end, though there is always another ahead.
+    /// A block that keeps its place while it is in use is found in the end, though there is always
+    /// another ahead.
     #[test]
-    fn what_was_in_use_when_it_was_passed_is_not_left_for_ever() {
-        // LFU has it behind those of fewer uses, ARC behind those of none, and reuse where it has learned.
+    fn block_in_use_when_passed_is_found_later() {
+        // LFU has it behind blocks with fewer uses, ARC behind unused ones, and reuse where it has learned.
         for policy in [Policy::Lru, Policy::Sieve, Policy::S3Fifo, Policy::TwoQ] {
             let pool = pool(policy, 100);
             let first = store(&pool, 0);
@@ -194,9 +200,9 @@ mod tests {
         }
     }
 
-    /// To whoever wants to evict it, it is of no use; and it is again when its lease has ended.
+    /// A leased block cannot be evicted, so it is not found; it is found again when its lease has ended.
     #[test]
-    fn what_is_leased_is_not_found() {
+    fn leased_block_is_not_found() {
         for policy in Policy::ALL {
             let pool = pool(policy, 100);
             let own: Vec<BlockRef> = (0..3).map(|number| store(&pool, number)).collect();
@@ -210,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Whichever of its policy's lists it is in.
+    /// In whichever of its policy's lists the block is.
     #[test]
     fn lower_classes_are_found_first() {
         for policy in Policy::ALL {
@@ -219,7 +225,7 @@ mod tests {
             for (number, class) in [(0, Priority::High), (1, Priority::Low)] {
                 pool.lookup(hash(number)).expect("registered").set_priority(class);
             }
-            // Used since it was new: ARC has it in another list than what is new.
+            // Used since it was new: ARC has it in another list than new blocks.
             let new = store(&pool, 2);
             pool.upgrade(new).expect("registered").set_priority(Priority::High);
             let all = [own[0], own[1], new];
@@ -227,11 +233,12 @@ mod tests {
         }
     }
 
-    /// A policy that takes from many lists by turns has one owner's blocks in the same order, and not list after list.
+    /// A policy that takes from many lists by turns has one owner's blocks in the same
+    /// order, not list after list.
     #[test]
     fn own_blocks_of_many_lists_are_found_by_turns() {
         let pool = pool(Policy::Reuse, 100);
-        // Each second one has a child: it is in the list of those, the others among the leaves.
+        // Each second block has a child: it is in the list of parents, the others among the leaves.
         let mut own = Vec::new();
         for number in (0..40).step_by(2) {
             let mut blocks = Vec::new();
@@ -256,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_is_found_again_in_order() {
+    fn found_blocks_are_found_again_in_order() {
         let pool = pool(Policy::Lru, 100);
         let all: Vec<BlockRef> = (0..60).map(|number| store(&pool, number)).collect();
         let own = [all[20], all[30], all[40]];

@@ -1,26 +1,27 @@
-//! Blocks by their numbers, many at once: for callers that keep [`BlockId`]s and [`BlockRef`]s beside a
-//! shared pool, and no handles with its lifetime.
+//! Batches of blocks by their numbers: for callers that keep [`BlockId`]s and [`BlockRef`]s beside a
+//! shared pool, instead of handles with its lifetime.
 //!
-//! | by number | as the handles do it |
+//! | by number | equivalent with handles |
 //! |---|---|
-//! | [`match_refs`](BlockPool::match_refs), [`lookup_ref`](BlockPool::lookup_ref) | `match_prefix`, `lookup`; each reference given up by `into_ref` |
+//! | [`match_refs`](BlockPool::match_refs) | `match_prefix`; each reference given up by `into_ref` |
+//! | [`lookup_ref`](BlockPool::lookup_ref) | `lookup`, the same |
 //! | [`touch_refs`](BlockPool::touch_refs) | |
 //! | [`release_refs`](BlockPool::release_refs) | `adopt_immutable`, `release` |
 //! | [`hold_again`](BlockPool::hold_again) | `clone` |
 //! | [`allocate_free_ids`](BlockPool::allocate_free_ids) | `allocate_free`, `into_id` |
 //! | [`give_back_ids`](BlockPool::give_back_ids) | `adopt_mutable`, `give_back` |
-//! | [`evict_ids`](BlockPool::evict_ids), [`evict_ids_behind`](BlockPool::evict_ids_behind) | `evict`, each `into_mutable`, `into_id` |
-//! | [`register_ids`](BlockPool::register_ids) | `adopt_mutable`, `complete` or `commit`, `register_sequence` |
-//! | [`register_ids_apart`](BlockPool::register_ids_apart) | the same, each by a `register` without a parent |
+//! | [`evict_ids`](BlockPool::evict_ids) | `evict`, each `into_mutable`, `into_id` |
+//! | [`evict_ids_behind`](BlockPool::evict_ids_behind) | the same, for a request in parts |
+//! | [`register_ids`](BlockPool::register_ids) | `adopt_mutable`, `complete`/`commit`, `register_sequence` |
+//! | [`register_ids_apart`](BlockPool::register_ids_apart) | the same, by `register` without a parent |
 //!
-//! A number says nothing of who has it, so each is checked against its block's word:
+//! A number does not tell its owner, so each is checked against its block's word:
 //!
-//! I1. A number that is not of a block in the state that its call needs is left alone, though it be named
-//! twice in one call. What the
-//!     word cannot tell stays the caller's duty: to give up what is its own, and from one thread.
-//! I2. A list that is registered is checked whole before any of it changes. Each block is marked as it is
-//! checked, as the request table
-//!     marks its own, so that one that is named twice is found without a search.
+//! I1. A number whose block is not in the state that the call needs is left alone, even if it is named
+//!     twice in one call. The word cannot tell the rest, which stays the caller's duty: to name only its
+//!     own blocks, and from one thread.
+//! I2. A list for registration is checked whole before any of it changes. Each block is marked as it is
+//!     checked, with the request table's mark, so that a block that is named twice is found without a search.
 
 use super::lookup::As;
 use super::register::Chain;
@@ -34,28 +35,40 @@ use crate::sync::Relaxed;
 use alloc::vec::Vec;
 
 impl BlockPool {
-    /// As [`match_prefix`](BlockPool::match_prefix), each reference given up as by [`ImmutableBlock::into_ref`].
+    /// As [`match_prefix`](BlockPool::match_prefix), each handle turned into a reference as by
+    /// [`ImmutableBlock::into_ref`].
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn match_refs(&self, hashes: &[SequenceHash], out: &mut Vec<BlockRef>) -> usize {
         self.match_while(hashes, out, As::PREFIX, ImmutableBlock::into_ref)
     }
 
-    /// As [`match_refs`](BlockPool::match_refs), for who knows that the blocks will be used and does not use them yet: released, they have new places
-    /// in the order of eviction, and to no policy was this a use. Under SIEVE and S3-FIFO, and on trial under 2Q, a block keeps its place.
+    /// As [`match_refs`](BlockPool::match_refs), for blocks that will be used later. Once released they
+    /// have new places in the order of eviction, but for no policy is this a use. Under SIEVE and
+    /// S3-FIFO, and on trial under 2Q, a block keeps its place.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn touch_refs(&self, hashes: &[SequenceHash], out: &mut Vec<BlockRef>) -> usize {
         self.match_while(hashes, out, As::TOUCHED, ImmutableBlock::into_ref)
     }
 
-    /// As [`lookup`](BlockPool::lookup), the reference given up as by [`ImmutableBlock::into_ref`].
+    /// As [`lookup`](BlockPool::lookup), the handle turned into a reference as by
+    /// [`ImmutableBlock::into_ref`].
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn lookup_ref(&self, hash: SequenceHash) -> Option<BlockRef> {
         self.lookup(hash).map(ImmutableBlock::into_ref)
     }
 
-    /// Releases references that were given up, in the order given, as [`release`](BlockPool::release) does. One that is not of a
-    /// registration that somebody holds now is left alone; returns how many were.
+    /// Releases references that were given up, in the order given, as [`release`](BlockPool::release)
+    /// does. A reference is left alone if no holder has its registration now; returns how many were.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn release_refs(&self, blocks: impl IntoIterator<Item = BlockRef>) -> usize {
         let (mut last, mut wrong) = (Last::new(), 0);
         blocks.into_iter().for_each(|block| {
-            // It waits there with a reference that is gone already, so to say: let it go, and look whether there is another (I1).
+            // This block waits with a reference that counts as released already: release it, and look
+            // whether there is another (I1).
             if last.has(block.id.0) {
                 self.release_last(&mut last);
             }
@@ -68,9 +81,11 @@ impl BlockPool {
         wrong
     }
 
-    /// One reference more to a block that the caller holds, as `clone` of its handle, to be released as often. None: nobody holds the
-    /// block, or it was recycled, or its count is full. For a block that others may hold, but not the caller, there is
-    /// [`upgrade`](BlockPool::upgrade).
+    /// Takes one more reference to a block that the caller holds, as `clone` of its handle does; to be
+    /// released as often. None: the block is not held, or it was recycled, or its count is full. If
+    /// others may hold the block, but not the caller, use [`upgrade`](BlockPool::upgrade).
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn hold_again(&self, block: BlockRef) -> Option<BlockRef> {
         let held = |word: Word| {
             let held = word.generation() == block.generation && word.references() > 0;
@@ -79,28 +94,40 @@ impl BlockPool {
         self.try_update(self.slots.get(block.id.index())?, held).map(|_| block)
     }
 
-    /// As [`allocate_free`](BlockPool::allocate_free): appends the numbers of `n` free blocks, and never evicts.
+    /// Appends the numbers of `n` free blocks, and never evicts, as
+    /// [`allocate_free`](BlockPool::allocate_free).
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     ///
     /// # Errors
-    /// Fewer than `n` blocks are free, or two that want more than half of them ask at once. Nothing was touched.
+    /// Fewer than `n` blocks are free, or two concurrent calls each want more than half of them. Nothing
+    /// was allocated.
     pub fn allocate_free_ids(&self, n: usize, out: &mut Vec<BlockId>) -> Result<(), OutOfBlocks> {
         self.allocate_free_as(n, out)
     }
 
-    /// As [`evict`](BlockPool::evict): appends the numbers of up to `n` victims, each with the hash that its bytes are still of. They are the
-    /// caller's. Returns how many.
+    /// Appends the numbers of up to `n` victims, as [`evict`](BlockPool::evict): each with the hash of
+    /// its bytes, which are intact. The victims are the caller's. Returns how many.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn evict_ids(&self, n: usize, out: &mut Vec<(BlockId, SequenceHash)>) -> usize {
         self.evict_ids_behind(n, 0, out)
     }
 
-    /// The same, for who has `given` blocks for this purpose already, free ones or victims, and has registered none of them yet: ARC, 2Q and
-    /// S3-FIFO choose as if all had been asked for in one call.
+    /// As [`evict_ids`](BlockPool::evict_ids), for a caller that already has `given` blocks for this
+    /// purpose, free ones or victims, and has registered none of them yet. ARC, 2Q and S3-FIFO choose as
+    /// if all had been requested in one call.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn evict_ids_behind(&self, n: usize, given: usize, out: &mut Vec<(BlockId, SequenceHash)>) -> usize {
         self.evict_slots(n, given, |slot| out.push((BlockId(slot), self.slot(BlockId(slot)).key())))
     }
 
-    /// Frees owned blocks as one batch, as [`give_back`](BlockPool::give_back) does; one that is `Partial` is reset. A number that is
-    /// not of a block that is `Reset` or `Partial` and in use, or that a request has reserved, is left alone; returns how many were.
+    /// Frees owned blocks as one batch, as [`give_back`](BlockPool::give_back) does; a `Partial` one is
+    /// reset. A number is left alone if its block is not `Reset` or `Partial` and in use, or if a
+    /// request has reserved it; returns how many were.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     pub fn give_back_ids(&self, blocks: impl IntoIterator<Item = BlockId>) -> usize {
         let (mut wrong, mut gathered) = (0, Gathered::default());
         self.give_back(blocks.into_iter().filter_map(|id| {
@@ -111,13 +138,16 @@ impl BlockPool {
         wrong
     }
 
-    /// Registers owned blocks, `Reset` or `Partial` and full, as one sequence, each the parent of the next, behind `parent`, which the
-    /// caller holds; appends a reference for each to `out`, given up as by [`ImmutableBlock::into_ref`]: the block itself, or the one of
-    /// its hash that was there, and then the copy was reset and freed. Returns how many were there.
+    /// Registers owned blocks, `Reset` or `Partial` and full, as one sequence, each the parent of the
+    /// next, behind `parent`, which the caller holds. Appends a reference for each to `out`, as by
+    /// [`ImmutableBlock::into_ref`]: the block itself, or an existing block of its hash; in that case
+    /// the copy was reset and freed. Returns how many existed.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     ///
     /// # Errors
-    /// The lists are not of one length, nobody holds the parent, or a block is not the caller's, or not to be completed, or named twice.
-    /// Nothing was registered, and all blocks are the caller's as before.
+    /// The lists differ in length, the parent is not held, or a block is not the caller's, cannot be
+    /// completed, or is named twice. Nothing was registered, and all blocks are the caller's as before.
     pub fn register_ids(
         &self,
         ids: &[BlockId],
@@ -128,7 +158,10 @@ impl BlockPool {
         self.register_list(ids, hashes, Chain::Behind(parent), out)
     }
 
-    /// As [`register_ids`](BlockPool::register_ids), and no block is another's parent: for a pool that is to evict them in its order alone.
+    /// As [`register_ids`](BlockPool::register_ids), but no block is another's parent: for a pool that
+    /// is to evict them in its order alone.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     ///
     /// # Errors
     /// As of [`register_ids`](BlockPool::register_ids).
@@ -149,7 +182,7 @@ impl BlockPool {
         out: &mut Vec<BlockRef>,
     ) -> Result<usize, TransitionError> {
         if ids.len() != hashes.len() {
-            // The first that has no partner, or the last that has one.
+            // The first block without a hash, or the last one with one.
             let block = ids.get(hashes.len()).or(ids.last()).copied().unwrap_or(BlockId(0));
             let state = self.checked_word(block)?.state();
             let reason = Reason::Unpaired { blocks: ids.len(), hashes: hashes.len() };
@@ -169,7 +202,8 @@ impl BlockPool {
         Ok(self.register_each(complete, chain, out, ImmutableBlock::into_ref))
     }
 
-    /// Checks that all of a list can be completed, and marks them as it goes; on an error it unmarks those before (I2).
+    /// Checks that all of a list can be completed, and marks each block. On an error it
+    /// unmarks those before (I2).
     fn mark(&self, ids: &[BlockId], hashes: &[SequenceHash]) -> Result<(), TransitionError> {
         for (i, (id, hash)) in ids.iter().zip(hashes).enumerate() {
             match self.fillable_word(*id) {
@@ -191,7 +225,7 @@ impl BlockPool {
         Ok(())
     }
 
-    /// The word of an owned block that can be completed.
+    /// Returns the word of an owned block that can be completed.
     fn fillable_word(&self, id: BlockId) -> Result<Word, TransitionError> {
         let word = self.owned_word(id)?;
         // Relaxed: the owner's own.
@@ -203,7 +237,7 @@ impl BlockPool {
     }
 }
 
-/// What the free map has gathered of a batch and not freed yet: blocks of one aligned run of 64.
+/// Blocks of a batch that the free map has gathered and not freed yet: of one aligned run of 64.
 #[derive(Default)]
 struct Gathered {
     run: u32,
@@ -211,7 +245,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// False: it was gathered already.
+    /// Adds a block. False: it was gathered already.
     fn add(&mut self, number: u32) -> bool {
         if number / 64 != self.run {
             *self = Gathered { run: number / 64, mask: 0 };

@@ -1,4 +1,4 @@
-//! How a pool is built.
+//! The settings of a pool.
 
 use crate::error::ConfigError;
 use crate::events::EventSink;
@@ -7,10 +7,10 @@ use crate::id::BlockRef;
 use crate::policy::Policy;
 use alloc::boxed::Box;
 
-/// What `register` does with a second block of the same hash.
+/// The treatment of a second block of the same hash by `register`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Duplicates {
-    /// The caller gets the block that is there; its copy is freed.
+    /// The caller gets the existing block; its copy is freed.
     #[default]
     Reject,
     /// Both stay; lookups find the newer one.
@@ -54,7 +54,7 @@ impl PoolConfig {
         }
     }
 
-    /// Blocks of the pool.
+    /// The number of blocks.
     #[must_use]
     pub fn blocks(&self) -> u32 {
         self.capacity
@@ -66,53 +66,56 @@ impl PoolConfig {
         self
     }
 
-    /// Tokens a page, 1 to 65,535.
+    /// Tokens per page, 1 to 65,535.
     pub fn page_size(mut self, tokens: u32) -> PoolConfig {
         self.page_size = tokens;
         self
     }
 
-    /// What becomes of a second block with an equal hash.
+    /// The treatment of a second block of the same hash.
     pub fn duplicates(mut self, duplicates: Duplicates) -> PoolConfig {
         self.duplicates = duplicates;
         self
     }
 
-    /// Into how many lanes (1 to 16) the free blocks are split, so that threads do not meet. One a core is right.
+    /// The number of lanes (1 to 16) into which the free blocks are split, so that threads do not
+    /// contend. One per core is right.
     pub fn lanes(mut self, lanes: usize) -> PoolConfig {
         self.lanes = lanes;
         self
     }
 
-    /// How a thread finds its lane; any number, taken modulo the lanes. The core knows no threads, so the default guesses from the
-    /// stack's address, and two threads may share a lane. Give a thread-local number where there is one.
+    /// Sets the function that finds a thread's lane; its result is taken modulo the lanes. The core
+    /// knows no threads, so the default guesses from the stack's address, and two threads may share a
+    /// lane. Give a thread-local number where there is one.
     pub fn lane_of(mut self, lane_of: fn() -> usize) -> PoolConfig {
         self.lane_of = lane_of;
         self
     }
 
-    /// Decides where the pool's tables put each hash; 0 unless given, in the core: a manager gives its pools a random one,
-    /// unless they have a seed. If callers that you do not trust can choose hashes,
-    /// give a random number that they cannot learn: with a known seed, they can put all their blocks into one chain, and
-    /// lookups of it get slow for everyone. Equal seeds give equal choices of the policies that sample by hash.
+    /// Decides where the pool's tables put each hash. Without a call it is 0 in the core; a manager
+    /// gives its pools a random one, unless they have a seed. If untrusted callers can choose hashes,
+    /// give a random number that they cannot learn. With a known seed they can put all their blocks into
+    /// one chain, and lookups in that chain become slow for all callers. With equal seeds, policies that
+    /// sample by hash choose equally.
     pub fn seed(mut self, seed: u64) -> PoolConfig {
         self.seed = Some(seed);
         self
     }
 
-    /// The eviction policy that was given.
+    /// The eviction policy that was set.
     #[must_use]
     pub fn given_policy(&self) -> Policy {
         self.policy
     }
 
-    /// The seed that was given; none: it is 0.
+    /// The seed that was set; none: it is 0.
     #[must_use]
     pub fn given_seed(&self) -> Option<u64> {
         self.seed
     }
 
-    /// Who hears of Store and Remove. Called again, all hear, the first one first.
+    /// Adds a sink for Store and Remove events. With several sinks, each event goes to the first one first.
     pub fn events(mut self, sink: Box<dyn EventSink>) -> PoolConfig {
         self.sink = Some(match self.sink.take() {
             Some(first) => Box::new(Both(first, sink)),
@@ -136,7 +139,7 @@ impl PoolConfig {
     }
 }
 
-/// Two that hear.
+/// Two sinks.
 struct Both(Box<dyn EventSink>, Box<dyn EventSink>);
 
 impl EventSink for Both {
@@ -151,7 +154,8 @@ impl EventSink for Both {
     }
 }
 
-/// Threads' stacks lie megabytes apart. A wrong guess costs speed, never anything else.
+/// Guesses a lane from the stack's address: threads' stacks lie megabytes apart. A
+/// wrong guess costs only speed.
 fn lane_of_stack() -> usize {
     let here = 0u8;
     let address = core::ptr::from_ref(&here).addr() as u64;

@@ -1,4 +1,4 @@
-//! Eviction: claim, unlink, tell, hand over.
+//! Eviction: claim, unlink, report, hand over.
 //!
 //! A victim is claimed by the compare-exchange `Registered, 0 references → Reset`; a lookup that races either
 //! makes it fail, or finds the block gone. The caller owns the slot from then on. A batch is claimed first
@@ -22,7 +22,7 @@ const FEW: usize = 4;
 /// A search for victims.
 struct Victims<'p> {
     pool: &'p BlockPool,
-    /// Blocks that the caller has been given before these.
+    /// Blocks that the caller was given before these.
     given: usize,
     /// Slot, and the generation of the registration that ended.
     victims: &'p [Cell<(u32, u32)>],
@@ -75,9 +75,10 @@ impl<'p> Scan<'p> for Victims<'p> {
                 return Verdict::Stale;
             }
             let waits = slot.defer_if_parent(word.generation()) && !skipped!("evict_parent_first");
-            // A lease is a child too. But one that ended before the look at the children may have been followed by another since, and the
-            // word be the same again. So may it be where a child came since, by one who has held the block and let go of it: then the child stays
-            // without a parent, as an orphan, until that is registered anew (`adopt_orphan`) or it is evicted itself.
+            // A lease is a child too. But if it ended before our look at the children, another may have
+            // begun since, and the word be the same again. So may it be if a child was added since, by a
+            // caller that has held the block and released it. Then the child stays without a parent, as
+            // an orphan, until it is registered anew (`adopt_orphan`) or is evicted itself.
             if waits || (word.leases() > 0 && !skipped!("lease_by_child_only")) {
                 return Verdict::Deferred;
             }
@@ -88,7 +89,7 @@ impl<'p> Scan<'p> for Victims<'p> {
         }
         slot.set_ticket(NO_TICKET);
         pool.registry.prefetch_head(slot.key());
-        // A policy claims no more than it was asked for, and it is asked for a batch at most.
+        // A policy claims no more than requested, and a request is one batch at most.
         self.victims[self.claimed.get()].set((number, word.generation()));
         self.claimed.set(self.claimed.get() + 1);
         if pool.discount_child(slot) {
@@ -110,13 +111,15 @@ impl<'p> Scan<'p> for Victims<'p> {
             return Verdict::Stale;
         }
         count(&pool.lane().inactive, 1u64.wrapping_neg());
-        // Between the look and the hold another evictor may have moved it, and let go of it: it is not to be moved, nor told of, twice.
+        // Between the look and the hold another evictor may have moved and released it: it must
+        // not be moved or reported twice.
         let ours = slot.ticket() == candidate.ticket || skipped!("requeue_no_recheck");
         if ours {
             slot.forget_ticket();
             match pool.timeline.reserve(&pool.slots, 1) {
                 Ok(mut position) => _ = position.put(number, slot, list),
-                // Relaxed: with no ticket it is only for the policy, which takes it for moved. The release finds a place, or does without.
+                // Relaxed: without a ticket the list is only for the policy, which takes the block for
+                // moved. The release finds a place, or does without.
                 Err(Full) => slot.list.store(list, Relaxed),
             }
         }
@@ -125,29 +128,33 @@ impl<'p> Scan<'p> for Victims<'p> {
     }
 }
 
-/// Whether the slot is the candidate that it was: an evictor may have stalled, and the block been used, and pinned, meanwhile.
+/// Returns whether the slot is still the candidate: an evictor may have stalled, and the block
+/// been used and pinned meanwhile.
 fn is_still(candidate: Candidate, slot: &Slot, word: Word) -> bool {
     let same = slot.ticket() == candidate.ticket || skipped!("evict_stale_candidate");
     word.inactive() && (word.priority() != Priority::Pinned || skipped!("evict_stale_candidate")) && same
 }
 
 impl BlockPool {
-    /// Takes up to `n` victims out of the registry, in the policy's order, and appends them to `out`. Their bytes are intact and the
-    /// caller's, to be kept elsewhere before the block is used anew. Returns how many; fewer than `n` if no more are evictable.
+    /// Takes up to `n` victims out of the registry, in the policy's order, and appends them to `out`.
+    /// Their bytes are intact and the caller's, to be saved before the block is used anew. Returns how
+    /// many; fewer than `n` if no more are evictable.
+    ///
+    /// Example: [eviction](BlockPool#eviction).
     pub fn evict<'p>(&'p self, n: usize, out: &mut Vec<EvictedBlock<'p>>) -> usize {
         self.evict_slots(n, 0, |slot| out.push(EvictedBlock::new(self, BlockId(slot))))
     }
 
-    /// As [`evict`](BlockPool::evict), for a caller that has been `given` so many blocks before, of the same request.
+    /// As [`evict`](BlockPool::evict), for a caller that was given `given` blocks of the same request before.
     pub(super) fn evict_slots(&self, wanted: usize, given: usize, take: impl FnMut(u32)) -> usize {
-        // Room for few is cleared in no time, and so is what one victim needs.
+        // A small array is cleared in no time, and so is the work of one victim.
         match wanted {
             0..=FEW => self.evict_into(&[const { Cell::new((0, 0)) }; FEW], wanted, given, take),
             _ => self.evict_into(&[const { Cell::new((0, 0)) }; BATCH], wanted, given, take),
         }
     }
 
-    /// The same, with room for as many as are claimed at once.
+    /// The same, with `victims` as room for the blocks that are claimed at once.
     fn evict_into(
         &self,
         victims: &[Cell<(u32, u32)>],
@@ -194,18 +201,18 @@ impl BlockPool {
         evicted
     }
 
-    /// The parent of a block that was claimed, if it is registered still.
+    /// The parent of a claimed block, if it is still registered.
     pub(super) fn parent_of(&self, slot: &Slot) -> Option<u32> {
         let parent = unpack(slot.parent())?;
         (self.slot(parent.id).word().generation() == parent.generation).then_some(parent.id.0)
     }
 
-    /// Tells a slot's parent that it has a child less; whether the parent came back into its list by that.
+    /// Removes one child from the count of a slot's parent. Returns whether that requeued the parent.
     fn discount_child(&self, slot: &Slot) -> bool {
         unpack(slot.parent()).is_some_and(|parent| self.child_gone(parent))
     }
 
-    /// A block has a child less, or a lease; whether it came back into its list by that.
+    /// Removes one child, or one lease, from a block's count. Returns whether that requeued the block.
     pub(super) fn child_gone(&self, parent: BlockRef) -> bool {
         let back = self.slot(parent.id).child_removed(parent.generation);
         if back {
@@ -214,17 +221,17 @@ impl BlockPool {
         back
     }
 
-    /// The last child of a deferred block is gone: it can be evicted again.
+    /// Requeues a deferred block whose last child is gone: it can be evicted again.
     fn bring_back(&self, parent: BlockRef) {
         let slot = self.slot(parent.id);
         let word = slot.word();
-        // Relaxed: if the slot is another's by now, the bit is a wrong one, and harmless.
+        // Relaxed: if the slot has been recycled, the bit is a wrong one, and harmless.
         let elsewhere = |list: &u8| *list != slot.list.load(Relaxed);
         let Some(list) = self.policy.list_of_returning(word.priority()).filter(elsewhere) else {
             return self.timeline.relist(&self.slots, parent.id.0);
         };
         let waits = word.generation() == parent.generation && word.inactive();
-        // Whoever else holds it will place it. A pinned one has no place.
+        // Another holder will place it. A pinned block has no place.
         let held = waits
             && word.priority() != Priority::Pinned
             && (slot.try_acquire(word).is_ok() || skipped!("return_unheld"));
@@ -236,7 +243,7 @@ impl BlockPool {
         self.release_to(parent.id.0, list);
     }
 
-    /// All that follows when the caller has ended a registration otherwise than by eviction.
+    /// Completes the end of a registration that the caller has ended otherwise than by eviction.
     pub(super) fn end_registration(&self, number: u32, generation: u32) {
         self.discount_child(&self.slots[number as usize]);
         count(&self.lane().removed, 1);
@@ -248,7 +255,7 @@ impl BlockPool {
         let slot = &self.slots[number as usize];
         let key = slot.key();
         self.registry.remove(&self.slots, number, key);
-        // The ticket first: what has one is in a list.
+        // The ticket first: a block with a ticket is in a list.
         slot.set_ticket(NO_TICKET);
         self.policy.on(number, slot, Event::Removed);
         if let Some(sink) = &self.sink {
@@ -280,12 +287,13 @@ mod tests {
         victims.pop().map(|victim| victim.hash())
     }
 
-    /// A block is promoted while a stalled thread keeps the timeline full: it goes without a place, and is counted once.
+    /// A block is promoted while a stalled thread keeps the timeline full: it loses its
+    /// place, and is counted once.
     #[test]
-    fn promotion_without_room() {
+    fn promotion_without_timeline_room_counts_the_block_once() {
         let config = PoolConfig::new(4).policy(Policy::S3Fifo).lanes(1).lane_of(|| 0);
         let pool = BlockPool::new(config).expect("a valid setup");
-        // Stalled before them, or the first would leave its own place for itself.
+        // The thread stalls before them, or the first block would leave its own place for itself.
         let mut stalled = Vec::new();
         pool.allocate(1, &mut stalled).expect("there is room");
         let number = stalled[0].id().0;
@@ -301,7 +309,7 @@ mod tests {
         let _ = position.put(number, slot, 0);
         slot.forget_ticket();
         drop(stalled);
-        // The count of small blocks is right if a new one goes before one of main.
+        // The count of small blocks is right if a new block goes before one of main.
         store(&pool, 3, 2);
         store(&pool, 4, 0);
         assert_eq!(evict(&pool), Some(hash(4)));

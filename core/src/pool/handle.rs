@@ -1,6 +1,6 @@
-//! The handles: a block's state as a type, where one owner holds it; a counted reference, where many do.
+//! The handles: a block's state as a type, for one owner; a counted reference, for many holders.
 //!
-//! | type | state | dropping it |
+//! | type | state | on drop |
 //! |---|---|---|
 //! | [`MutableBlock`] | `Reset` or `Partial` | resets and frees the block |
 //! | [`CompleteBlock`] | `Complete` | resets and frees the block |
@@ -20,7 +20,7 @@ use core::{fmt, iter};
 pub struct MutableBlock<'p> {
     pool: &'p BlockPool,
     id: BlockId,
-    /// It may have left `Reset`: to free it the word must be looked at.
+    /// It may have left `Reset`: the word must be read before the block is freed.
     partial: bool,
 }
 
@@ -30,13 +30,14 @@ pub struct CompleteBlock<'p> {
     id: BlockId,
 }
 
-/// A reference to a registered block, which nobody can change or evict while it is held.
+/// A reference to a registered block. Nothing can change or evict the block while it is held.
 pub struct ImmutableBlock<'p> {
     pool: &'p BlockPool,
     id: BlockId,
 }
 
-/// A victim of eviction: out of the registry, its bytes still those of its hash, for who wants to keep them elsewhere.
+/// A victim of eviction: out of the registry, with the bytes of its hash intact, for callers that save
+/// them elsewhere.
 pub struct EvictedBlock<'p> {
     pool: &'p BlockPool,
     id: BlockId,
@@ -48,7 +49,7 @@ impl<'p> MutableBlock<'p> {
         MutableBlock { pool, id, partial: false }
     }
 
-    /// The block.
+    /// The block's number.
     #[inline]
     pub fn id(&self) -> BlockId {
         self.id
@@ -79,7 +80,7 @@ impl<'p> MutableBlock<'p> {
         Ok(())
     }
 
-    /// `Partial → Partial`: one token more.
+    /// `Partial → Partial`: adds one token.
     ///
     /// # Errors
     /// The block is not `Partial`, or the page is full.
@@ -87,10 +88,10 @@ impl<'p> MutableBlock<'p> {
         self.add_tokens(1)
     }
 
-    /// `Partial → Partial`: `count` tokens more. The pool counts tokens; their bytes are the engine's.
+    /// `Partial → Partial`: adds `count` tokens. The pool counts tokens; their bytes are the engine's.
     ///
     /// # Errors
-    /// The block is not `Partial`, or the page has no room for that many; nothing was added.
+    /// The block is not `Partial`, or the page has no room for that many. Nothing was added.
     pub fn add_tokens(&mut self, count: u32) -> Result<(), TransitionError> {
         let (filled, page_size) = (self.filled(), self.pool.page_size);
         if self.state() != State::Partial {
@@ -107,7 +108,7 @@ impl<'p> MutableBlock<'p> {
         Ok(())
     }
 
-    /// `Partial → Complete`: the page is full, and `hash` is its sequence hash.
+    /// `Partial → Complete`: completes the full page; `hash` is its sequence hash.
     ///
     /// # Errors
     /// The block is not `Partial`, or the page is not full; the block comes back as it was.
@@ -120,7 +121,8 @@ impl<'p> MutableBlock<'p> {
         self.complete_from(State::Partial, hash)
     }
 
-    /// A whole page at once: `init_sequence`, `add_tokens(page_size)` and `commit` in one transition.
+    /// Completes a whole page at once: `init_sequence`, `add_tokens(page_size)` and
+    /// `commit` in one transition.
     ///
     /// # Errors
     /// The block is not `Reset`; it comes back as it was.
@@ -138,7 +140,7 @@ impl<'p> MutableBlock<'p> {
         Ok(self.completed(word, hash))
     }
 
-    /// To `Complete`, from a state that allows it, as the caller has seen in `word`.
+    /// Makes the block `Complete`, from a state that allows it, as the caller has seen in `word`.
     #[inline]
     pub(super) fn completed(self, word: Word, hash: SequenceHash) -> CompleteBlock<'p> {
         let (pool, id) = (self.pool, self.id);
@@ -152,14 +154,15 @@ impl<'p> MutableBlock<'p> {
         CompleteBlock { pool, id }
     }
 
-    /// `Partial → Reset`: throws the content away and keeps the block.
+    /// `Partial → Reset`: discards the content and keeps the block.
     pub fn reset(&mut self) {
         if core::mem::take(&mut self.partial) {
             self.pool.reset_owned(self.id);
         }
     }
 
-    /// Gives up the handle; the block stays owned, by whoever has the number. [`BlockPool::adopt_mutable`] takes it back.
+    /// Gives up the handle; the block stays owned, through its number.
+    /// [`BlockPool::adopt_mutable`] takes it back.
     pub fn into_id(self) -> BlockId {
         ManuallyDrop::new(self).id
     }
@@ -172,7 +175,7 @@ impl<'p> CompleteBlock<'p> {
         (this.pool, this.id)
     }
 
-    /// The block.
+    /// The block's number.
     #[inline]
     pub fn id(&self) -> BlockId {
         self.id
@@ -183,7 +186,7 @@ impl<'p> CompleteBlock<'p> {
         self.pool.slot(self.id).key()
     }
 
-    /// `Complete → Reset`: throws the content away and keeps the block.
+    /// `Complete → Reset`: discards the content and keeps the block.
     pub fn reset(self) -> MutableBlock<'p> {
         let (pool, id) = self.into_parts();
         pool.reset_owned(id);
@@ -203,7 +206,7 @@ impl<'p> ImmutableBlock<'p> {
         (this.pool, this.id)
     }
 
-    /// The block.
+    /// The block's number.
     #[inline]
     pub fn id(&self) -> BlockId {
         self.id
@@ -220,12 +223,12 @@ impl<'p> ImmutableBlock<'p> {
         self.pool.reference(self.id)
     }
 
-    /// Who holds the block, this handle included.
+    /// The number of references to the block, this handle included.
     pub fn references(&self) -> u32 {
         self.pool.slot(self.id).word().references()
     }
 
-    /// The block's class for eviction; counts from the next time it becomes inactive.
+    /// Sets the block's class for eviction, which takes effect the next time it becomes inactive.
     pub fn set_priority(&self, priority: Priority) {
         self.pool.update(self.id, |word| word.with_priority(priority));
     }
@@ -244,7 +247,8 @@ impl<'p> ImmutableBlock<'p> {
 
 impl Clone for ImmutableBlock<'_> {
     fn clone(&self) -> Self {
-        // A held block stays Registered, so this is one more reference. Like `Arc`, too many are a bug that must not go on.
+        // A held block stays Registered, so this is one more reference. Too many are a bug that
+        // must not go on, as with `Arc`.
         self.pool.update(self.id, |word| {
             assert!(word.references() < MAX_REFERENCES, "{} has {MAX_REFERENCES} references", self.id);
             word.acquired()
@@ -259,7 +263,7 @@ impl<'p> EvictedBlock<'p> {
         EvictedBlock { pool, id }
     }
 
-    /// The block: where the bytes still are.
+    /// The block's number: its bytes are still there.
     pub fn id(&self) -> BlockId {
         self.id
     }
@@ -269,7 +273,7 @@ impl<'p> EvictedBlock<'p> {
         self.pool.slot(self.id).key()
     }
 
-    /// The bytes are no longer needed: the block is for new content.
+    /// Turns the victim into a block for new content: the bytes are no longer needed.
     pub fn into_mutable(self) -> MutableBlock<'p> {
         let this = ManuallyDrop::new(self);
         MutableBlock::new(this.pool, this.id)
@@ -306,6 +310,8 @@ impl Drop for EvictedBlock<'_> {
 
 impl BlockPool {
     /// Frees blocks as one batch, cheaper than dropping them one by one.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     #[inline]
     pub fn give_back<'p>(&'p self, blocks: impl IntoIterator<Item = MutableBlock<'p>>) {
         self.free.free(blocks.into_iter().map(|block| {
@@ -318,16 +324,18 @@ impl BlockPool {
         }));
     }
 
-    /// Takes back a block of which [`MutableBlock::into_id`] gave the number, once.
+    /// Takes back a block whose number came from [`MutableBlock::into_id`], once.
+    ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
     ///
     /// # Errors
-    /// The number is not of a block that is `Reset` or `Partial` and in use, or the block is a request's: see
+    /// The number is not of a block that is `Reset` or `Partial` and in use, or a request owns the block: see
     /// [`RequestTable::detach`](crate::RequestTable::detach).
     pub fn adopt_mutable(&self, id: BlockId) -> Result<MutableBlock<'_>, TransitionError> {
         self.owned_word(id).map(|word| self.adopted(id, word))
     }
 
-    /// The handle of a block whose [`owned_word`](BlockPool::owned_word) this is.
+    /// The handle of a block; `word` is its [`owned_word`](BlockPool::owned_word).
     #[inline]
     pub(super) fn adopted(&self, id: BlockId, word: Word) -> MutableBlock<'_> {
         MutableBlock { pool: self, id, partial: word.state() == State::Partial }
@@ -335,14 +343,17 @@ impl BlockPool {
 
     /// Takes back a reference that [`ImmutableBlock::into_ref`] gave up, once.
     ///
+    /// Example: [blocks by number](BlockPool#blocks-by-number).
+    ///
     /// # Errors
-    /// The block was recycled, or nobody references it.
+    /// The block was recycled, or is not referenced.
     pub fn adopt_immutable(&self, block: BlockRef) -> Result<ImmutableBlock<'_>, TransitionError> {
         self.held_word(block)?;
         Ok(ImmutableBlock { pool: self, id: block.id })
     }
 
-    /// The word of a block that is `Reset` or `Partial`, and not free nor a request's: somebody has its number.
+    /// Returns the word of a block that is `Reset` or `Partial`, and neither free nor a request's:
+    /// it has an owner with its number.
     pub(super) fn owned_word(&self, id: BlockId) -> Result<Word, TransitionError> {
         let word = self.checked_word(id)?;
         match word.state() {
@@ -352,7 +363,7 @@ impl BlockPool {
         }
     }
 
-    /// The word of a block that somebody references, of this very registration.
+    /// Returns the word of a referenced block, of this very registration.
     #[inline]
     pub(super) fn held_word(&self, block: BlockRef) -> Result<Word, TransitionError> {
         let word = self.checked_word(block.id)?;
@@ -365,7 +376,7 @@ impl BlockPool {
         Ok(word)
     }
 
-    /// The word of a block of this pool.
+    /// Returns the word of a block of this pool.
     #[inline]
     pub(super) fn checked_word(&self, id: BlockId) -> Result<Word, TransitionError> {
         match self.slots.get(id.index()) {
@@ -377,12 +388,12 @@ impl BlockPool {
         }
     }
 
-    /// The next block of a request's list. A block that is reserved has no parent yet, so its word serves.
+    /// The next block of a request's list. A reserved block has no parent yet, so the parent's word holds it.
     pub(crate) fn next_reserved(&self, id: BlockId) -> u32 {
         self.slot(id).parent() as u32
     }
 
-    /// Sets what `next_reserved` reads, and marks the block as the request table's; for the block's owner.
+    /// Sets the value of `next_reserved`, and marks the block as the request table's; for the block's owner.
     pub(crate) fn set_next_reserved(&self, id: BlockId, next: u32) {
         let slot = self.slot(id);
         slot.set_parent(u64::from(next));
@@ -396,7 +407,7 @@ impl BlockPool {
         MutableBlock { pool: self, id, partial: false }
     }
 
-    /// One transition of a block that the caller owns, or a refusal that changes nothing.
+    /// Makes one transition of a block that the caller owns, or refuses and changes nothing.
     pub(super) fn transition(&self, id: BlockId, from: State, to: State) -> Result<(), TransitionError> {
         let slot = self.slot(id);
         let word = slot.word();
@@ -422,7 +433,7 @@ impl BlockPool {
         self.try_update(self.slot(id), |word| Some(change(word)));
     }
 
-    /// Changes a slot's word as `change` says of the newest, unless it says none. The word before.
+    /// Applies `change` to a slot's newest word, unless it returns none. Returns the word before.
     #[inline]
     pub(super) fn try_update(&self, slot: &Slot, change: impl Fn(Word) -> Option<Word>) -> Option<Word> {
         let mut word = slot.word();

@@ -1,4 +1,4 @@
-//! Lookups: by hash, by prefix, by weak reference. What is found is referenced as it is found.
+//! Lookups: by hash, by prefix, by weak reference. Each block is referenced as it is found.
 
 use super::stats::count;
 use super::{BlockPool, ImmutableBlock};
@@ -10,12 +10,12 @@ use crate::slot::{MAX_REFERENCES, NO_TICKET, Priority, State};
 use crate::sync::Relaxed;
 use alloc::vec::Vec;
 
-/// How far ahead of the lookup the heads of the chains are asked for, and then the slots behind them: a miss of the last-level
-/// cache takes about as long as ten lookups from the first.
+/// How far ahead of the lookup the heads of the chains are prefetched, and then the slots behind them: a
+/// miss of the last-level cache takes about as long as ten lookups that hit the first.
 const HEADS_AHEAD: usize = 16;
 const SLOTS_AHEAD: usize = 8;
 
-/// How a lookup goes on, and what is found counts.
+/// How a lookup continues after a miss, and whether its hits are uses.
 #[derive(Clone, Copy)]
 pub(super) struct As {
     beyond_misses: bool,
@@ -25,22 +25,28 @@ pub(super) struct As {
 impl As {
     pub(super) const PREFIX: As = As { beyond_misses: false, is_use: true };
     pub(super) const ANY: As = As { beyond_misses: true, is_use: true };
-    /// A leading run that is touched.
+    /// A leading run that is touched, not used.
     pub(super) const TOUCHED: As = As { beyond_misses: false, is_use: false };
 }
 
 impl BlockPool {
-    /// Finds the longest leading run of `hashes` that is registered, appends a reference for each to `out`, and returns its length.
+    /// Finds the longest leading run of `hashes` that is registered. Appends a reference for each to
+    /// `out`, and returns its length.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn match_prefix<'p>(&'p self, hashes: &[SequenceHash], out: &mut Vec<ImmutableBlock<'p>>) -> usize {
         self.match_while(hashes, out, As::PREFIX, |block| block)
     }
 
-    /// Finds all of `hashes` that are registered, in any position, appends a reference for each to `out`, and returns how many.
+    /// Finds all of `hashes` that are registered, in any position. Appends a reference for each
+    /// to `out`, and returns how many.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn match_any<'p>(&'p self, hashes: &[SequenceHash], out: &mut Vec<ImmutableBlock<'p>>) -> usize {
         self.match_while(hashes, out, As::ANY, |block| block)
     }
 
-    /// Looks for `hashes` and appends what `keep` makes of each reference.
+    /// Looks for `hashes`, and appends the result of `keep` on each reference.
     #[inline]
     pub(super) fn match_while<'p, T>(
         &'p self,
@@ -80,25 +86,33 @@ impl BlockPool {
     }
 
     /// Finds one block.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
         let found = self.registry.acquire(&self.slots, hash)?;
         Some(self.activate(found))
     }
 
-    /// Finds one block for who looks after it and does not use it, as to register another behind it: to no policy is this a use. Under
-    /// [`Policy::Reuse`](crate::Policy::Reuse) the block keeps its place, too.
+    /// Finds one block without using it, for example to register another behind it: for no policy is
+    /// this a use. Under [`Policy::Reuse`](crate::Policy::Reuse) the block keeps its place, too.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn find(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
         let found = self.registry.acquire(&self.slots, hash)?;
         Some(self.hold(found))
     }
 
-    /// Whether a block of this hash is registered, without taking a reference: true for this moment only.
+    /// Returns whether a block of this hash is registered, without a reference: true for this moment only.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn contains(&self, hash: SequenceHash) -> bool {
         self.registry.contains(&self.slots, hash)
     }
 
-    /// Turns a weak reference into one that holds, which is no use of the block, unless the block has been recycled or is not registered any
-    /// more.
+    /// Turns a weak reference into one that holds the block, without using it. None: the block was
+    /// recycled, or is no longer registered.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn upgrade(&self, block: BlockRef) -> Option<ImmutableBlock<'_>> {
         let slot = self.slots.get(block.id.index())?;
         let mut word = slot.word();
@@ -119,7 +133,7 @@ impl BlockPool {
         }
     }
 
-    /// The books of one acquisition that is a use.
+    /// Records one acquisition that is a use.
     pub(super) fn activate(&self, found: Acquired) -> ImmutableBlock<'_> {
         let mut uses = Uses::default();
         let block = self.use_one(found, &mut uses);
@@ -127,13 +141,13 @@ impl BlockPool {
         block
     }
 
-    /// The same, of one of those that a call uses.
+    /// The same, for one of the uses of a call.
     pub(super) fn use_one(&self, found: Acquired, uses: &mut Uses) -> ImmutableBlock<'_> {
         self.hit(found, As::PREFIX, uses);
         self.acquired(found)
     }
 
-    /// The books of one acquisition that is none.
+    /// Records one acquisition that is no use.
     pub(super) fn hold(&self, found: Acquired) -> ImmutableBlock<'_> {
         if !self.shape.tells_uses() && found.was_inactive() {
             self.leave_place(found);
@@ -156,13 +170,13 @@ impl BlockPool {
         } else {
             self.policy.on(found.slot, slot, Event::Touched(uses));
         }
-        // Held by others that do not use it, it has its place still.
+        // Held by others that do not use it, it still has its place.
         if found.was_inactive() || (self.shape.tells_uses() && slot.ticket() != NO_TICKET) {
             self.leave_place(found);
         }
     }
 
-    /// What was acquired gives up its place, unless it keeps that.
+    /// Takes an acquired block's place, unless the block keeps that.
     #[inline]
     fn leave_place(&self, found: Acquired) {
         let slot = &self.slots[found.slot as usize];
@@ -182,7 +196,8 @@ impl BlockPool {
     }
 }
 
-/// Blocks that were inactive and no longer are, and how many of them are pinned: a class changes only while a block is held.
+/// Blocks that ceased to be inactive, and how many of them are pinned: a class changes only while a
+/// block is held.
 #[derive(Default)]
 struct Activated {
     blocks: u64,

@@ -1,4 +1,4 @@
-//! Registration: a complete block becomes visible, or gives way to the one that is there already.
+//! Registration: a complete block becomes visible, or gives way to an existing one.
 
 use super::stats::count;
 use super::{BlockPool, CompleteBlock, ImmutableBlock};
@@ -11,17 +11,17 @@ use crate::sync::skipped;
 use alloc::vec::Vec;
 use core::iter;
 
-/// What became of a block that was registered.
+/// The outcome of a registration.
 #[derive(Debug)]
 pub enum Registered<'p> {
     /// It is now visible under its hash.
     New(ImmutableBlock<'p>),
-    /// A block of this hash was there: this is it. The caller's copy was reset and freed.
+    /// An existing block of this hash. The caller's copy was reset and freed.
     Deduplicated(ImmutableBlock<'p>),
 }
 
 impl<'p> Registered<'p> {
-    /// The block of this hash, whosever copy it is.
+    /// The block of this hash, new or existing.
     pub fn into_block(self) -> ImmutableBlock<'p> {
         match self {
             Registered::New(block) | Registered::Deduplicated(block) => block,
@@ -29,9 +29,9 @@ impl<'p> Registered<'p> {
     }
 }
 
-/// Ties a registration to a scope. The last one of a block withdraws its registration when it is dropped: at once, or with the last of
-/// references and leases. Blocks that somebody registered without a scope stay until they are evicted, and so do those of more than
-/// 2,046 scopes.
+/// Ties a registration to a scope. Dropping the last handle of a block withdraws its registration: at
+/// once, or with the last of its references and leases. A block that was also registered without a scope
+/// stays until it is evicted, and so does one of more than 2,046 scopes.
 #[derive(Debug)]
 #[must_use = "dropped at once, it ends the registration at once"]
 pub struct RegistrationHandle<'p> {
@@ -47,12 +47,12 @@ impl Drop for RegistrationHandle<'_> {
     }
 }
 
-/// Whether the blocks of a list are each other's parents.
+/// The parents of the blocks of a list.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Chain {
-    /// None is.
+    /// No block is another's parent.
     Apart,
-    /// Each the next one's, and this the first one's.
+    /// Each block is the next one's parent, and this one is the first one's.
     Behind(Option<BlockRef>),
 }
 
@@ -72,7 +72,10 @@ impl Chain {
 }
 
 impl BlockPool {
-    /// `Complete → Registered`. `parent` is the block before it in its sequence, which will not be evicted before this one.
+    /// `Complete → Registered`. `parent` is the block before it in its sequence, which is not evicted
+    /// before it.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn register<'p>(
         &'p self,
         block: CompleteBlock<'p>,
@@ -81,8 +84,11 @@ impl BlockPool {
         self.register_counted(block, parent, false)
     }
 
-    /// As [`register`](BlockPool::register), and the block stays, also where one of its hash is registered already: beside it, as
-    /// [`Duplicates::Keep`](crate::Duplicates::Keep) has all. For a block whose bytes somebody reads, who is not to find it recycled.
+    /// As [`register`](BlockPool::register), but the block stays even if one of its hash is registered
+    /// already: both stay, as under [`Duplicates::Keep`](crate::Duplicates::Keep). For a block whose
+    /// bytes are being read, which must not be recycled.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn register_beside<'p>(
         &'p self,
         block: CompleteBlock<'p>,
@@ -108,9 +114,11 @@ impl BlockPool {
         registered
     }
 
-    /// Registers the blocks of one sequence, each the parent of the next, behind `parent`; drains `blocks`, and appends a reference
-    /// for each to `out`: the block itself, or the one of its hash that was there. Returns how many were there. Being one batch, its
-    /// cache misses overlap and its counts are one.
+    /// Registers the blocks of one sequence, each the parent of the next, behind `parent`. Drains `blocks`,
+    /// and appends a reference for each to `out`: the block itself, or an existing block of its hash.
+    /// Returns how many existed. As one batch, the cache misses overlap, and the blocks are counted once.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn register_sequence<'p>(
         &'p self,
         blocks: &mut Vec<CompleteBlock<'p>>,
@@ -124,7 +132,8 @@ impl BlockPool {
         self.register_each(blocks.drain(..), Chain::Behind(parent), out, |block| block)
     }
 
-    /// Registers blocks, linked as `chain` says, and appends what `keep` makes of each reference. How many were there.
+    /// Registers blocks, linked by `chain`, and appends the result of `keep` on each reference. Returns
+    /// how many existed.
     pub(super) fn register_each<'p, T>(
         &'p self,
         blocks: impl Iterator<Item = CompleteBlock<'p>>,
@@ -149,7 +158,7 @@ impl BlockPool {
         present as usize
     }
 
-    /// Of one by itself.
+    /// Registers one block by itself.
     fn register_one<'p>(
         &'p self,
         block: CompleteBlock<'p>,
@@ -179,7 +188,8 @@ impl BlockPool {
         debug_assert_eq!(complete.state(), State::Complete);
         slot.begin_registration(complete.generation(), pack(parent), scoped);
         self.policy.on(id.0, slot, Event::Registering { parent: parent.map(|parent| parent.id.0) });
-        // Registered before it is found: an insert that finds it can acquire it at once. The caller's is its first reference.
+        // Registered before it can be found: an insert that finds it can acquire it at once. The
+        // first reference is the caller's.
         slot.set_word(complete.with_state(State::Registered).acquired());
         loop {
             match self.registry.insert(&self.slots, id.0, key, unique) {
@@ -201,7 +211,8 @@ impl BlockPool {
                     let present = self.use_one(found, uses);
                     let there = self.slot(present.id());
                     if !there.scope_joined(found.word.generation(), scoped) {
-                        // Its last scope has ended; whoever ended it is about to withdraw it. We do not wait for that.
+                        // Its last scope has ended, and the thread that ended it is about to
+                        // withdraw it. We do not wait for that.
                         self.update(present.id(), Word::with_withdrawal);
                         continue;
                     }
@@ -215,14 +226,15 @@ impl BlockPool {
         }
     }
 
-    /// Counts `child`, whose parent is written as `packed`, with its parent. Both are held by the caller.
+    /// Counts `child`, whose parent is stored as `packed`, with its parent. The caller holds both.
     fn add_child(&self, child: &Slot, packed: u64, parent: BlockRef) {
         if !self.slot(parent.id).child_added(parent.generation) {
             child.replace_parent(packed, pack(None));
         }
     }
 
-    /// A block that outlived its parent's registration gets the parent that its sequence has now. Both are held by the caller.
+    /// Gives a block that outlived its parent's registration its sequence's present
+    /// parent. The caller holds both.
     fn adopt_orphan(&self, child: &Slot, parent: BlockRef) {
         let (old, new) = (child.parent(), pack(Some(parent)));
         let orphaned = unpack(old).is_some_and(|old| self.slot(old.id).word().generation() != old.generation);
@@ -232,8 +244,11 @@ impl BlockPool {
         }
     }
 
-    /// As [`register`](BlockPool::register), for content that shall not outlive a scope, or several: see [`RegistrationHandle`]. It
-    /// stays as long as the handle does, short of eviction, whether this call stored it or found it.
+    /// As [`register`](BlockPool::register), for content that must not outlive one or several scopes:
+    /// see [`RegistrationHandle`]. The block stays as long as the handle does, unless it is evicted,
+    /// whether this call stored it or found it.
+    ///
+    /// Example: [leases and withdrawal](BlockPool#leases-and-withdrawal).
     pub fn register_scoped<'p>(
         &'p self,
         block: CompleteBlock<'p>,
@@ -245,11 +260,13 @@ impl BlockPool {
         (registered, handle)
     }
 
-    /// `Registered → Reset` of a block that nobody holds.
+    /// `Registered → Reset` of a block that is not held.
+    ///
+    /// Example: [leases and withdrawal](BlockPool#leases-and-withdrawal).
     ///
     /// # Errors
-    /// It is referenced, by a sequence or a transfer, or for a moment by an evictor that gives it another place; or leased; or it was
-    /// recycled.
+    /// The block is referenced (by a sequence, by a transfer, or for a moment by an evictor that gives
+    /// it another place) or leased; or it was recycled.
     pub fn unregister(&self, block: BlockRef) -> Result<(), TransitionError> {
         self.claim_inactive(block)?;
         self.end_registration(block.id.0, block.generation);
@@ -257,7 +274,8 @@ impl BlockPool {
         Ok(())
     }
 
-    /// `Registered → Reset` of a block that nobody holds or leases, and that is the caller's then, to end its registration.
+    /// `Registered → Reset` of a block that is neither held nor leased. The caller then owns
+    /// it, and ends its registration.
     pub(super) fn claim_inactive(&self, block: BlockRef) -> Result<(), TransitionError> {
         let mut word = self.checked_word(block.id)?;
         let slot = self.slot(block.id);
@@ -280,7 +298,8 @@ impl BlockPool {
         Ok(())
     }
 
-    /// Ends a registration: now, or, if the block is held or leased, when it no longer is. Lookups do not find it from now on.
+    /// Ends a registration: now, or when the block is no longer held or leased. Lookups do
+    /// not find it from now on.
     pub(super) fn withdraw(&self, block: BlockRef) {
         let kept = |error| matches!(error, Reason::Referenced { .. } | Reason::Leased { .. });
         while self.unregister(block).is_err_and(|error| kept(error.reason)) {
@@ -294,7 +313,8 @@ impl BlockPool {
         }
     }
 
-    /// Gives up a copy that was never inserted. A stale reader of its slot's last chain may hold it for a moment.
+    /// Gives up a copy that was never inserted. A stale reader of its slot's last chain
+    /// may hold it for a moment.
     fn discard(&self, id: BlockId) {
         let slot = self.slot(id);
         let mut word = slot.word();

@@ -1,7 +1,7 @@
-//! Release: the last one out puts the block on the timeline.
+//! Release: the last holder's release puts the block on the timeline.
 //!
-//! A batch takes its positions at once, so that threads meet at the timeline's tail once a request and not
-//! once a block.
+//! A batch takes its positions at once, so that threads meet at the timeline's tail once a
+//! request, not once a block.
 
 use super::BlockPool;
 use super::handle::ImmutableBlock;
@@ -12,7 +12,7 @@ use crate::sync::{Relaxed, skipped};
 use crate::timeline::{BATCH, Reserved};
 use core::iter;
 
-/// Blocks of a batch whose only reference is ours, waiting for their positions.
+/// Blocks of a batch whose only reference is ours, before they get their positions.
 pub(super) struct Last {
     slots: [u32; BATCH],
     len: usize,
@@ -23,7 +23,7 @@ impl Last {
         Last { slots: [0; BATCH], len: 0 }
     }
 
-    /// Whether a block waits here.
+    /// Returns whether a block is in this batch.
     #[inline]
     pub(super) fn has(&self, number: u32) -> bool {
         self.slots[..self.len].contains(&number)
@@ -31,7 +31,10 @@ impl Last {
 }
 
 impl BlockPool {
-    /// Releases references, in the order given: what comes first is evicted first. Engines give a sequence tail first.
+    /// Releases references in the order given: the first one is evicted first. Engines
+    /// give a sequence tail first.
+    ///
+    /// Example: [a block's life](BlockPool#a-blocks-life).
     pub fn release<'p>(&'p self, blocks: impl IntoIterator<Item = ImmutableBlock<'p>>) {
         self.release_slots(blocks.into_iter().map(|block| {
             let (pool, id) = block.into_parts();
@@ -48,7 +51,7 @@ impl BlockPool {
         self.release_last(&mut last);
     }
 
-    /// Lets go of one reference of a batch; what needs a place waits in `last` for the others.
+    /// Releases one reference of a batch; a block that needs a place is kept in `last` for the batch.
     #[inline]
     pub(super) fn release_one(&self, number: u32, last: &mut Last) {
         if self.release_shared(number) {
@@ -61,7 +64,8 @@ impl BlockPool {
         }
     }
 
-    /// Lets go of a reference that needs no new place on the timeline. False: it is the only one, and does.
+    /// Releases a reference that needs no new place on the timeline. False: it is the
+    /// only one, and needs one.
     #[inline]
     fn release_shared(&self, number: u32) -> bool {
         let slot = &self.slots[number as usize];
@@ -91,11 +95,12 @@ impl BlockPool {
         }
     }
 
-    /// Whether the block goes to a new place if it becomes inactive now. The caller holds the only reference.
+    /// Returns whether the block gets a new place if it becomes inactive now. The caller
+    /// holds the only reference.
     #[inline]
     fn needs_place(&self, number: u32, slot: &Slot, word: Word) -> bool {
         if word.withdrawn() {
-            // It goes with the lease that keeps it: no search is to meet it again and again.
+            // It goes with the lease that keeps it: no search must meet it again and again.
             slot.set_ticket(NO_TICKET);
             return false;
         }
@@ -115,7 +120,7 @@ impl BlockPool {
         !pinned
     }
 
-    /// Puts blocks whose only reference is ours on the timeline, and lets go of them.
+    /// Puts blocks whose only reference is ours on the timeline, and releases them.
     #[inline]
     pub(super) fn release_last(&self, last: &mut Last) {
         let batch = &mut last.slots[..core::mem::take(&mut last.len)];
@@ -147,7 +152,7 @@ impl BlockPool {
         self.policy.end_batch(&mut placed, || self.free());
     }
 
-    /// Lets go of a block, by its only reference, into a list that its policy has named.
+    /// Releases a block, by its only reference, into a list that its policy has named.
     pub(super) fn release_to(&self, number: u32, list: u8) {
         let Ok(mut position) = self.timeline.reserve(&self.slots, 1) else {
             return self.release_unplaced(number);
@@ -159,7 +164,8 @@ impl BlockPool {
         position.finish(&self.slots, &[number], u64::from(settled));
     }
 
-    /// Gives the block the next position, in a list, and lets go of it. False: somebody acquired it meanwhile.
+    /// Gives the block the next position, in a list, and releases it. False: another
+    /// thread acquired it meanwhile.
     #[inline]
     fn place_and_release(&self, positions: &mut Reserved<'_>, number: u32, list: u8) -> bool {
         let slot = &self.slots[number as usize];
@@ -178,16 +184,17 @@ impl BlockPool {
                 Err(seen) => word = seen,
             }
         }
-        // Ours is still the only reference that knows of this place.
+        // Only our reference knows of this place.
         Reserved::retract(slot);
         self.policy.on(number, slot, Event::Displaced);
         self.release_slots_slowly(number);
         false
     }
 
-    /// Gives a block a place that was let go of with the one that it had, or with a new one, while another used it: a use forgets the place of
-    /// a block that is held, and comes and goes between our look at the word and its exchange, without a trace in the word. One that came before the
-    /// place was given has left it, and told the policy.
+    /// Re-queues a block that lost its ticket to a concurrent use. A use forgets the place of a held
+    /// block. It may begin and end between our look at the word and our exchange, so the word alone
+    /// cannot show it. The released block had its old place, or a new one. A use before that place was
+    /// given has left the place alone, and was reported to the policy.
     #[inline]
     fn place_if_used(&self, number: u32, slot: &Slot, before: Word) {
         let is_placed = || slot.ticket() != NO_TICKET && self.shape.waits(slot);
@@ -201,7 +208,7 @@ impl BlockPool {
                 // Kept by leases alone: it goes with the last of them.
                 && !word.withdrawn()
         };
-        // Who holds it now places it; so do we, if nobody does. A lease may come or go meanwhile.
+        // A present holder will place it; if there is none, we do. A lease may come or go meanwhile.
         let mut word = slot.word();
         while waits(word) {
             match slot.try_acquire(word) {
@@ -221,7 +228,8 @@ impl BlockPool {
         self.release_slots(iter::once(number));
     }
 
-    /// The timeline is full: the block becomes inactive without a place on it (see `unplaced`), so that nobody waits.
+    /// The timeline is full: the block becomes inactive without a place on it (see `unplaced`), so that
+    /// no thread waits.
     #[cold]
     fn release_unplaced(&self, number: u32) {
         let slot = &self.slots[number as usize];
@@ -240,7 +248,7 @@ impl BlockPool {
         self.release_slots_slowly(number);
     }
 
-    /// Frees a block that whoever kept it last has reset; `word` is what it was before.
+    /// Frees a block that its last keeper has reset; `word` is its value before.
     pub(super) fn retire(&self, number: u32, word: Word) {
         if !word.orphan() {
             self.end_registration(number, word.generation());

@@ -1,6 +1,6 @@
-//! What the pool counts, and the census that checks it.
+//! The pool's counters, and the census that checks them.
 //!
-//! Counters lie in lanes, a cache line each, so that counting never makes threads meet; a reader adds them
+//! Counters lie in lanes, a cache line each, so that threads do not contend for them; a reader adds them
 //! up. A sum is exact at rest and a moment old otherwise.
 
 use super::BlockPool;
@@ -11,7 +11,7 @@ use crate::sync::{AtomicU64, Relaxed};
 /// One lane's counts. Wrapping: a block may be counted out on another lane than it was counted in.
 pub(super) struct Lane {
     pub(super) inactive: AtomicU64,
-    /// Of them, pinned.
+    /// The pinned ones among them.
     pub(super) pinned: AtomicU64,
     pub(super) stored: AtomicU64,
     pub(super) removed: AtomicU64,
@@ -35,22 +35,23 @@ impl Lane {
     }
 }
 
-/// Counts since construction, and where blocks are now.
+/// Counters since construction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Registrations: Store events.
     pub stored: u64,
     /// Registrations ended: Remove events.
     pub removed: u64,
-    /// Of them, ended by eviction.
+    /// The registrations among them that eviction ended.
     pub evicted: u64,
     /// `register` calls that found an equal hash.
     pub deduplicated: u64,
-    /// Blocks released without a place in the eviction order, since a stalled thread left the timeline no room: they go first.
+    /// Blocks released without a place in the eviction order, since a stalled thread left the timeline
+    /// no room: they are evicted first.
     pub unplaced: u64,
 }
 
-/// Where each slot is, counted one by one. Only at rest do the numbers mean anything.
+/// The state of each slot, counted one by one. The numbers are meaningful only at rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Census {
     /// Bits set in the free map.
@@ -59,7 +60,7 @@ pub struct Census {
     pub inactive: usize,
     /// Registered, referenced.
     pub active: usize,
-    /// In the hands of a typestate handle.
+    /// Owned through a typestate handle.
     pub owned: usize,
 }
 
@@ -74,7 +75,7 @@ impl BlockPool {
         self.lanes.iter().fold(0, |sum, lane| sum.wrapping_add(counter(lane).load(Relaxed)))
     }
 
-    /// A block became inactive, or ceased to be; for others than the batches, which count theirs at once.
+    /// Counts a block that became inactive, or ceased to be. Batches count theirs at once.
     pub(super) fn count_inactive(&self, word: Word, by: i64) {
         let lane = self.lane();
         count(&lane.inactive, by as u64);
@@ -83,33 +84,44 @@ impl BlockPool {
         }
     }
 
-    /// Free blocks.
+    /// The number of free blocks.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn free(&self) -> usize {
         self.free.available()
     }
 
-    /// Registered blocks without references: found by lookups, and, unless pinned, evictable.
+    /// Registered blocks without references: lookups find them, and, unless pinned, they are evictable.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn inactive(&self) -> usize {
         self.clamped(|lane| &lane.inactive)
     }
 
-    /// Blocks that allocation can have: free, or inactive and not pinned. A parent waits for its children, so of blocks that were not
-    /// released tail first a few may have to wait for others; and leased blocks wait for the end of their leases.
+    /// Blocks that an allocation can get: free, or inactive and not pinned. A parent waits for its
+    /// children, so some blocks that were not released tail first may have to wait for others; and
+    /// leased blocks wait for the end of their leases.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn available(&self) -> usize {
         self.free() + self.inactive().saturating_sub(self.clamped(|lane| &lane.pinned))
     }
 
-    /// A sum taken while others count may be off, below zero even.
+    /// A sum taken during other threads' counts may be off, even below zero.
     fn clamped(&self, counter: impl Fn(&Lane) -> &AtomicU64) -> usize {
         (self.sum(counter) as i64).clamp(0, self.capacity() as i64) as usize
     }
 
-    /// Blocks that somebody holds.
+    /// The number of blocks that are held.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn active(&self) -> usize {
         self.capacity().saturating_sub(self.free() + self.inactive())
     }
 
     /// The counters.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn stats(&self) -> Stats {
         Stats {
             stored: self.sum(|lane| &lane.stored),
@@ -120,12 +132,16 @@ impl BlockPool {
         }
     }
 
-    /// How the policy `reuse` stands beside an LRU of the same room; none under another policy.
+    /// How the policy `reuse` does against an LRU of the same room; none under another policy.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn reuse_stats(&self) -> Option<ReuseStats> {
         self.policy.beside_lru()
     }
 
-    /// Counts every slot. O(capacity); for tests and diagnosis, with nobody else at work.
+    /// Counts every slot. O(capacity); for tests and diagnosis, with no other thread at work.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn census(&self) -> Census {
         let mut census = Census::default();
         for (number, slot) in self.slots.iter().enumerate() {
@@ -140,7 +156,9 @@ impl BlockPool {
         census
     }
 
-    /// Bytes of all structures of the pool together.
+    /// Bytes of all structures of the pool.
+    ///
+    /// Example: [figures](BlockPool#figures).
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + size_of_val(&*self.slots)

@@ -1,19 +1,18 @@
 //! Inactive blocks that found no room on the timeline: one bit a slot.
 //!
-//! The ring is full only while a thread is stalled between two steps of the timeline's protocol. Nobody waits
-//! for it: what is released meanwhile is noted here, found by lookups like any other block, and evicted
-//! first.
+//! The ring is full only while a thread is stalled between two steps of the timeline's protocol. No
+//! thread waits for it: blocks that are released meanwhile are noted here, found by lookups like any
+//! other block, and evicted first.
 //!
-//! I1. A bit is set after its block has become inactive without a ticket; so an evictor that meets a set bit
-//! and an active block may
-//!     drop the bit: the block's next release places it, or notes it again.
+//! I1. A bit is set after its block has become inactive without a ticket. So an evictor that meets a set
+//!     bit and an active block may drop the bit: the block's next release places it, or notes it again.
 
 use crate::sync::{Acquire, AtomicU64, CachePadded, Relaxed, Release, site, skipped};
 use alloc::boxed::Box;
 
 pub(super) struct Unplaced {
     bits: Box<[AtomicU64]>,
-    /// Whether there may be a bit; read by every eviction, written only when something went wrong.
+    /// Whether there may be a bit. Every eviction reads it; it is written only in this rare case.
     any: CachePadded<AtomicU64>,
 }
 
@@ -25,13 +24,15 @@ impl Unplaced {
 
     #[cold]
     pub(super) fn note(&self, slot: u32) {
-        // Release: pairs with the Acquire of the taking in `drain_some`: who takes the bit sees the block inactive (I1).
+        // Release: pairs with the Acquire of the taking in `drain_some`: the thread that takes the
+        // bit sees the block inactive (I1).
         self.bits[slot as usize / 64].fetch_or(1 << (slot % 64), site!("unplaced_note_relaxed", Release));
-        // Release: pairs with the Acquire of the swap in `drain_some`: who takes the mark sees the bit.
+        // Release: pairs with the Acquire of the swap in `drain_some`: the thread that
+        // takes the mark sees the bit.
         self.any.fetch_or(1, site!("unplaced_mark_relaxed", Release));
     }
 
-    /// Offers noted blocks until `take` wants no more. `take` says whether the bit is done with.
+    /// Offers noted blocks until `wanted` is false. `take` returns whether the bit is done with.
     #[inline]
     pub(super) fn drain(&self, mut wanted: impl FnMut() -> bool, take: impl FnMut(u32) -> bool) {
         // Relaxed: a look; the swap in `drain_some` orders.
@@ -42,7 +43,7 @@ impl Unplaced {
 
     #[cold]
     fn drain_some(&self, mut wanted: impl FnMut() -> bool, mut take: impl FnMut(u32) -> bool) {
-        // The mark first: a bit that is set from now on sets it again. Acquire: pairs with the Release of the mark.
+        // The mark first: a bit set from now on sets it again. Acquire: pairs with the Release of the mark.
         if !skipped!("unplaced_mark_last") {
             self.any.swap(0, Acquire);
         }
@@ -84,7 +85,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn what_is_noted_is_offered_until_it_is_taken() {
+    fn unplaced_slot_is_offered_until_taken() {
         let unplaced = Unplaced::new(200);
         for slot in [3, 64, 199] {
             unplaced.note(slot);
@@ -114,7 +115,7 @@ mod tests {
 
     /// A block is noted while an evictor looks: it is taken once, now or later.
     #[test]
-    fn unplaced_is_taken_once() {
+    fn unplaced_slot_noted_during_a_drain_is_taken_once() {
         model(|| {
             let unplaced = Arc::new(Unplaced::new(2));
             unplaced.note(0);
@@ -137,15 +138,16 @@ mod tests {
         });
     }
 
-    /// Who takes a bit sees that its block was inactive when it was noted (I1), though the mark be another's.
+    /// The thread that takes a bit sees that its block was inactive when it was noted (I1), though
+    /// the mark may be another block's.
     #[test]
-    fn unplaced_is_seen_inactive() {
+    fn unplaced_slot_when_taken_is_seen_inactive() {
         model(|| {
             let shared = Arc::new((Unplaced::new(2), AtomicU64::new(0)));
             shared.0.note(1);
             let other = shared.clone();
             let noting = spawn(move || {
-                // Relaxed: it is the bit that publishes it.
+                // Relaxed: the bit publishes it.
                 other.1.store(1, Relaxed);
                 other.0.note(0);
             });

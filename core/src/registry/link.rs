@@ -1,4 +1,5 @@
-//! A link of a chain: a slot number, never a pointer, with a tag against ABA and a mark for the dying.
+//! A link of a chain: a slot number, never a pointer, with a tag against ABA and a mark for a slot that
+//! is being removed.
 //!
 //! ```text
 //!  63          33  32  31            0
@@ -13,7 +14,8 @@ use crate::sync::skipped;
 const MARK: u64 = 1 << 32;
 const TAG_ONE: u64 = 1 << 33;
 
-/// A packed link. In a bucket head: the first slot. In a slot: the next one, and whether the slot itself is being removed.
+/// A packed link. In a bucket head: the first slot. In a slot: the next one, and whether the slot itself
+/// is being removed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Link(pub(super) u64);
 
@@ -32,7 +34,8 @@ impl Link {
     pub(super) const fn marked(self) -> bool {
         self.0 & MARK != 0
     }
-    /// Points to `slot`, unmarked, with the next tag: no compare-exchange that expects `self` succeeds any more.
+    /// Points to `slot`, unmarked, with the next tag: no compare-exchange that expects
+    /// `self` succeeds any more.
     #[inline]
     pub(super) fn moved_to(self, slot: u32) -> Link {
         let step = if skipped!("registry_no_tag") { 0 } else { TAG_ONE };

@@ -1,4 +1,4 @@
-//! A slot: all that the pool knows of one block, on one cache line.
+//! A slot: the pool's data of one block, on one cache line.
 //!
 //! ```text
 //!   0      8               24     32       40       48         56     58   59   60      64
@@ -7,16 +7,14 @@
 //!   └──────┴───────────────┴──────┴────────┴────────┴──────────┴──────┴────┴────┴───────┘
 //! ```
 //!
-//! I1. `key` is written by the block's one owner before the word becomes `Registered` (Release), and not
-//! again before
-//!     the word has left `Registered`: who loads `Registered` (Acquire), reads the key, and then succeeds with a
-//!     compare-exchange on the same word has read the key of that very registration.
-//! I2. `link` belongs to the registry, `ticket` and `list` to the timeline, `heat` and `stamp` to the policy;
-//! their headers say who may
-//!     write them.
-//! I3. `children` counts resident children, leases and open scopes of this registration only: it carries the
-//! generation, so that a child
-//!     whose parent was recycled, or a scope whose block was evicted, changes nothing.
+//! I1. `key` is written by the block's one owner before the word becomes `Registered` (Release),
+//!     and not again before the word has left `Registered`. A thread that loads `Registered`
+//!     (Acquire), reads the key, and then succeeds with a compare-exchange on the same word has
+//!     read the key of that very registration.
+//! I2. `link` belongs to the registry, `ticket` and `list` to the timeline, `heat` and `stamp` to the
+//!     policy; their headers name the writers.
+//! I3. `children` counts resident children, leases and open scopes of this registration only. It carries the
+//!     generation, so a child whose parent was recycled, or a scope whose block was evicted, changes nothing.
 
 mod children;
 mod state;
@@ -77,14 +75,16 @@ impl Slot {
         (0..capacity).map(|_| Slot::new()).collect()
     }
 
-    /// The word. Acquire: pairs with the Release of `try_swap`, so that the key read next is the key of this word (I1).
+    /// The word. Acquire: pairs with the Release of `try_swap`, so the key read next is
+    /// the key of this word (I1).
     #[inline]
     pub(crate) fn word(&self) -> Word {
         Word(self.state.load(site!("slot_word_relaxed", Acquire)))
     }
 
-    /// The one way in which a shared word changes. AcqRel: Release publishes what the owner wrote (key, bytes, ticket) to the
-    /// Acquire in [`Slot::word`] and in a later `try_swap`; Acquire takes over what earlier holders wrote before they let go.
+    /// The one way in which a shared word changes. AcqRel: Release publishes the owner's writes (key,
+    /// bytes, ticket) to the Acquire in [`Slot::word`] and in a later `try_swap`; Acquire takes over the
+    /// writes of earlier holders before their releases.
     #[inline]
     pub(crate) fn try_swap(&self, old: Word, new: Word) -> Result<(), Word> {
         self.state
@@ -93,8 +93,8 @@ impl Slot {
             .map_err(Word)
     }
 
-    /// A transition by the block's one owner, of a block that is not `Registered`: nobody else changes such a word, so a store does.
-    /// Release: as in `try_swap`.
+    /// A transition by the block's one owner, of a block that is not `Registered`: no other thread
+    /// changes such a word, so a store is enough. Release: as in `try_swap`.
     #[inline]
     pub(crate) fn set_word(&self, word: Word) {
         self.state.store(word.0, site!("slot_store_relaxed", Release));
@@ -114,8 +114,9 @@ impl Slot {
         (self.key_lo.load(Relaxed) == key as u64) & (self.key_hi.load(Relaxed) == (key >> 64) as u64)
     }
 
-    /// For the block's one owner; published by the `set_word` to `Complete` and `Registered`. Release: who reads this key while it holds
-    /// an older word finds that word changed; pairs with the fence of the registry's `contains`.
+    /// For the block's one owner; published by the `set_word` to `Complete` and `Registered`. Release: a
+    /// thread that reads this key while it holds an older word finds that word changed; pairs with the
+    /// fence of the registry's `contains`.
     #[inline]
     pub(crate) fn set_key(&self, key: SequenceHash) {
         let key = key.to_u128();
@@ -124,21 +125,23 @@ impl Slot {
         self.key_hi.store((key >> 64) as u64, release);
     }
 
-    /// Takes a reference if the word is still `word`, which is `Registered`. `Err` has the word that was found instead.
+    /// Takes a reference if the word is still `word`, which is `Registered`. `Err`
+    /// has the word found instead.
     #[inline]
     pub(crate) fn try_acquire(&self, word: Word) -> Result<(), Word> {
         debug_assert_eq!(word.state(), State::Registered);
         self.try_swap(word, word.acquired())
     }
 
-    /// Forgets the last registration; for the owner, before the word becomes `Registered`.
+    /// Resets the data of the last registration; for the owner, before the word becomes `Registered`.
     #[inline]
     pub(crate) fn begin_registration(&self, generation: u32, parent: u64, scoped: bool) {
         // Relaxed, all: published by the `set_word` that registers.
         self.parent.store(parent, Relaxed);
         let scopes = if scoped { children::SCOPE } else { children::UNSCOPED };
         let counts = (u64::from(generation) << 32) | u64::from(scopes);
-        // A change of the last registration's counts that succeeded read them before this store: see `forget_ticket` for loom's share.
+        // A successful change of the last registration's counts read them before this store: see
+        // `forget_ticket` for loom's share.
         #[cfg(loom)]
         self.children.swap(counts, Relaxed);
         #[cfg(not(loom))]
@@ -154,13 +157,14 @@ impl Slot {
         self.parent.load(Relaxed)
     }
 
-    /// For the owner, before registration. Relaxed: published by what hands the slot on.
+    /// For the owner, before registration. Relaxed: published by the operation that hands the slot on.
     #[inline]
     pub(crate) fn set_parent(&self, parent: u64) {
         self.parent.store(parent, Relaxed);
     }
 
-    /// Gives a held block another parent, if it still has the old one. Relaxed: published by the holder's release of the word.
+    /// Gives a held block another parent, if it still has the old one. Relaxed: published by
+    /// the holder's release of the word.
     pub(crate) fn replace_parent(&self, old: u64, new: u64) -> bool {
         self.parent.compare_exchange(old, new, Relaxed, Relaxed).is_ok()
     }
@@ -171,19 +175,21 @@ impl Slot {
         self.ticket.load(Acquire)
     }
 
-    /// Forgets the place on the timeline; for who has just ended the inactivity, and holds a reference: the next ticket is written
-    /// after this store, by this thread or by one that has acquired the word since. Relaxed: it publishes nothing.
+    /// Forgets the place on the timeline; for the thread that has just ended the inactivity, and holds a
+    /// reference. The next ticket is written after this store, by this thread or by one that has
+    /// acquired the word since. Relaxed: it publishes nothing.
     #[inline]
     pub(crate) fn forget_ticket(&self) {
-        // The compactor's compare-exchange, if it succeeded, comes before this store, for it read an older ticket. loom does not know
-        // that nothing fits between what a read-modify-write reads and what it writes, so there this is one itself.
+        // The compactor's compare-exchange, if it succeeded, comes before this store, since it read an
+        // older ticket. loom does not know that no write fits between the read and the write of a
+        // read-modify-write, so there this is one itself.
         #[cfg(loom)]
         self.ticket.swap(NO_TICKET, AcqRel);
         #[cfg(not(loom))]
         self.ticket.store(NO_TICKET, Relaxed);
     }
 
-    /// For the holder of the only reference. Release: an evictor that reads this ticket has seen the list it belongs to.
+    /// For the holder of the only reference. Release: an evictor that reads this ticket has seen its list.
     #[inline]
     pub(crate) fn set_ticket(&self, ticket: u64) {
         self.ticket.store(ticket, Release);

@@ -1,4 +1,4 @@
-//! The state word: one `u64` that holds all that must never be seen out of step.
+//! The state word: one `u64` with all fields that must never be seen out of step.
 //!
 //! ```text
 //!  63            32 31     28 27          8 7  6 5        3 2    0
@@ -7,17 +7,18 @@
 //! └────────────────┴─────────┴─────────────┴────┴──────────┴──────┘
 //! ```
 //!
-//! I1. Every transition is one change of this word, so state, references and generation agree in any load: a
-//! compare-exchange
-//!     where many may change it (`Registered`), a store where one owner does (the other states, I2).
-//! I2. `references > 0` and `leases > 0` only in `Registered`: the other states have one owner, who holds a
-//! typestate handle. I3. Every way to `Reset` bumps the generation; a compare-exchange that expects an older
-//! one fails (no ABA).
+//! I1. Every transition is one change of this word, so state, references and generation agree in
+//!     any load: a compare-exchange where many may change it (`Registered`), a store where one
+//!     owner does (the other states, I2).
+//! I2. `references > 0` and `leases > 0` only in `Registered`: the other states have one owner, which
+//!     has a typestate handle.
+//! I3. Every way to `Reset` bumps the generation; a compare-exchange that expects an
+//!     older one fails (no ABA).
 
 use crate::sync::skipped;
 use core::fmt;
 
-/// A block's state. `Reset → Partial → Complete → Registered → Reset`, as the table of [`State::allows`] has it.
+/// A block's state. `Reset → Partial → Complete → Registered → Reset`, by the table in [`State::allows`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum State {
@@ -41,7 +42,8 @@ impl State {
         }
     }
 
-    /// Whether the table of states has a way from `self` to `to`. Conditions (page full, no references) come on top.
+    /// Returns whether the table of states allows `self` to become `to`. Further conditions
+    /// (page full, no references) apply.
     pub const fn allows(self, to: State) -> bool {
         matches!(
             (self, to),
@@ -64,16 +66,16 @@ impl fmt::Display for State {
     }
 }
 
-/// How dear a block is to its owner: lower classes are evicted first, pinned blocks never.
+/// The value of a block to its owner: lower classes are evicted first, pinned blocks never.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Priority {
     /// Evicted before all others.
     Low = 0,
-    /// What a block has unless told otherwise.
+    /// The default.
     #[default]
     Normal = 1,
-    /// Evicted only when nothing lower is left.
+    /// Evicted only when no lower class has a block left.
     High = 2,
     /// Never evicted.
     Pinned = 3,
@@ -125,7 +127,7 @@ impl Word {
     pub(crate) const fn references(self) -> u32 {
         ((self.0 & REF_MASK) >> REF_SHIFT) as u32
     }
-    /// Who copies its bytes without using it.
+    /// Number of copies that read its bytes without using it.
     #[inline]
     pub(crate) const fn leases(self) -> u32 {
         (self.0 >> LEASE_SHIFT) as u32 & MAX_LEASES
@@ -138,22 +140,24 @@ impl Word {
     pub(crate) const fn priority(self) -> Priority {
         Priority::from_bits(self.0 >> PRIORITY_SHIFT)
     }
-    /// Its registration was withdrawn while it was referenced or leased: the last of both resets it.
+    /// Returns whether its registration was withdrawn while it was referenced or leased: the end
+    /// of the last of both resets it.
     #[inline]
     pub(crate) const fn withdrawn(self) -> bool {
         self.0 & WITHDRAWN != 0
     }
-    /// Registered and unreferenced: found by lookups, and fair game for eviction.
+    /// Returns whether it is registered and unreferenced: lookups find it, and it may be evicted.
     #[inline]
     pub(crate) const fn inactive(self) -> bool {
         self.0 & (REF_MASK | 0b111) == State::Registered as u64
     }
-    /// It gave way to an equal block before it was inserted: it was never stored, so nothing is removed when it goes.
+    /// Returns whether it gave way to an equal block before it was inserted: it was never
+    /// stored, so its end is no removal.
     #[inline]
     pub(crate) const fn orphan(self) -> bool {
         self.0 & ORPHAN != 0
     }
-    /// The request table owns it.
+    /// Returns whether the request table owns it.
     #[inline]
     pub(crate) const fn reserved(self) -> bool {
         self.0 & RESERVED != 0
@@ -178,32 +182,32 @@ impl Word {
     pub(crate) const fn with_reservation(self, reserved: bool) -> Word {
         Word(if reserved { self.0 | RESERVED } else { self.0 & !RESERVED })
     }
-    /// One reference more; the caller has checked [`MAX_REFERENCES`].
+    /// Adds a reference; the caller has checked [`MAX_REFERENCES`].
     #[inline]
     pub(crate) const fn acquired(self) -> Word {
         Word(self.0 + REF_ONE)
     }
-    /// One reference less; the caller holds one.
+    /// Removes a reference, which the caller holds.
     #[inline]
     pub(crate) const fn released(self) -> Word {
         Word(self.0 - REF_ONE)
     }
-    /// As a release leaves it: one reference less, and `Reset` if nothing keeps it any more.
+    /// The word after a release: one reference less, and `Reset` if nothing keeps the block any more.
     #[inline]
     pub(crate) fn let_go(self) -> Word {
         self.released().settled()
     }
-    /// One lease more; the caller has checked [`MAX_LEASES`].
+    /// Adds a lease; the caller has checked [`MAX_LEASES`].
     #[inline]
     pub(crate) const fn leased(self) -> Word {
         Word(self.0 + LEASE_ONE)
     }
-    /// As the end of a lease leaves it; the caller has one.
+    /// The word after the end of a lease, which the caller has.
     #[inline]
     pub(crate) fn lease_ended(self) -> Word {
         Word(self.0 - LEASE_ONE).settled()
     }
-    /// What was withdrawn goes with the last that kept it.
+    /// Resets a withdrawn block without references or leases.
     #[inline]
     fn settled(self) -> Word {
         let leased = self.leases() > 0 && !skipped!("lease_ends_with_reference");
@@ -229,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_do_not_overlap() {
+    fn word_fields_do_not_overlap() {
         let word =
             Word(u64::MAX << GENERATION_SHIFT).with_state(State::Registered).with_priority(Priority::High);
         let word = word.acquired().acquired().leased().leased().with_withdrawal();

@@ -1,13 +1,13 @@
-//! Bring-your-own memory: a stretch of bytes that someone else allocated, kept alive by its owner.
+//! Bring-your-own memory: a stretch of bytes from another allocator, kept alive by its owner.
 
 use super::{Storage, StorageKind};
 use core::fmt;
 
 /// Memory that an engine or a framework allocated: an address, a size, and an owner that keeps it alive.
 ///
-/// The owner is anything whose drop gives the memory back: an `Arc` of a tensor, a mapping, a Python object. It is
-/// never looked into, only held (I2). Making one is safe, since nothing in this crate follows an address; whoever
-/// does follows it under the promise that the maker gave.
+/// The owner is anything whose drop gives the memory back: an `Arc` of a tensor, a mapping, a Python
+/// object. It is never looked into, only held (I2). Making one is safe, since nothing in this crate
+/// follows an address. Code that does follow it relies on the maker's promise.
 ///
 /// ```
 /// use kvstrata_core::storage::{ByoStorage, Storage, StorageKind};
@@ -25,7 +25,8 @@ pub struct ByoStorage<O> {
 }
 
 impl<O> ByoStorage<O> {
-    /// Takes `size_bytes` at `address`, which must be a multiple of `alignment` (bytes, a power of two; 1 for any).
+    /// Wraps `size_bytes` at `address`, which must be a multiple of `alignment` (bytes, a
+    /// power of two; 1 for any).
     ///
     /// Address 0 is refused for memory ([`StorageKind::is_memory`]) and is the first byte of anything else.
     ///
@@ -57,12 +58,12 @@ impl<O> ByoStorage<O> {
         Ok(ByoStorage { owner, kind, address, size_bytes })
     }
 
-    /// What keeps the memory alive.
+    /// The owner, which keeps the memory alive.
     pub fn owner(&self) -> &O {
         &self.owner
     }
 
-    /// Gives the owner back; the storage is gone.
+    /// Ends the storage and returns the owner.
     pub fn into_owner(self) -> O {
         self.owner
     }
@@ -89,12 +90,12 @@ impl<O> fmt::Debug for ByoStorage<O> {
     }
 }
 
-/// Why memory was not taken.
+/// The reason why memory was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ByoError {
     /// `address` is 0.
     NullAddress {
-        /// The kind that it was offered as.
+        /// The kind as which it was offered.
         kind: StorageKind,
     },
     /// `size_bytes` is 0.
@@ -108,14 +109,14 @@ pub enum ByoError {
     },
     /// `alignment` is not a power of two.
     AlignmentNotPowerOfTwo {
-        /// The alignment asked for.
+        /// The requested alignment.
         alignment: u64,
     },
     /// `address` is not a multiple of `alignment`.
     Misaligned {
         /// The address.
         address: u64,
-        /// The alignment asked for.
+        /// The requested alignment.
         alignment: u64,
     },
 }
@@ -128,7 +129,7 @@ impl fmt::Display for ByoError {
             }
             ByoError::ZeroSize => f.write_str("size_bytes = 0: must be at least 1"),
             ByoError::Overflow { address, size_bytes } => {
-                write!(f, "size_bytes = {size_bytes}: from address {address:#x} it ends beyond 64 bits")
+                write!(f, "size_bytes = {size_bytes}: from address {address:#x} on, must end within 64 bits")
             }
             ByoError::AlignmentNotPowerOfTwo { alignment } => {
                 write!(f, "alignment = {alignment}: must be a power of two (1 for any address)")

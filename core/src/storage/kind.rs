@@ -1,11 +1,12 @@
-//! What a storage is made of.
+//! The kinds of storage.
 
 use core::fmt;
 
-/// What a storage is made of, which decides who may touch its bytes.
+/// The kind of a storage, which decides how its bytes may be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StorageKind {
-    /// Memory of an accelerator (G1). Only a [`DevicePort`](super::DevicePort) or the device itself touches it.
+    /// Memory of an accelerator (G1). Only a [`DevicePort`](super::DevicePort) or the
+    /// device itself reaches it.
     Device {
         /// The device's number, as its driver counts.
         ordinal: u32,
@@ -27,13 +28,13 @@ pub enum StorageKind {
 }
 
 impl StorageKind {
-    /// Whether the CPU reads and writes it with plain loads and stores.
+    /// Returns whether the CPU reads and writes it with plain loads and stores.
     #[must_use]
     pub const fn is_host(self) -> bool {
         matches!(self, StorageKind::Pinned | StorageKind::System)
     }
 
-    /// Whether addresses in it are virtual addresses of this machine, so that 0 is none.
+    /// Returns whether its addresses are virtual addresses of this machine, so that 0 is invalid.
     #[must_use]
     pub const fn is_memory(self) -> bool {
         matches!(self, StorageKind::Device { .. } | StorageKind::Pinned | StorageKind::System)

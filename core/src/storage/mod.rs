@@ -1,9 +1,9 @@
 //! Where blocks can live: the ports that memory, devices, files and remote stores implement.
 //!
-//! The core does arithmetic on addresses and never follows one. A storage is therefore no more than a kind, a
-//! base address in *its own* address space and a size; how bytes get in and out is the business of whoever
-//! implements it (`kvstrata-ffi` for host arenas, devices and files). Address spaces are not comparable: the
-//! same number names one byte on a device, another in the host's memory and a third in a file.
+//! The core does arithmetic on addresses and never follows one. A storage is therefore no more than a
+//! kind, a base address in *its own* address space and a size. Its implementer moves the bytes in and
+//! out (`kvstrata-ffi` for host arenas, devices and files). Address spaces are not comparable: the same
+//! number names one byte on a device, another in the host's memory and a third in a file.
 //!
 //! ```text
 //!   tier  kind            base_address             bytes move through
@@ -15,10 +15,10 @@
 //!
 //! Invariants:
 //!
-//! - **I1** `base_address() + size_bytes()` does not overflow `u64`, and neither changes while the storage
-//!   lives.
-//! - **I2** The bytes stay where they are for as long as the storage lives: it owns them, or ([`ByoStorage`])
-//!   holds what owns them.
+//! - **I1** `base_address() + size_bytes()` does not overflow `u64`, and neither changes while the
+//!   storage lives.
+//! - **I2** The bytes stay in place for as long as the storage lives: it owns them, or
+//!   ([`ByoStorage`]) holds their owner.
 
 mod byo;
 mod kind;
@@ -32,7 +32,7 @@ pub use port::{DeviceError, DevicePort};
 
 /// A stretch of bytes that blocks are laid out in.
 pub trait Storage: core::fmt::Debug + Send + Sync {
-    /// What it is made of.
+    /// The kind of memory or medium.
     fn kind(&self) -> StorageKind;
 
     /// Address of byte 0, in the storage's own address space.

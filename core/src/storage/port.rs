@@ -5,51 +5,53 @@ use core::fmt;
 
 /// Copies between host memory and the blocks of a device.
 ///
-/// Both calls return when the bytes have arrived. Concurrent calls on different blocks do not disturb each other; on
-/// the same block, a copy that overlaps another one fails with [`DeviceError::Busy`] rather than tearing bytes, if the
-/// device can tell.
+/// Both calls return when the bytes have arrived. Concurrent calls on different blocks do not disturb
+/// each other; on the same block, a copy that overlaps another one fails with [`DeviceError::Busy`]
+/// rather than tearing bytes, if the device can tell.
 pub trait DevicePort: Storage {
-    /// Bytes a block; block `b` starts at `base_address() + b × block_bytes()`.
+    /// Bytes per block; block `b` starts at `base_address() + b × block_bytes()`.
     fn block_bytes(&self) -> usize;
 
     /// Copies `src` to `offset` within `block`.
     ///
     /// # Errors
     ///
-    /// [`DeviceError`]; the bytes in the range are unspecified after [`DeviceError::Failed`], untouched otherwise.
+    /// [`DeviceError`]; the bytes in the range are unspecified after
+    /// [`DeviceError::Failed`], untouched otherwise.
     fn copy_in(&self, block: u32, offset: usize, src: &[u8]) -> Result<(), DeviceError>;
 
     /// Copies from `offset` within `block` to `dst`.
     ///
     /// # Errors
     ///
-    /// [`DeviceError`]; the bytes in `dst` are unspecified after [`DeviceError::Failed`], untouched otherwise.
+    /// [`DeviceError`]; the bytes in `dst` are unspecified after
+    /// [`DeviceError::Failed`], untouched otherwise.
     fn copy_out(&self, block: u32, offset: usize, dst: &mut [u8]) -> Result<(), DeviceError>;
 }
 
-/// Why a copy to or from a device did not happen.
+/// The reason why a copy to or from a device failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceError {
     /// The range is not inside one block of the device.
     OutOfRange {
-        /// Block asked for.
+        /// The requested block.
         block: u32,
-        /// First byte asked for, within the block.
+        /// The first requested byte, within the block.
         offset: usize,
-        /// Bytes asked for.
+        /// The number of requested bytes.
         len: usize,
-        /// Blocks that the device has.
+        /// The number of the device's blocks.
         blocks: u32,
-        /// Bytes a block.
+        /// Bytes per block.
         block_bytes: usize,
     },
     /// The device has no such layer, or its layer is not as long as the bytes to be copied.
     Layer {
-        /// Layer asked for.
+        /// The requested layer.
         layer: u32,
         /// Bytes to be copied.
         len: usize,
-        /// Layers that the device has.
+        /// The number of the device's layers.
         layers: u32,
         /// Bytes of that layer of a block; 0 where there is none.
         layer_bytes: usize,
@@ -96,7 +98,8 @@ impl fmt::Display for DeviceError {
             DeviceError::OutOfRange { block, offset, len, blocks, block_bytes } => {
                 write!(
                     f,
-                    "{len} bytes at offset {offset} of block {block} are outside the device: it has {blocks} blocks "
+                    "{len} bytes at offset {offset} of block {block} are outside the device: \
+                     it has {blocks} blocks "
                 )?;
                 write!(f, "of {block_bytes} bytes")
             }
@@ -107,12 +110,14 @@ impl fmt::Display for DeviceError {
                 )?;
                 f.write_str("copy whole layers")
             }
-            DeviceError::Busy { block } => write!(f, "block {block} is in use by another copy"),
+            DeviceError::Busy { block } => {
+                write!(f, "block {block} is in use by another copy; try again when that copy has ended")
+            }
             DeviceError::Failed { code, retryable: true } => {
                 write!(f, "the device failed with code {code}; a retry may succeed")
             }
             DeviceError::Failed { code, retryable: false } => {
-                write!(f, "the device failed for good with code {code}")
+                write!(f, "the device failed with code {code}; a retry cannot succeed")
             }
         }
     }

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 const DEVICE: StorageKind = StorageKind::Device { ordinal: 1 };
 
 #[test]
-fn kinds_print_as_the_tables_name_them() {
+fn storage_kinds_print_their_table_names() {
     let (disk, remote) = (StorageKind::Disk { volume: 0 }, StorageKind::Remote { peer: 2 });
     let printed = [DEVICE, StorageKind::Pinned, StorageKind::System, disk, remote];
     assert_eq!(printed.map(|k| k.to_string()), ["device:1", "pinned", "system", "disk:0", "remote:2"]);
@@ -15,7 +15,7 @@ fn kinds_print_as_the_tables_name_them() {
 }
 
 #[test]
-fn own_memory_is_checked_field_by_field() {
+fn byo_storage_with_a_wrong_field_is_refused_by_name() {
     let refused =
         |kind, address, size, alignment| ByoStorage::new((), kind, address, size, alignment).unwrap_err();
     let null = refused(DEVICE, 0, 16, 1);
@@ -35,13 +35,13 @@ fn own_memory_is_checked_field_by_field() {
 }
 
 #[test]
-fn offset_zero_of_a_file_is_an_address() {
+fn byo_storage_of_a_file_accepts_offset_zero() {
     let file = ByoStorage::new((), StorageKind::Disk { volume: 0 }, 0, 4096, 4096).unwrap();
     assert_eq!(file.base_address(), 0);
 }
 
 #[test]
-fn the_owner_lives_as_long_as_the_storage() {
+fn byo_storage_keeps_its_owner_alive() {
     let owner = Arc::new([0u8; 64]);
     let storage = ByoStorage::new(Arc::clone(&owner), StorageKind::Pinned, 0x1000, 64, 64).unwrap();
     assert_eq!(Arc::strong_count(&owner), 2);
@@ -56,7 +56,7 @@ fn the_owner_lives_as_long_as_the_storage() {
 }
 
 #[test]
-fn a_range_must_lie_in_one_block() {
+fn range_beyond_one_block_is_refused() {
     let check = |block, offset, len| DeviceError::check_range(block, offset, len, 4, 128);
     assert_eq!(check(3, 0, 128), Ok(()));
     assert_eq!(check(0, 128, 0), Ok(()));

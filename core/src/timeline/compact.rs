@@ -1,27 +1,27 @@
-//! Keeping the ring short: first the head walks over stale entries (*trim*), as far as it can. That is all
-//! that ever happens while victims leave at the head. Where something live stays there, among entries that
+//! Compaction keeps the ring short. First the head walks over stale entries (*trim*), as far as it can.
+//! Nothing more ever happens while victims leave at the head. If a live entry stays there, among entries that
 //! hits made stale, live entries slide towards the tail (*slide*), one at a time, and never past each other:
 //!
 //! ```text
 //!   head          src        dst     end                 before
 //!    │ A · · B · · C │ · · · │ D E F │                   src walks down from end, dst fills down from end
 //!    │ A · · B · · · │ · · C │ D E F │                   C was moved over stale entries only
-//!                                                        src at head: all up to dst is stale, head jumps there
+//!                                                        src at head: all up to dst is stale; head jumps
 //! ```
 //!
-//! I1. There is one compactor at a time (`busy`); who finds it busy goes on without. I2. All positions in
-//! `(src, dst]` are written and stale. A stale position never becomes live but by the compactor. I3. A live
-//! entry is moved in this order: the entry, the ticket (by compare-exchange: a slot that was acquired
-//!     or taken meanwhile has none), the bit, together with its neighbours'. Order among live entries is kept at each step.
-//!     A slot that is in use and keeps its place, or is just being released, may be moved too: who releases it sets the bit of
-//!     whatever ticket it has by then.
+//! I1. There is one compactor at a time (`busy`); a thread that finds it busy goes on without.
+//! I2. All positions in `(src, dst]` are written and stale. Only the compactor makes a stale position live.
+//! I3. A live entry is moved in this order: the entry, the ticket (by compare-exchange: a slot that was
+//!     acquired or taken meanwhile has none), the bit, together with its neighbours'. Order among live
+//!     entries is kept at each step. A slot that is in use and keeps its place, or is just being
+//!     released, may be moved too: its releaser sets the bit of the ticket that the slot has by then.
 //! I4. A position that is not written yet is left as it is; `dst` restarts below it.
 
 use super::{AHEAD, Entry, List, Position, Timeline};
 use crate::slot::Slot;
 use crate::sync::{Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, skipped};
 
-/// Where the pass stands. All but `busy` belong to who has set `busy`.
+/// The state of the pass. All fields except `busy` belong to the thread that has set `busy`.
 pub(super) struct Compactor {
     busy: AtomicU32,
     src: AtomicU64,
@@ -62,11 +62,12 @@ impl Compactor {
 }
 
 impl Timeline {
-    /// Looks at up to `steps` positions, unless another thread is at it.
+    /// Compacts up to `steps` positions, unless another thread is compacting.
     #[cold]
     pub(super) fn compact(&self, slots: &[Slot], steps: usize) {
         let state = &self.compactor;
-        // Acquire: pairs with the Release at the end; src and dst are as the last compactor left them (I1). Relaxed, before: a look.
+        // Acquire: pairs with the Release at the end; src and dst are as the last compactor left them
+        // (I1). Relaxed, before: a look.
         if state.busy.load(Relaxed) != 0 || state.busy.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
             return;
         }
@@ -102,7 +103,8 @@ impl Timeline {
         state.busy.store(0, Release);
     }
 
-    /// Walks the head over stale entries. The steps that are left: 0 if it could go on, or there is room enough.
+    /// Walks the head over stale entries. Returns the steps that are left: 0 if it could
+    /// continue, or there is room enough.
     fn trim(&self, slots: &[Slot], steps: usize) -> usize {
         let (mut head, tail) = (self.head(), self.tail());
         let mut left = steps;
@@ -122,7 +124,7 @@ impl Timeline {
         entry.lap() == at.lap() && slots[entry.slot() as usize].ticket() != at.0
     }
 
-    /// Looks at one position.
+    /// Moves the entry at one position, if it is live.
     fn slide(&self, slots: &[Slot], src: Position, dst: &mut Position, due: &mut Due) {
         // Acquire: pairs with the Release in `Reserved::put`.
         let entry = Entry(self.ring[src.index()].load(Acquire));
@@ -139,13 +141,14 @@ impl Timeline {
             *dst = below;
             return;
         }
-        // Relaxed: written before the ticket, whose Acquire load we have done; it changes only with the ticket.
+        // Relaxed: written before the ticket, whose Acquire load we have done; it
+        // changes only with the ticket.
         let list = slot.list.load(Relaxed);
-        // A store does: only the compactor writes here, until the head has passed, and it is the compactor who moves the head.
-        // Release: pairs with the Acquire of ring readers, as in `put`.
+        // A store is enough: only the compactor writes here until the head has passed, and only the
+        // compactor moves the head. Release: pairs with the Acquire of ring readers, as in `put`.
         self.ring[dst.index()].store(Entry::new(*dst, entry.slot()).0, Release);
-        // Release: pairs with the Acquire of `Slot::ticket`: who sees the new ticket sees the new entry. Relaxed on failure: the slot was
-        // acquired or taken (I3), and we leave it.
+        // Release: pairs with the Acquire of `Slot::ticket`: a thread that sees the new ticket sees the
+        // new entry. Relaxed on failure: the slot was acquired or taken (I3), and we leave it.
         let moved = if skipped!("timeline_move_by_store") {
             slot.ticket.store(dst.0, Release);
             true
@@ -161,7 +164,8 @@ impl Timeline {
 }
 
 impl Timeline {
-    /// A hand that has passed the slot where it was has passed it where it is.
+    /// Moves the hand of a sweep along: if it has passed the slot's old place, it must
+    /// have passed the new one.
     fn carry_hand(&self, list: usize, src: Position, dst: Position) {
         // A slot that is just leaving its list is in none.
         let Some(CachePadded(List { cursor: hand, .. })) = self.lists.get(list).filter(|_| self.sweeps)

@@ -11,30 +11,28 @@
 //!   list 1    │ 0 │ 0 │ 0 │ 0 │ 1 │ 0 │ 1 │ 0 │ 0 │ 0 │ 1 │         cursor 1
 //! ```
 //!
-//! A block that becomes inactive takes the next position as its *ticket*; a block that becomes active forgets
+//! A block that becomes inactive takes the next position as its *ticket*. A block that becomes active forgets
 //! its ticket, and the entry is stale from then on, without being touched. So a hit costs one store to a line
 //! that the hit owns anyway. Stale entries are dropped when they are met, and squeezed out by [`compact`],
-//! piecemeal: the ring has three places a slot, 24 bytes. A list more costs three bits a slot.
+//! piecemeal: the ring has three places per slot, 24 bytes. Each further list costs three bits per slot.
 //!
-//! I1. An entry is *live* if its slot's ticket is its position. A slot has one ticket, so at most one live
-//! entry. I2. A ticket is never given twice. It is written only by the holder of the slot's only reference
-//! (release), by one who holds
-//!     it (forgets it: who turned 0 references into 1, or who uses what is held and not used), by the evictor who owns the slot (forgets it), and by the one compactor, which
-//!     moves a ticket by compare-exchange.
-//! I3. An inactive, unpinned slot is live; its list's bit is set, or it is deferred as a parent, or the
-//! thread that released
-//!     it, or the compactor that moved it, is about to set the bit.
-//! I4. No bit of a list is set before its cursor, or a thread is about to pull the cursor back. I5. Nothing
-//! live is before `head`; `tail - head ≤ size - WORD`, so a word of positions is never of two laps. I6. A set
-//! bit proves nothing; the entry, the ticket and the word decide.
+//! I1. An entry is *live* if its slot's ticket is its position. So a slot has at most one live entry.
+//! I2. A ticket is never given twice. Its writers: the holder of the slot's only reference (release); a
+//!     holder that forgets it (the one that turned 0 references into 1, or one that uses a block held without
+//!     use); the evictor that owns the slot (forgets it); the one compactor (moves it by compare-exchange).
+//! I3. An inactive, unpinned slot is live. Its list's bit is set, or it is deferred as a parent, or the
+//!     thread that released it, or the compactor that moved it, is about to set the bit.
+//! I4. No bit of a list is set before its cursor, or a thread is about to pull the cursor back.
+//! I5. No live entry is before `head`; `tail - head ≤ size - WORD`, so no word of positions has two laps.
+//! I6. A set bit proves nothing; the entry, the ticket and the word decide.
 //!
 //! # Orderings
-//! Bit and cursor are Dekker's problem: a releaser sets a bit, then looks at the cursor; an evictor moves the
-//! cursor, then looks at the bits. Each has a SeqCst fence between its two steps, so at least one sees the
-//! other (I4). Word and ticket are another: a releaser lets go of the word, then looks for the ticket, which
-//! the compactor may have moved; an evictor that has seen the new ticket and cleared its bit looks at the
-//! word. The same fence of the releaser, in `set_bits`, before it looks a second time, and one of the
-//! evictor, where the block seems to be in use, have one of them set the bit (I3).
+//! Bit and cursor are Dekker's problem: a releaser sets a bit, then looks at the cursor; an evictor moves
+//! the cursor, then looks at the bits. Each has a SeqCst fence between its two steps, so at least one sees
+//! the other (I4). Word and ticket are another: a releaser lets go of the word, then looks for the ticket,
+//! which the compactor may have moved; an evictor that has seen the new ticket and cleared its bit looks
+//! at the word. The same fence of the releaser, in `set_bits`, before it looks a second time, and a fence
+//! of the evictor, if the block seems to be in use, ensure that one of them sets the bit (I3).
 
 mod compact;
 mod peek;
@@ -51,35 +49,35 @@ use compact::Compactor;
 use position::{Bits, Entry, Position, WORD};
 pub(crate) use reserve::Reserved;
 
-/// How many slots an evictor asks the cache for before it looks at the first.
+/// Slots that an evictor prefetches ahead.
 const AHEAD: usize = 8;
-/// How many words of a list are looked at together.
+/// Words of a list that are read together.
 const GROUP: usize = if cfg!(loom) { 1 } else { 8 };
-/// How many slots a batch handles at once.
+/// Slots that a batch handles at once.
 pub(crate) const BATCH: usize = 64;
 
 /// The ring, and the lists over it.
 pub(crate) struct Timeline {
     size: u32,
     sweeps: bool,
-    /// Entries in use from which on compaction runs beside the pushes.
+    /// Number of entries in use at which pushes begin to compact.
     threshold: u64,
     ring: Box<[AtomicU64]>,
     lists: Box<[CachePadded<List>]>,
     tail: CachePadded<AtomicU64>,
-    /// Written by the compactor alone.
+    /// Written by the compactor only.
     head: CachePadded<AtomicU64>,
     compactor: CachePadded<Compactor>,
 }
 
-/// On cache lines of its own: who sets a bit looks at the cursor too, so they lie together.
+/// On cache lines of its own. A thread that sets a bit also reads the cursor, so they lie together.
 struct List {
     bits: Box<[AtomicU64]>,
-    /// Start of the word where the oldest of this list may be.
+    /// Start of the first word that may have the list's oldest block.
     cursor: AtomicU64,
 }
 
-/// No room: every position between head and tail is live or being written. Only stalled threads can bring this about.
+/// No room: every position between head and tail is live or being written, which only stalled threads cause.
 pub(crate) struct Full;
 
 /// A slot that was live, and the ticket that made it so.
@@ -89,30 +87,31 @@ pub(crate) struct Candidate {
     pub(crate) ticket: u64,
 }
 
-/// What an evictor made of a candidate.
+/// An evictor's verdict on a candidate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It is the evictor's; its ticket is forgotten.
     Taken,
-    /// As `Taken`, and an older block came into the lists by that: look from the start again.
+    /// As `Taken`, and an older block was requeued by it: search from the start again.
     TakenLast,
-    /// It is not to be had: active again, or gone.
+    /// It cannot be taken: active again, or gone.
     Stale,
-    /// It has children, or leases; the last of them brings it back.
+    /// It has children, or leases; the end of the last one requeues it.
     Deferred,
     /// It keeps its place, for now.
     Spared,
-    /// It keeps its place, and no more is wanted.
+    /// It keeps its place, and no more candidates are wanted.
     Stop,
     /// It has a new place.
     Requeued,
 }
 
 impl Timeline {
-    /// A timeline for `capacity` slots and `lists` lists; with `sweeps` their cursors are hands (see [`Timeline::sweep`]).
+    /// A timeline for `capacity` slots and `lists` lists; with `sweeps` cursors are hands (see `sweep`).
     pub(crate) fn new(capacity: usize, lists: usize, sweeps: bool) -> Timeline {
-        // Thrice what can be live, so that most of what a slide looks at is stale; and some words more, for the seam, and so that a small
-        // pool's ring has 32 words of room, or it would be filled by the others while one thread is stalled.
+        // Three times the live slots, so that a slide meets mostly stale entries. And words for
+        // the seam, and so that a small pool's ring has 32 words of room, or others would fill
+        // it while one thread is stalled.
         let room = 2 * capacity / WORD as usize;
         let spare = if cfg!(loom) { 3 } else { 32usize.saturating_sub(room).max(3) } * WORD as usize;
         let size = (3 * capacity + spare).next_multiple_of(WORD as usize);
@@ -135,7 +134,7 @@ impl Timeline {
     }
 
     fn head(&self) -> Position {
-        // Acquire: pairs with the Release in `compact`: what was before the head was seen stale.
+        // Acquire: pairs with the Release in `compact`: the entries before the head were seen stale.
         Position(self.head.load(Acquire))
     }
 
@@ -144,18 +143,18 @@ impl Timeline {
         Position(self.tail.load(Acquire))
     }
 
-    /// How many positions were given before one.
+    /// The number of positions that were given before this one.
     pub(crate) fn number(&self, position: u64) -> u64 {
         let position = Position(position);
         u64::from(position.lap()) * u64::from(self.size) + position.index() as u64
     }
 
-    /// How many positions were given so far.
+    /// The number of positions given so far.
     pub(crate) fn clock(&self) -> u64 {
         self.number(self.tail().0)
     }
 
-    /// Takes `n ≤ 64` positions for slots of which the caller holds the only reference.
+    /// Takes `n ≤ 64` positions for slots whose only reference the caller holds.
     pub(crate) fn reserve(&self, slots: &[Slot], n: u32) -> Result<Reserved<'_>, Full> {
         let mut tail = self.tail();
         loop {
@@ -168,7 +167,7 @@ impl Timeline {
                 }
             }
             let end = tail.plus(n, self.size);
-            // AcqRel: Release pairs with `tail()`, Acquire, on success and failure, with an earlier Release here.
+            // AcqRel: Release pairs with `tail()`; Acquire, on success and failure, with a Release here.
             match self.tail.compare_exchange_weak(tail.0, end.0, AcqRel, Acquire) {
                 Ok(_) => return Ok(Reserved::new(self, tail)),
                 Err(seen) => tail = Position(seen),
@@ -185,7 +184,7 @@ impl Timeline {
         self.tail().since(self.head(), self.size) + u64::from(n) <= u64::from(self.size - WORD)
     }
 
-    /// Puts an inactive slot into its list: sets the bit at its ticket. For slots that keep their place, and for those deferred.
+    /// Puts an inactive slot that kept its place, or was deferred, into its list: sets its ticket's bit.
     pub(crate) fn relist(&self, slots: &[Slot], slot: u32) {
         self.relist_unless(slots, slot, NO_TICKET);
     }
@@ -199,7 +198,7 @@ impl Timeline {
             if ticket == NO_TICKET || ticket == done {
                 return;
             }
-            // Relaxed: the slot is inactive and may be taken at any time; then the bit is a wrong one, and harmless (I6).
+            // Relaxed: the slot is inactive and may be taken at any time; a wrong bit is harmless (I6).
             let list = usize::from(slot.list.load(Relaxed));
             self.set_bits(list, Position(ticket).word_start(), Position(ticket).bit());
             if skipped!("timeline_relist_once") {
@@ -212,7 +211,7 @@ impl Timeline {
     fn set_bits(&self, list: usize, word: Position, mask: u64) {
         // A slot that was taken and registered anew since its list was read may be in none.
         let Some(list) = self.lists.get(list) else { return };
-        // Release: who sees the bit sees entry and ticket; pairs with the Acquire in `take_oldest`.
+        // Release: a thread that sees the bit sees entry and ticket; pairs with the Acquire in `take_oldest`.
         list.bits[word.word()].fetch_or(mask, Release);
         // Dekker with `advance`: see the header.
         if !skipped!("timeline_list_no_fence") {
@@ -223,7 +222,7 @@ impl Timeline {
         }
     }
 
-    /// Hands the oldest of a list to `judge`, one after another, until `wanted` were taken or none is left.
+    /// Passes the oldest slots of a list to `judge`, until `wanted` were taken or none is left.
     pub(crate) fn take_oldest(
         &self,
         slots: &[Slot],
@@ -243,7 +242,7 @@ impl Timeline {
         taken
     }
 
-    /// As `take_oldest`, but the list's cursor is a hand that goes on from where it stood, and round: SIEVE.
+    /// As `take_oldest`, but the list's cursor is a hand that continues from its last place (SIEVE).
     pub(crate) fn sweep(
         &self,
         slots: &[Slot],
@@ -251,14 +250,14 @@ impl Timeline {
         wanted: usize,
         mut judge: impl FnMut(Candidate, &Slot) -> Verdict,
     ) -> usize {
-        // Relaxed, here and below: where the hand stands decides nothing but fairness; two sweepers may share it.
+        // Relaxed, here and below: the hand's place decides only fairness; two sweepers may share it.
         let hand = &self.lists[list].cursor;
         let (mut taken, mut at, mut rounds) = (0, Position(hand.load(Relaxed)), 0);
         while taken < wanted {
             // The tail first, as in `oldest_word`.
             let (tail, head) = (self.tail(), self.head());
             if at >= tail {
-                // Twice round and nothing: the first round may have spared all.
+                // Twice round without a victim: the first round may have spared all.
                 rounds += 1;
                 if rounds > if skipped!("timeline_sweep_one_round") { 1 } else { 2 } {
                     break;
@@ -290,14 +289,13 @@ impl Timeline {
     fn oldest_word(&self, list: usize) -> Option<(Position, u64)> {
         let list = &self.lists[list];
         loop {
-            // First, so that it is no more than a lap from the head, and nor is what is looked at.
+            // First, so that it is no more than a lap from the head, and so are the words read below.
             let tail = self.tail();
             // Relaxed: a place to begin at; `advance` makes sure of the words that are passed.
             let cursor = Position(list.cursor.load(Relaxed));
             let head = self.head().word_start();
             if cursor < head {
-                // Nothing live is before the head (I5), so there is nothing to look back for.
-                // Relaxed: as in `advance`; on failure somebody else moved it.
+                // No live entry is before the head (I5). Relaxed: as in `advance`; else another moved it.
                 let _ = list.cursor.compare_exchange(cursor.0, head.0, Relaxed, Relaxed);
                 continue;
             }
@@ -308,13 +306,13 @@ impl Timeline {
             }
             let last = tail.word_start();
             if cursor >= last {
-                // Unless others have put and taken up to here since.
+                // Empty, unless other threads have put and taken slots up to here since.
                 match self.tail().word_start() > cursor {
                     true => continue,
                     false => return None,
                 }
             }
-            // All that is empty at once: an exchange and a fence for each word would cost twenty times what a look at it does.
+            // Passes all empty words at once: an exchange and a fence per word cost twenty times a load.
             let next = list.first_set(cursor, last, self.size).unwrap_or(last);
             list.advance(cursor, next, self.size);
         }
@@ -352,8 +350,8 @@ impl Timeline {
                 }
                 Some((_, Verdict::Requeued)) => {
                     done |= 1 << bit;
-                    // The push may have compacted: what is behind has slid, to bits that were not set, and a bit that was left over may be
-                    // at the new place. Acquire: as in `oldest_word`.
+                    // The push may have compacted: entries behind have slid to bits that were not set,
+                    // and a leftover bit may be at the new place. Acquire: as in `oldest_word`.
                     left = Bits(self.lists[list].bits[word.word()].load(Acquire) & (!1 << bit));
                 }
                 Some((_, Verdict::Stale)) | None => done |= 1 << bit,
@@ -365,7 +363,6 @@ impl Timeline {
         (taken, go_on)
     }
 
-    /// Brings the slot that an entry names into the cache.
     #[inline]
     fn prefetch_slot(&self, slots: &[Slot], index: usize) {
         // Relaxed: a hint; an entry of another lap names a slot too.
@@ -376,7 +373,8 @@ impl Timeline {
         }
     }
 
-    /// The slot at a position, if its entry is live (I1) and of this list: the bit may be left over from another slot (I6).
+    /// The slot at a position, if its entry is live (I1) and of this list: the bit
+    /// may be another slot's (I6).
     fn live_slot(&self, slots: &[Slot], list: usize, word: Position, bit: u32) -> Option<u32> {
         let position = Position(word.0 + u64::from(bit));
         // Acquire: pairs with the Release in `Reserved::put`.
@@ -389,19 +387,20 @@ impl Timeline {
         (slot.ticket() == position.0 && usize::from(slot.list.load(Relaxed)) == list).then_some(entry.slot())
     }
 
-    /// Clears bits that an evictor has dealt with. Any of them may have been set anew meanwhile: the compactor has put another slot
-    /// there, the slot has become inactive, or, if the evictor stalled, the ring has gone round. Then it is set again.
+    /// Clears bits that an evictor has dealt with. A bit that was set meanwhile is set again: for another
+    /// slot (compactor), for a slot that became inactive, or in another lap, if the evictor stalled.
     fn clear_bits(&self, slots: &[Slot], list: usize, word: Position, mask: u64) {
         if mask == 0 {
             return;
         }
-        // AcqRel: if the bit was set anew before, what was written before that is seen by the check below; if after, it stays.
+        // AcqRel: if the bit was set anew before, the check below sees the earlier
+        // writes; if after, it stays.
         self.lists[list].bits[word.word()].fetch_and(!mask, AcqRel);
         if skipped!("timeline_clear_no_recheck") {
             return;
         }
         for bit in Bits(mask) {
-            // Acquire: pairs with the Release in `Reserved::put`. Of whatever lap it is.
+            // Acquire: pairs with the Release in `Reserved::put`. The entry may be of any lap.
             let entry = Entry(self.ring[word.index() + bit as usize].load(Acquire));
             let now = Position::new(entry.lap(), word.index() as u32);
             if let Some(slot) = self.live_slot(slots, list, now, bit)
@@ -412,8 +411,8 @@ impl Timeline {
         }
     }
 
-    /// Takes a parent out of its list until its last child is gone. It has been marked; first its bit goes, then the mark is made again:
-    /// if the last child went in between, `defer_if_parent` says so, and the bit comes back.
+    /// Takes a marked parent out of its list: clears its bit, then marks it again. If its last child went in
+    /// between, `defer_if_parent` returns false, and the bit is set again.
     fn defer(&self, slots: &[Slot], list: usize, word: Position, bit: u32, slot: u32) {
         // AcqRel: as in `clear_bits`.
         self.lists[list].bits[word.word()].fetch_and(!(1 << bit), AcqRel);
@@ -422,14 +421,13 @@ impl Timeline {
         if back && !skipped!("timeline_deferred_once") {
             self.relist(slots, slot);
         }
-        // What else may have come to this place meanwhile, by the compactor or in another lap. Acquire: as in `clear_bits`.
+        // The compactor, or another lap, may have put another slot here. Acquire: as in `clear_bits`.
         let entry = Entry(self.ring[word.index() + bit as usize].load(Acquire));
         if entry.slot() != slot {
             self.clear_bits(slots, list, word, 1 << bit);
         }
     }
 
-    /// Bytes of the ring and the lists.
     pub(crate) fn memory_bytes(&self) -> usize {
         let bits: usize = self.lists.iter().map(|list| size_of_val(list) + size_of_val(&*list.bits)).sum();
         size_of::<Self>() + self.ring.len() * 8 + bits
@@ -453,13 +451,13 @@ impl List {
         }
     }
 
-    /// The first word with a bit set, from the start of a word on, before that of another, no more than once round.
+    /// Returns the first word with a bit set, from one word's start to another's, at most once round.
     fn first_set(&self, from: Position, to: Position, size: u32) -> Option<Position> {
         let mut at = from;
         while at < to {
             let places = to.since(at, size).min(u64::from(size) - at.index() as u64) as u32;
             let words = &self.bits[at.word()..][..(places / WORD) as usize];
-            // Relaxed: whoever takes from a word loads it again. Several at once: most are empty, and so it is a load and an `or` for each.
+            // Relaxed: a thread that takes from a word loads it again. Groups cost a load and an `or` a word.
             let any = |words: &[AtomicU64]| words.iter().fold(0, |any, word| any | word.load(Relaxed)) != 0;
             for (number, group) in words.chunks(GROUP).enumerate().filter(|(_, group)| any(group)) {
                 if let Some(word) = group.iter().position(|word| word.load(Relaxed) != 0) {
@@ -474,8 +472,8 @@ impl List {
     /// Makes sure that the cursor is not behind `word`.
     #[inline]
     fn pull_back(&self, word: Position) {
-        // Relaxed: after the caller's fence, so that it is no older than what `advance` left before its own. Who starts from the new place
-        // and does not see the bit yet meets the same fences when it goes on.
+        // Relaxed: after the caller's fence, so no older than `advance`'s cursor before its own fence.
+        // A thread that starts here and does not see the bit yet meets the same fences when it goes on.
         let mut cursor = self.cursor.load(Relaxed);
         while cursor > word.0 {
             match self.cursor.compare_exchange_weak(cursor, word.0, Relaxed, Relaxed) {
@@ -486,8 +484,8 @@ impl List {
     }
 }
 
-/// Whether a slot is inactive, whose bit the caller has just cleared where it has seen the slot's ticket; if not, its holder
-/// sees that ticket too, and sets the bit again.
+/// Returns whether a slot is inactive, after the caller has cleared its bit where it saw the slot's
+/// ticket. If not, the slot's holder sees that ticket too, and sets the bit again.
 fn is_left_inactive(slot: &Slot) -> bool {
     slot.word().inactive() || {
         // Dekker with `set_bits`: see the header.

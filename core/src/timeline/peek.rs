@@ -1,7 +1,7 @@
-//! A look at what is oldest, which takes and changes nothing: for whoever prepares for evictions to come.
+//! A look at the oldest slots that takes and changes nothing, to prepare for coming evictions.
 //!
-//! What is seen is a hint: others acquire, evict and compact meanwhile. Who acts on it checks the slot's
-//! generation.
+//! The result is a hint: others acquire, evict and compact meanwhile. Before it acts on it, a
+//! caller checks the slot's generation.
 
 use super::position::{Position, WORD};
 use super::{Bits, Candidate, Entry, Timeline};
@@ -9,12 +9,12 @@ use crate::slot::Slot;
 use crate::sync::{Acquire, Relaxed};
 
 impl Timeline {
-    /// Where the next slot to be put will be, or a later one.
+    /// The place of the next slot to be put, or a later one.
     pub(crate) fn young_end(&self) -> u64 {
         self.tail().0
     }
 
-    /// Where the oldest slot is, or an earlier place.
+    /// The place of the oldest slot, or an earlier one.
     pub(crate) fn old_end(&self) -> u64 {
         self.head().0
     }
@@ -24,7 +24,7 @@ impl Timeline {
         Position(place).minus_one(self.size).0
     }
 
-    /// The slot that has the place before one, whichever list it is of.
+    /// The slot at the place before this one, of whichever list.
     pub(crate) fn slot_before(&self, slots: &[Slot], place: u64) -> Option<u32> {
         let position = Position(place).minus_one(self.size);
         // Acquire: pairs with the Release in `Reserved::put`.
@@ -33,29 +33,30 @@ impl Timeline {
         is_live().then_some(entry.slot())
     }
 
-    /// Where the first word of a list begins that may have something. The cursor goes there, as in a search.
+    /// The beginning of the first word of a list that may have entries. The cursor
+    /// moves there, as in a search.
     pub(crate) fn first_word(&self, list: usize) -> u64 {
         self.oldest_word(list).map_or_else(|| self.tail().word_start().0, |(word, _)| word.0)
     }
 
-    /// Whether a list has something at a place: true for this moment only.
+    /// Returns whether a list has a bit at a place: true for this moment only.
     pub(crate) fn is_listed(&self, list: usize, place: u64) -> bool {
         let place = Position(place);
         // Relaxed: a hint.
         self.lists.get(list).is_some_and(|of| of.bits[place.word()].load(Relaxed) & place.bit() != 0)
     }
 
-    /// The beginning of a word about so many places behind one, or once round.
+    /// The beginning of a word about `places` places behind this place, at most once round.
     pub(crate) fn word_behind(&self, place: u64, places: u32) -> u64 {
         Position(place).word_start().plus(places.next_multiple_of(WORD).min(self.size), self.size).0
     }
 
-    /// The oldest of a list, if that is what the list's first bit stands for. None: the list is empty, or it is for `take_oldest` to drop what
-    /// is stale there.
+    /// The oldest of a list, if the list's first bit stands for it. None: the list is empty, or its
+    /// first entries are stale, and `take_oldest` will drop them.
     #[inline]
     pub(crate) fn oldest(&self, slots: &[Slot], list: usize) -> Option<Candidate> {
         let of = &self.lists[list];
-        // Relaxed: a place to look at. What is before the head, or of another lap, is not live.
+        // Relaxed: a place to look at. An entry before the head, or of another lap, is not live.
         let word = Position(of.cursor.load(Relaxed));
         // Acquire: pairs with the Release in `set_bits`.
         let bit = Bits(of.bits[word.word()].load(Acquire)).next()?;
@@ -63,8 +64,9 @@ impl Timeline {
         Some(Candidate { slot, ticket: word.0 + u64::from(bit) })
     }
 
-    /// Shows the inactive slots of a list to `see`, the oldest first, from a place on (0: from the list's cursor, which of a sweep is its hand), until that says false or there are no
-    /// more. Where to go on; none if there were no more.
+    /// Shows the inactive slots of a list to `see`, the oldest first, until it returns false or there
+    /// are no more. Begins at the place `from`; 0: at the list's cursor, which is the hand of a sweep.
+    /// Returns the place to continue from; none if there were no more.
     pub(crate) fn peek(
         &self,
         slots: &[Slot],
@@ -75,7 +77,7 @@ impl Timeline {
         self.peek_until(slots, list, from, u64::MAX, see)
     }
 
-    /// The same for those before a place, the first of its word.
+    /// The same for the slots before `to`, the first place of a word.
     pub(crate) fn peek_until(
         &self,
         slots: &[Slot],
@@ -85,7 +87,7 @@ impl Timeline {
         mut see: impl FnMut(&Slot, u32) -> bool,
     ) -> Option<u64> {
         let of = &self.lists[list];
-        // Relaxed: a place to begin at. What becomes older meanwhile is missed.
+        // Relaxed: a place to begin at. Slots that become older meanwhile are missed.
         let cursor = if self.sweeps && from > 0 { 0 } else { of.cursor.load(Relaxed) };
         let oldest = Position(cursor).max(self.head().word_start()).word_start();
         let mut at = oldest.max(Position(from).word_start());

@@ -1,4 +1,4 @@
-//! A place on the timeline: how often it went round, and where.
+//! A place on the timeline: the lap, and the index.
 //!
 //! ```text
 //!  63        32 31         0
@@ -15,7 +15,7 @@ pub(super) const WORD: u32 = if cfg!(loom) { 2 } else { 64 };
 pub(super) struct Position(pub(super) u64);
 
 impl Position {
-    /// The first position that is ever given. Lap 0 is never used: entries are born with it.
+    /// The first position that is ever given. Lap 0 is never used: new entries have it.
     pub(super) const FIRST: Position = Position(1 << 32);
 
     #[inline]
@@ -45,7 +45,8 @@ impl Position {
     pub(super) const fn minus_one(self, size: u32) -> Position {
         if self.0 as u32 == 0 { Position::new(self.lap() - 1, size - 1) } else { Position(self.0 - 1) }
     }
-    /// Places from `earlier` to `self`, on a ring of `size`; 0 if it is not earlier, as when the two were read at different times.
+    /// Places from `earlier` to `self`, on a ring of `size`; 0 if it is not earlier, as after reads at
+    /// different times.
     #[inline]
     pub(super) const fn since(self, earlier: Position, size: u32) -> u64 {
         if self.0 <= earlier.0 {
@@ -71,7 +72,7 @@ impl Position {
     }
 }
 
-/// What stands at an index: the lap in which it was written, and the slot.
+/// The entry at an index: the lap in which it was written, and the slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry(pub(super) u64);
 
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_go_round() {
+    fn positions_after_wrapping_keep_their_order() {
         let size = 192;
         let mut position = Position::FIRST;
         for step in 1..1000u32 {

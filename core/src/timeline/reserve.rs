@@ -1,25 +1,27 @@
-//! The young end of the timeline: a batch of released slots takes its positions, and enters its lists a word
-//! at a time.
+//! The young end of the timeline: a batch of released slots takes its positions, and enters its lists a
+//! word at a time.
 //!
 //! ```text
-//!   reserve(n)  ─►  put × n (ticket, then entry)  ─►  the slot becomes inactive  ─►  settle  ─►  finish (bits, fence, cursor)
+//!   reserve(n)  ─►  put × n (ticket, then entry)  ─►  the slot becomes inactive  ─►  settle
 //!                                                └─►  or is acquired: retract
+//!               ─►  finish (bits, fence, cursor)
 //! ```
 //!
-//! I1. Every position that was reserved is written, whatever becomes of its slot. I2. A bit is set after its
-//! slot has become inactive: an evictor that meets an active slot may drop the bit.
+//! I1. Every reserved position is written, whatever becomes of its slot.
+//! I2. A bit is set after its slot has become inactive: an evictor that meets an
+//!     active slot may drop the bit.
 
 use super::Timeline;
 use super::position::{Entry, Position};
 use crate::slot::{NO_TICKET, Slot};
 use crate::sync::{Relaxed, Release};
 
-/// Positions that were taken and must all be written: an unwritten one would hold up the compactor.
+/// Reserved positions, which must all be written: an unwritten one would hold up the compactor.
 pub(crate) struct Reserved<'t> {
     timeline: &'t Timeline,
     first: Position,
     next: Position,
-    /// Bits to be set together: a list, a word of it, and which.
+    /// Bits to be set together: the list, the word, and the bits in it.
     list: u8,
     word: Position,
     mask: u64,
@@ -35,16 +37,17 @@ impl<'t> Reserved<'t> {
         self.next.0
     }
 
-    /// The next position becomes the ticket of a slot of which the caller holds the only reference.
+    /// Gives the next position as ticket to a slot whose only reference the caller holds.
     #[inline]
     pub(crate) fn put(&mut self, number: u32, slot: &Slot, list: u8) -> Put {
         let position = self.next;
         self.next = position.plus(1, self.timeline.size);
         // Relaxed: published by the ticket.
         slot.list.store(list, Relaxed);
-        // The ticket first: who finds the entry and not the ticket knows that the entry is stale for ever (I2).
+        // The ticket first: a thread that finds the entry and not the ticket knows that the entry is
+        // stale for ever (I2).
         slot.set_ticket(position.0);
-        // Release: publishes ticket and list to the Acquire of all who read the ring.
+        // Release: publishes ticket and list to the Acquire of all readers of the ring.
         self.timeline.ring[position.index()].store(Entry::new(position, number).0, Release);
         Put { position, list }
     }
@@ -61,14 +64,14 @@ impl<'t> Reserved<'t> {
         self.mask |= put.position.bit();
     }
 
-    /// The `put` was in vain: another reference came up, and its holder will take a ticket of its own.
+    /// Retracts a `put` that was in vain: another thread took a reference, and will take a ticket of its own.
     #[inline]
     pub(crate) fn retract(slot: &Slot) {
         slot.set_ticket(NO_TICKET);
     }
 
-    /// Sets the bits that are still due, and again those of slots that the compactor has moved meanwhile. `batch` are all slots
-    /// that were put, in order, and `settled` says which of them became inactive.
+    /// Sets the remaining bits, and again those of slots that the compactor has moved meanwhile. `batch`
+    /// has all slots that were put, in order; `settled` has a bit for each that became inactive.
     pub(crate) fn finish(self, slots: &[Slot], batch: &[u32], settled: u64) {
         if self.mask != 0 {
             self.timeline.set_bits(usize::from(self.list), self.word, self.mask);

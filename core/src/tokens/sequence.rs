@@ -1,4 +1,4 @@
-//! [`TokenBlockSequence`] and what it lends.
+//! [`TokenBlockSequence`] and the views that it lends.
 
 use super::Token;
 use crate::hash::{BlockHash, BlockHasher, Hasher, Salt, SequenceHash};
@@ -10,6 +10,8 @@ use core::ops::Range;
 const PIECE: usize = 4096;
 
 /// Tokens in, blocks and chained hashes out, incrementally.
+///
+/// # Example
 ///
 /// ```
 /// use kvstrata_core::hash::{Hasher, Keyed, Salt};
@@ -26,6 +28,24 @@ const PIECE: usize = 4096;
 /// assert_eq!(other.extend(&[7, 9]), 1..2);
 /// assert_eq!(other.hashes()[0], sequence.hashes()[0]);
 /// assert_ne!(other.hashes()[1], sequence.hashes()[1]);
+/// # Ok::<(), kvstrata_core::tokens::ZeroBlockSize>(())
+/// ```
+///
+/// # Views
+///
+/// ```
+/// use kvstrata_core::{Hasher, Keyed, Salt, TokenBlockSequence};
+/// let mut sequence = TokenBlockSequence::new(2, Salt::default(), Hasher::from(Keyed::new(&[7; 32])))?;
+/// sequence.reserve(1000); // until then, no allocation
+/// assert!(sequence.is_empty() && sequence.salt() == Salt::default());
+/// sequence.extend(&[1, 2, 3, 4, 5]);
+/// assert_eq!((sequence.len(), sequence.block_size(), sequence.tokens()), (5, 2, &[1, 2, 3, 4, 5][..]));
+/// let second = sequence.block(1).expect("whole");
+/// assert_eq!((second.tokens, second.parent), (&[3, 4][..], sequence.hashes()[0]));
+/// assert_eq!(sequence.blocks().map(|block| block.hash).collect::<Vec<_>>(), sequence.hashes());
+/// assert!(sequence.block_hash(1).is_some() && sequence.block_hash(2).is_none());
+/// sequence.clear(); // for the next request with the same salt
+/// assert!(sequence.is_empty());
 /// # Ok::<(), kvstrata_core::tokens::ZeroBlockSize>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -50,6 +70,8 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
     /// An empty sequence of blocks of `block_size` tokens. The salt should come from the same hasher
     /// ([`SaltParts::salt`](crate::hash::SaltParts::salt)).
     ///
+    /// See the [example](TokenBlockSequence#example).
+    ///
     /// # Errors
     ///
     /// [`ZeroBlockSize`].
@@ -61,8 +83,10 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
         Ok(TokenBlockSequence { tokens, hashes, marks, block_size, salt, hasher })
     }
 
-    /// Makes room for `tokens` more tokens and their blocks: until then nothing is allocated. A number for which there is no memory makes no
-    /// room: it is the caller's guess, and the tokens may be fewer.
+    /// Makes room for `tokens` more tokens and their blocks: until then nothing is allocated. `tokens` is
+    /// the caller's guess, and there may be fewer: if there is no memory for that many, this makes no room.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn reserve(&mut self, tokens: usize) {
         if self.tokens.try_reserve(tokens).is_ok() {
             let blocks = self.tokens.len().saturating_add(tokens) / self.block_size;
@@ -70,7 +94,9 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
         }
     }
 
-    /// Appends a token; the index of the block that it completes, if it does.
+    /// Appends a token. Returns the index of the block that it completes, if any.
+    ///
+    /// See the [example](TokenBlockSequence#example).
     #[inline]
     pub fn push(&mut self, token: Token) -> Option<usize> {
         self.tokens.push(token);
@@ -87,9 +113,11 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
         Some(index)
     }
 
-    /// Appends tokens; the indices of the blocks that they complete.
+    /// Appends tokens. Returns the indices of the blocks that they complete.
     ///
     /// Blocks with a mark cost an allocation each, other blocks none.
+    ///
+    /// See the [example](TokenBlockSequence#example).
     pub fn extend(&mut self, tokens: &[Token]) -> Range<usize> {
         let first = self.hashes.len();
         self.reserve(tokens.len());
@@ -100,12 +128,13 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
         first..self.hashes.len()
     }
 
-    /// Says that the tokens of `range` stand for `content`: the pixels behind an image's placeholder tokens, for example.
-    /// Each block that such a token lies in gets a hash of its own for this content, and so does every block behind it.
-    /// Blocks before it are shared with sequences that show another image.
+    /// Declares that the tokens of `range` stand for `content`: the pixels behind an image's placeholder
+    /// tokens, for example. Each block with such a token gets a hash of its own for this content, and so
+    /// does every block behind it. Blocks before it are shared with sequences that show another image.
     ///
-    /// Say it before the tokens come. `content` names the thing to all processes that share blocks: take a hash of its
-    /// bytes. A block's hash contains the content and how far from the block's start the range begins and ends.
+    /// Call it before the tokens come. `content` names the thing to all processes that share blocks:
+    /// take a hash of its bytes. A block's hash contains the content and how far from the block's
+    /// start the range begins and ends.
     ///
     /// ```
     /// use kvstrata_core::hash::{Hasher, Keyed, Salt};
@@ -126,7 +155,8 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
     ///
     /// # Errors
     ///
-    /// [`MarkError`]: the range is empty, begins before tokens that are there already, or meets an earlier mark.
+    /// [`MarkError`]: the range is empty, begins before tokens that are already there,
+    /// or meets an earlier mark.
     pub fn mark(&mut self, range: Range<usize>, content: &[u8]) -> Result<(), MarkError> {
         let free = self.marks.last().map_or(0, |mark| mark.tokens.end).max(self.tokens.len());
         if range.is_empty() || range.start < free {
@@ -137,8 +167,11 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
         Ok(())
     }
 
-    /// Forgets all tokens behind the first `tokens`, which may lie inside a block; no effect if there are no more. Marks
-    /// of tokens that are forgotten, or that have not come yet, go with them; a mark that is cut keeps what is left.
+    /// Forgets all tokens behind the first `tokens`, which may lie inside a block; no effect if there
+    /// are no more. Marks of forgotten tokens, or of tokens that have not come yet, go with them; a
+    /// mark that is cut keeps the rest.
+    ///
+    /// See the [example](TokenBlockSequence#example).
     pub fn truncate(&mut self, tokens: usize) {
         if tokens >= self.tokens.len() {
             return;
@@ -152,12 +185,16 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
     }
 
     /// Forgets all tokens and keeps the memory, for the next request with the same salt.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn clear(&mut self) {
         self.truncate(0);
         self.marks.clear();
     }
 
-    /// A sequence that starts with the same tokens and shares nothing that changes.
+    /// A sequence that starts with the same tokens and shares no state that changes.
+    ///
+    /// See the [example](TokenBlockSequence#example).
     #[must_use]
     pub fn fork(&self) -> TokenBlockSequence<H>
     where
@@ -166,42 +203,58 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
         self.clone()
     }
 
-    /// Tokens in all.
+    /// The number of tokens.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// Whether there are no tokens.
+    /// Returns whether there are no tokens.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
 
-    /// Tokens a block.
+    /// Tokens per block.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn block_size(&self) -> usize {
         self.block_size
     }
 
     /// h(-1).
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn salt(&self) -> Salt {
         self.salt
     }
 
     /// All tokens.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn tokens(&self) -> &[Token] {
         &self.tokens
     }
 
     /// Tokens behind the last whole block, fewer than a block.
+    ///
+    /// See the [example](TokenBlockSequence#example).
     pub fn partial(&self) -> &[Token] {
         &self.tokens[self.hashes.len() * self.block_size..]
     }
 
     /// The sequence hash of each whole block, in order.
+    ///
+    /// See the [example](TokenBlockSequence#example).
     pub fn hashes(&self) -> &[SequenceHash] {
         &self.hashes
     }
 
     /// The whole block with this index.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn block(&self, index: usize) -> Option<TokenBlock<'_>> {
         let hash = *self.hashes.get(index)?;
         let start = index * self.block_size;
@@ -213,12 +266,16 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
     }
 
     /// All whole blocks, in order.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn blocks(&self) -> impl DoubleEndedIterator<Item = TokenBlock<'_>> + ExactSizeIterator {
         let blocks = self.tokens.chunks_exact(self.block_size).zip(&self.hashes).enumerate();
         blocks.map(|(index, (tokens, &hash))| TokenBlock { tokens, hash, parent: self.parent(index) })
     }
 
     /// The hash of a block's tokens alone, made anew.
+    ///
+    /// See the example of [views](TokenBlockSequence#views).
     pub fn block_hash(&self, index: usize) -> Option<BlockHash> {
         self.block(index).map(|block| self.hasher.block_hash(block.tokens))
     }
@@ -242,15 +299,16 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
         }
     }
 
-    /// How many blocks from this one on, which has no mark, have none.
+    /// The number of consecutive blocks without a mark, from this one on, which has none.
     fn unmarked_from(&self, index: usize) -> usize {
         let start = index * self.block_size;
         let next = self.marks.partition_point(|mark| mark.tokens.start < start);
         self.marks.get(next).map_or(usize::MAX, |mark| mark.tokens.start / self.block_size - index)
     }
 
-    /// What the marks in block `index` add to its hash: H of content, start and end of each, counted from the block's
-    /// start, 16 bytes each. An end behind the block counts as the block's end, so that a later cut does not show.
+    /// The marks' part of the hash of block `index`: H of content, start and end of each, counted
+    /// from the block's start, 16 bytes each. An end behind the block counts as the block's end, so
+    /// that a later cut does not show.
     fn mark_of(&self, index: usize) -> Option<u128> {
         let start = index * self.block_size;
         let first = self.marks.partition_point(|mark| mark.tokens.end <= start);
@@ -266,7 +324,7 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
         (!bytes.is_empty()).then(|| self.hasher.bytes(&bytes))
     }
 
-    /// What block `index` is chained to (I2).
+    /// The hash that block `index` is chained to (I2).
     #[inline]
     fn parent(&self, index: usize) -> SequenceHash {
         match index.checked_sub(1) {
@@ -279,32 +337,32 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
 /// A whole block of a sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TokenBlock<'a> {
-    /// Its tokens, as many as a block has.
+    /// Its tokens, a whole block of them.
     pub tokens: &'a [Token],
-    /// Names it and all before it.
+    /// The hash of this block and all before it.
     pub hash: SequenceHash,
-    /// The same of the block before, or the salt.
+    /// The hash of the block before, or the salt.
     pub parent: SequenceHash,
 }
 
-/// Blocks of 0 tokens were asked for.
+/// The error for a block size of 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZeroBlockSize;
 
 impl fmt::Display for ZeroBlockSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("block_size = 0: a block has at least 1 token")
+        f.write_str("block_size = 0: must be at least 1 token")
     }
 }
 
 impl core::error::Error for ZeroBlockSize {}
 
-/// A mark that a sequence cannot take.
+/// The error for a mark that a sequence cannot take.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MarkError {
-    /// The tokens that were to be marked.
+    /// The tokens to be marked.
     pub range: Range<usize>,
-    /// The first token that may be marked: behind all tokens that are there, and behind the last mark.
+    /// The first token that may be marked: behind all present tokens, and behind the last mark.
     pub free: usize,
 }
 

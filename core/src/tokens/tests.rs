@@ -39,13 +39,13 @@ fn check(sequence: &TokenBlockSequence<Xxh3>, tokens: &[Token]) {
 }
 
 #[test]
-fn blocks_need_tokens() {
+fn sequence_with_block_size_zero_is_refused() {
     let refused = TokenBlockSequence::new(0, SALT, Xxh3).unwrap_err();
-    assert_eq!(refused.to_string(), "block_size = 0: a block has at least 1 token");
+    assert_eq!(refused.to_string(), "block_size = 0: must be at least 1 token");
 }
 
 #[test]
-fn a_fork_goes_its_own_way() {
+fn fork_does_not_change_its_origin() {
     let tokens: Vec<Token> = (0..40).collect();
     let mut trunk = TokenBlockSequence::new(16, SALT, Xxh3).unwrap();
     assert_eq!(trunk.extend(&tokens), 0..2);
@@ -67,7 +67,7 @@ fn clear_keeps_the_salt() {
 }
 
 #[test]
-fn pieces_that_split_a_block_do_not_show() {
+fn sequence_of_any_block_size_matches_the_oracle() {
     let tokens: Vec<Token> = (0..10_000).collect();
     for block_size in [1, 7, 16, 5000, 10_001, usize::MAX] {
         let mut sequence = TokenBlockSequence::new(block_size, SALT, Xxh3).unwrap();
@@ -102,9 +102,9 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever way the tokens came, the sequence is the one computed from scratch (I1, I2).
+    /// However the tokens came, the sequence is the one computed from scratch (I1, I2).
     #[test]
-    fn history_does_not_show(
+    fn sequence_after_any_edits_equals_one_from_scratch(
         block_size in prop::sample::select(alloc::vec![1usize, 2, 3, 15, 16, 17, 32, 64, 65]),
         operations in prop::collection::vec(operation(), 0..40),
     ) {

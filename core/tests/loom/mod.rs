@@ -1,5 +1,5 @@
-//! What the models share: a pool of a few blocks, and "memory" in loom's cells, which notice every access that the pool does not
-//! order.
+//! The models' common parts: a pool of a few blocks, and "memory" in loom's cells, which notice every
+//! access that the pool does not order.
 #![allow(dead_code)]
 
 mod search;
@@ -16,13 +16,14 @@ pub struct Rig {
     memory: Vec<UnsafeCell<u64>>,
 }
 
-// SAFETY: a cell is written only by the one owner of its block and read only by who holds a reference to it; that the pool makes
-// this so is what the models check, with loom's cells reporting any violation.
+// SAFETY: a cell is written only by the one owner of its block and read only by holders of a reference
+// to it. The models check that the pool makes this so, and loom's cells report any violation.
 unsafe impl Sync for Rig {}
 // SAFETY: nothing in it is tied to a thread.
 unsafe impl Send for Rig {}
 
-/// The hash of a number. Under loom the registry has two chains; numbers below 100 are in the first, the others in the second.
+/// The hash of a number. Under loom the registry has two chains; numbers below 100 are in the
+/// first, the others in the second.
 pub fn hash(number: u64) -> SequenceHash {
     let chain = u64::from(number >= 100);
     let in_chain = |key: &u64| key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == chain;
@@ -35,7 +36,7 @@ impl Rig {
         Rig::with(capacity, |config| config.policy(policy))
     }
 
-    /// A pool of one lane, but for what `set` changes.
+    /// A pool of one lane, with the changes by `set`.
     pub fn with(capacity: u32, set: impl FnOnce(PoolConfig) -> PoolConfig) -> Arc<Rig> {
         let config = set(PoolConfig::new(capacity).lanes(1).lane_of(|| 0));
         let memory = (0..capacity).map(|_| UnsafeCell::new(u64::MAX)).collect();
@@ -74,7 +75,7 @@ impl Rig {
         block
     }
 
-    /// A held block has the bytes and the hash of what was asked for.
+    /// Checks that a held block has the bytes and the hash of the requested one.
     pub fn check(&self, block: &ImmutableBlock<'_>, number: u64) {
         assert_eq!(self.read(block.id()), number, "bytes of another block");
         assert_eq!(block.hash(), hash(number));

@@ -13,7 +13,7 @@ impl Run<'_> {
         }
     }
 
-    /// Ends a lease, and beside it some that nobody has.
+    /// Ends a lease, and beside it some that do not exist.
     pub(super) fn end_lease(&mut self, which: u8) {
         let Some(which) = index(which, self.leased.len()) else { return };
         let weak = self.leased.swap_remove(which);

@@ -1,8 +1,9 @@
-//! One model of the pool for property tests and fuzzing: a string of [`Operation`]s, run on a [`BlockPool`] with a request table and an
-//! event sink, and on an [`Oracle`], and compared after each.
+//! One model of the pool for property tests and fuzzing: a string of [`Operation`]s, run on a
+//! [`BlockPool`] with a request table and an event sink, and on an [`Oracle`], and compared after each.
 //!
-//! What must hold after each: free + owned + active + inactive = capacity, block by block; stored − removed = registered; the sink
-//! has heard what the oracle says, in its order; each hash is found, or not, as the oracle says.
+//! After each operation must hold: free + owned + active + inactive = capacity, block by block;
+//! stored − removed = registered; the sink has received the oracle's events, in its order; each hash
+//! is found exactly if the oracle has it.
 
 mod leases;
 mod numbers;
@@ -18,7 +19,7 @@ use owned::request_id;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-/// Writes down what it hears.
+/// Records the events.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<Event>>>);
 
@@ -181,7 +182,7 @@ impl<'p> Run<'p> {
                     self.take_out(weak);
                 }
             }
-            // Mostly one that may be there.
+            // Mostly a block that may be there.
             Operation::Lease { which, what } => {
                 if let Some(weak) = self.weak(which, what.saturating_sub(250)) {
                     self.lease(weak);
@@ -221,7 +222,7 @@ impl<'p> Run<'p> {
         let (available, in_flight) = (self.oracle.available(), census.active + census.owned);
         assert_eq!((self.pool.available(), self.pool.active()), (available, in_flight));
         assert_eq!((self.requests.available(), self.requests.in_flight()), (available, in_flight));
-        // All counts, and of what remains (no place on the timeline) there is none with one thread.
+        // All counts. The rest (no place on the timeline) is 0 with one thread.
         let stats = self.oracle.stats;
         assert_eq!(self.pool.stats(), stats);
         assert_eq!(stats.stored - stats.removed, self.oracle.known.len() as u64, "stored - removed");
@@ -237,7 +238,7 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// Everything goes back; then everything that is registered can be evicted: nothing was lost.
+    /// Everything goes back; then every registered block can be evicted: none was lost.
     fn finish(mut self) {
         while !self.given.is_empty() {
             self.adopt(0);

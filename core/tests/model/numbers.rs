@@ -1,5 +1,6 @@
-//! Handles given up and taken back, as callers do that keep numbers: [`MutableBlock::into_id`], [`ImmutableBlock::into_ref`]; and the
-//! calls that take numbers, many at once, with some among them that must be left alone.
+//! Handles given up and taken back, as by callers that keep numbers: [`MutableBlock::into_id`],
+//! [`ImmutableBlock::into_ref`]; and batch calls by numbers, with some numbers among them
+//! that must be left alone.
 
 use super::oracle::Owner;
 use super::*;
@@ -34,13 +35,13 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// A handle of a block that is not to be had by its number.
+    /// Tries to adopt a block that cannot be adopted by its number.
     pub(super) fn adopt_mutable_refused(&self, block: u32) {
         let (id, capacity) = (BlockId(block), self.pool.capacity());
         let reason = match self.oracle.owned.get(&block) {
             _ if id.index() >= capacity => Reason::OutOfRange { capacity },
             Some(Owner::Request(_)) => Reason::Reserved,
-            // Somebody has a handle: to adopt it would break the caller's side of the contract.
+            // There is a handle: to adopt it would break the caller's side of the contract.
             Some(_) => return,
             None => Reason::Needs(State::Partial),
         };
@@ -48,7 +49,7 @@ impl<'p> Run<'p> {
         assert_eq!(self.pool.adopt_mutable(id).map(MutableBlock::into_id), refused);
     }
 
-    /// The same for a reference: of a registration that has ended, or that nobody holds, or of no block.
+    /// The same for a reference: of a registration that has ended, or that is not held, or of no block.
     pub(super) fn adopt_immutable_refused(&self, weak: BlockRef) {
         let capacity = self.pool.capacity();
         let state = self.oracle.state(weak.id);
@@ -71,7 +72,8 @@ impl<'p> Run<'p> {
         adopt(self.pool, block)
     }
 
-    /// Releases, and beside it what nobody holds: blocks of the next generation, or beyond the last, and one reference too many.
+    /// Releases, and beside it references that are not held: of the next generation, beyond the last
+    /// block, and one too many.
     pub(super) fn release_refs(&self, released: Vec<ImmutableBlock<'p>>) {
         let mut blocks: Vec<_> = released.into_iter().map(ImmutableBlock::into_ref).collect();
         let mut wrong = 0;
@@ -79,7 +81,7 @@ impl<'p> Run<'p> {
             blocks.insert(0, next(block));
             blocks.push(self.beyond(0));
             wrong = 2;
-            // The oracle has released them: whoever is left holds the block beside these.
+            // The oracle has released them: the remaining holders hold the block beside these.
             if self.oracle.alive(block).is_none_or(|known| known.references == 0) {
                 blocks.push(block);
                 wrong = 3;
@@ -101,7 +103,8 @@ impl<'p> Run<'p> {
         assert_eq!(self.pool.give_back_ids(ids), wrong, "blocks of nobody");
     }
 
-    /// Registers the last `count` kept blocks as a sequence, by their numbers; first with each of the mistakes that are refused.
+    /// Registers the last `count` kept blocks as a sequence, by their numbers; first with each mistake
+    /// that is refused.
     pub(super) fn store_numbers(&mut self, from: u64, count: usize) {
         let (pool, universe) = (self.pool, self.universe());
         let numbers: Vec<u64> = (0..count as u64).map(|i| (from + i) % universe).collect();

@@ -1,8 +1,9 @@
-//! What can be done to a pool, as data: four bytes make one [`Operation`], so property test and fuzzer draw from one table.
+//! The operations on a pool, as data: four bytes make one [`Operation`], so property test and fuzzer
+//! draw from one table.
 
 use kvstrata_core::{Duplicates, Policy, Priority};
 
-/// How the pool is built.
+/// The settings of the pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub policy: Policy,
@@ -13,14 +14,15 @@ pub struct Setup {
     pub requests: u8,
 }
 
-/// Which of the ways to register a chain of blocks.
+/// The way to register a chain of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
     /// `register`, a block at a time.
     Single,
     /// `register_sequence`, behind a held block of the hash before, if there is one.
     Sequence,
-    /// The same by numbers: `register_ids`, of blocks that are `Reset` or `Partial` and full; before it, calls that are refused.
+    /// The same by numbers: `register_ids`, of blocks that are `Reset` or `Partial` and full;
+    /// before it, calls that are refused.
     Numbers,
     /// `register_scoped`; the handles are kept.
     Scoped,
@@ -28,10 +30,12 @@ pub enum How {
     ScopedAtOnce,
 }
 
-/// Hashes, classes and numbers are taken modulo what there is, so every string of operations makes sense.
+/// Hashes, classes and numbers are taken modulo their present range, so every string
+/// of operations makes sense.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation {
-    /// Allocate, complete and register a chain of hashes `from, from + 1, …`, each the parent of the next; keep the references.
+    /// Allocate, complete and register a chain of hashes `from, from + 1, …`, each the parent of
+    /// the next; keep the references.
     Store { from: u8, count: u8, how: How },
     /// Match a prefix and keep the references; `numbers`: as [`BlockRef`]s that are adopted, here and below.
     Match { from: u8, count: u8, numbers: bool },
@@ -49,21 +53,24 @@ pub enum Operation {
     SetPriority { which: u8, class: Priority },
     /// Evict by hand; keep the victims, drop them, or make them blocks for new content.
     Evict { count: u8, then: Then },
-    /// Let go of kept victims.
+    /// Drop kept victims.
     DropVictims,
     /// Allocate blocks and keep them as they are.
     Allocate { count: u8 },
     /// The same from free blocks only.
     AllocateFree { count: u8, numbers: bool },
-    /// Give back some of the kept blocks, in a batch, by their numbers, or one by one: untouched, filled partly, full, reset.
+    /// Give back some of the kept blocks, in a batch, by their numbers, or one by one:
+    /// untouched, filled partly, full, reset.
     GiveBack { count: u8, back: Back },
     /// Drop the handle of a registration: its block may be held, inactive, evicted or recycled by now.
     Withdraw { which: u8 },
     /// Withdraw the registration of a hash.
     Unregister { hash: u8 },
-    /// The same by a weak reference taken earlier, as it is, of the next generation, or of a block beyond the last.
+    /// The same by a weak reference taken earlier, as it is, of the next generation, or of a block
+    /// beyond the last.
     UnregisterWeak { which: u8, what: u8 },
-    /// Lease a block by a weak reference taken earlier, or by one of the next generation, or of a block beyond the last.
+    /// Lease a block by a weak reference taken earlier, or by one of the next generation, or of a block
+    /// beyond the last.
     Lease { which: u8, what: u8 },
     /// End a lease.
     EndLease { which: u8 },
@@ -75,9 +82,9 @@ pub enum Operation {
     UpgradeForged { which: u8, beyond: bool },
     /// Give up a handle but not the block.
     IntoId { which: u8, mutable: bool },
-    /// Take back what was given up.
+    /// Take back a handle that was given up.
     Adopt { which: u8 },
-    /// Adopt a block that is not to be had.
+    /// Adopt a block that cannot be adopted.
     AdoptRefused { block: u8 },
     /// Reserve blocks for a request.
     Reserve { request: u8, count: u8 },
@@ -87,7 +94,7 @@ pub enum Operation {
     Detach { request: u8 },
 }
 
-/// How blocks go back.
+/// The way in which blocks go back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Back {
     Batch,
@@ -95,7 +102,7 @@ pub enum Back {
     OneByOne,
 }
 
-/// What becomes of victims.
+/// The treatment of victims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
     Keep,
@@ -104,7 +111,7 @@ pub enum Then {
 }
 
 impl Operation {
-    /// The operation that four bytes stand for. The first says which, by weight.
+    /// The operation for four bytes. The first one selects it, by weight.
     pub fn from_bytes([kind, a, b, c]: [u8; 4]) -> Operation {
         let numbers = c.is_multiple_of(2);
         match kind % 64 {

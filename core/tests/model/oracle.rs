@@ -1,12 +1,14 @@
-//! The oracle: a map of registrations, a set of owned blocks, and what must have been told to the sink.
+//! The oracle: a map of registrations, a set of owned blocks, and the events that the
+//! sink must have received.
 //!
-//! It knows all but the order in which policies other than LRU evict within a class. There it checks that a victim was allowed to go
-//! (unreferenced, unpinned, no registered child, nothing of a lower class left), and takes note of it.
+//! It knows everything except the order in which policies other than LRU evict within a class. There it
+//! checks that a victim was allowed to go (unreferenced, unpinned, no registered child, no block of a
+//! lower class left), and records it.
 
 use kvstrata_core::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// What a sink hears.
+/// An event of a sink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     Stored(BlockRef, SequenceHash, Option<BlockRef>),
@@ -18,9 +20,10 @@ pub struct Known {
     pub number: u64,
     pub weak: BlockRef,
     pub references: u32,
-    /// Who copies its bytes.
+    /// Number of copies of its bytes.
     pub leases: u32,
-    /// Its last scope ended while it was held or leased: nobody finds it, and it goes with the last of both.
+    /// Its last scope ended while it was held or leased: it cannot be found, and it
+    /// goes with the last of both.
     pub withdrawn: bool,
     /// Handles of its registration; none: it was registered without one, too.
     scopes: Option<u32>,
@@ -31,7 +34,7 @@ pub struct Known {
     stamp: u64,
 }
 
-/// Who has a block that is neither free nor registered.
+/// The owner of a block that is neither free nor registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
     Handle,
@@ -41,7 +44,7 @@ pub enum Owner {
     Request(u64),
 }
 
-/// Where blocks were before an operation that allocates.
+/// The counts before an operation that allocates.
 pub struct Before {
     free: usize,
     available: usize,
@@ -61,7 +64,7 @@ pub struct Oracle {
     /// Every registration that ever was: none may come twice.
     ever: HashSet<BlockRef>,
     pub stats: Stats,
-    /// What the sink must have heard since it was asked last.
+    /// The events that the sink must have received since it was last read.
     pub expected: Vec<Event>,
 }
 
@@ -85,7 +88,7 @@ impl Oracle {
         }
     }
 
-    /// Where each block is.
+    /// The state of all blocks.
     pub fn census(&self) -> Census {
         let inactive = self.known.values().filter(|known| known.references == 0).count();
         let (active, owned) = (self.known.len() - inactive, self.owned.len());
@@ -126,7 +129,8 @@ impl Oracle {
         self.known.values().filter(may_go).map(key).collect()
     }
 
-    /// How many can be evicted one after another: all that are inactive and neither pinned nor leased, but ancestors of others.
+    /// The number of blocks that can be evicted one after another: all inactive ones that are neither
+    /// pinned nor leased, except ancestors of others.
     pub fn evictable_in_turn(&self) -> usize {
         let mut staying = BTreeSet::new();
         for known in self.known.values() {
@@ -139,7 +143,7 @@ impl Oracle {
         self.known.len() - staying.len()
     }
 
-    /// A victim left: was it allowed to, was it its class's turn, and in LRU, its own? Told in the pool's order.
+    /// Checks a victim, in the pool's order: may it go, is it its class's turn, and, under LRU, its own?
     pub fn evicted(&mut self, event: Event) {
         let Event::Removed(weak, told) = event else { panic!("{event:?}: eviction stores nothing") };
         let known = self.alive(weak).unwrap_or_else(|| panic!("{weak:?} is not registered"));
@@ -164,7 +168,7 @@ impl Oracle {
         self.stats.removed += 1;
     }
 
-    /// As `forget`, and the sink hears of it.
+    /// As `forget`, with an event for the sink.
     pub fn removed(&mut self, block: u32) {
         let known = &self.known[&block];
         self.expected.push(Event::Removed(known.weak, hash(known.number)));
@@ -180,7 +184,7 @@ impl Oracle {
         Before { free: self.census().free, available: self.available(), evictable }
     }
 
-    /// Allocation of `count` blocks evicted `evicted` and answered `result`: was that right?
+    /// Checks an allocation of `count` blocks that evicted `evicted` and returned `result`.
     pub fn allocated(&self, count: usize, before: &Before, evicted: usize, result: Result<(), OutOfBlocks>) {
         let within_reach = before.free + before.evictable;
         assert_eq!(result.is_ok(), count <= within_reach, "{count} asked for, {within_reach} within reach");
@@ -193,7 +197,7 @@ impl Oracle {
                 assert_eq!(error, OutOfBlocks { requested: count, available: before.available });
                 assert_eq!(evicted, 0, "a refusal evicts nothing");
             }
-            // Parents wait for children that are in use: all that could go went, in vain.
+            // Parents wait for children that are in use: all evictable blocks went, in vain.
             Err(error) => {
                 assert_eq!(error, OutOfBlocks { requested: count, available: within_reach });
                 assert_eq!(evicted, before.evictable);
@@ -212,7 +216,7 @@ impl Oracle {
         assert_eq!(self.owned.remove(&block.0), Some(owner), "{block} was given back twice, or never taken");
     }
 
-    /// Block `own` was registered, and `weak` is what the caller got for it.
+    /// Block `own` was registered, and the caller got `weak` for it.
     pub fn registered(
         &mut self,
         number: u64,
@@ -250,7 +254,7 @@ impl Oracle {
         true
     }
 
-    /// A block that outlived its parent gets the one that its sequence has now.
+    /// Gives a block that outlived its parent its sequence's present parent.
     fn adopt_orphan(&mut self, child: BlockRef, parent: Option<BlockRef>) {
         let orphaned = self.known[&child.id.0].parent.is_some_and(|old| self.alive(old).is_none());
         if let Some(parent) = parent.filter(|parent| orphaned && *parent != child) {
@@ -277,7 +281,7 @@ impl Oracle {
         self.settle(block);
     }
 
-    /// What was withdrawn goes with the last that kept it.
+    /// Ends a withdrawn registration without references or leases.
     fn settle(&mut self, block: u32) {
         let known = &self.known[&block];
         if known.withdrawn && known.references + known.leases == 0 {

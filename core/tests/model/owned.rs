@@ -1,4 +1,5 @@
-//! Blocks that have an owner: allocation, eviction by hand, what goes back unregistered; and requests, whose blocks the table owns.
+//! Owned blocks: allocation, eviction by hand, blocks given back unregistered; and requests,
+//! with blocks that the table owns.
 
 use super::oracle::Owner;
 use super::*;
@@ -38,11 +39,11 @@ impl<'p> Run<'p> {
         ids
     }
 
-    /// The oracle takes note of what the pool evicted. How many.
+    /// Reports the pool's evictions to the oracle. Returns their number.
     pub(super) fn note_evictions(&mut self) -> usize {
         let events = self.log.drain();
         let victims = events.len();
-        // What was expected before is there already: each operation is compared before the next.
+        // Earlier events are there already: each operation is compared before the next.
         assert!(self.oracle.expected.is_empty());
         events.into_iter().for_each(|event| self.oracle.evicted(event));
         victims
@@ -79,7 +80,7 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// Takes blocks out of those that were kept as they are.
+    /// Takes blocks out of the kept ones.
     pub(super) fn unkeep(&mut self, count: usize) -> Vec<MutableBlock<'p>> {
         let blocks = self.mutable.split_off(self.mutable.len() - count.min(self.mutable.len()));
         for block in &blocks {
@@ -113,7 +114,7 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// A request's blocks, as the oracle has them.
+    /// A request's blocks, by the oracle.
     pub(super) fn of_request(&self, request: u64) -> BTreeSet<u32> {
         let owned = self.oracle.owned.iter();
         owned.filter(|(_, owner)| **owner == Owner::Request(request)).map(|(block, _)| *block).collect()

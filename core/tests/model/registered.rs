@@ -66,7 +66,7 @@ impl<'p> Run<'p> {
         self.held.iter().find(|block| Some(block.hash()) == before)
     }
 
-    /// A sequence was registered as one: the oracle's share.
+    /// Records in the oracle that a sequence was registered as one.
     pub(super) fn stored(
         &mut self,
         numbers: &[u64],
@@ -141,7 +141,7 @@ impl<'p> Run<'p> {
         self.ended(weak, result);
     }
 
-    /// Somebody has ended a registration by hand, or was refused: rightly?
+    /// Checks the end of a registration by hand, or its refusal.
     pub(super) fn ended(&mut self, weak: BlockRef, result: Result<(), TransitionError>) {
         let (capacity, state) = (self.pool.capacity(), self.oracle.state(weak.id));
         let refused = |reason| Err(TransitionError { block: weak.id, state, reason });

@@ -1,4 +1,5 @@
-//! What a test uses: finds the shared library, loads it in libcuda's place, has it alone, steers it.
+//! The test's interface: finds the shared library, loads it in libcuda's place, holds it exclusively,
+//! controls it.
 
 use crate::Kernel;
 use core::ffi::{CStr, c_int, c_void};
@@ -8,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The double, loaded and had alone: tests of one process take turns.
+/// The double, loaded and held exclusively: tests of one process take turns.
 pub struct Double {
     _turn: MutexGuard<'static, ()>,
     handle: *mut c_void,
 }
 
-/// What nobody has given back.
+/// Counts of objects that were not given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Leftovers {
@@ -24,7 +25,7 @@ pub struct Leftovers {
     pub allocations: u64,
     /// Registrations of host memory.
     pub registrations: u64,
-    /// Imports that are open.
+    /// Open imports.
     pub imports: u64,
     /// Streams.
     pub streams: u64,
@@ -34,7 +35,7 @@ pub struct Leftovers {
     pub modules: u64,
 }
 
-/// A CUDA 13.0 driver; 1 GiB a device; as much registered memory as one likes.
+/// A CUDA 13.0 driver; 1 GiB per device; no limit on registered memory.
 const VERSION: c_int = 13000;
 const MEMORY_BYTES: u64 = 1 << 30;
 
@@ -47,10 +48,11 @@ const REPORT_FILE: &str = "double.report";
 const FILE: &str = "libkvstrata_cuda_double.so";
 
 impl Double {
-    /// A machine with two devices on which everything works. Whatever the last test left is forgotten.
+    /// Makes a machine with two devices, on which every call succeeds. Anything that the last test left
+    /// is forgotten.
     ///
     /// # Panics
-    /// Without the shared library, or where a real libcuda was loaded before it.
+    /// If the shared library is missing, or a real libcuda was loaded before it.
     #[must_use]
     pub fn new() -> Double {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,10 +68,11 @@ impl Double {
         double
     }
 
-    /// Where cargo has built the shared library, as a dependency of the test, example or program that is running.
+    /// Returns the path at which cargo has built the shared library, as a dependency of the running test,
+    /// example or program.
     ///
     /// # Panics
-    /// Where it is not there.
+    /// If the library is not there.
     #[must_use]
     pub fn path() -> PathBuf {
         let program = std::env::current_exe().expect("a running program has a path");
@@ -82,11 +85,11 @@ impl Double {
         }
     }
 
-    /// Has a child process find the double in libcuda's place: by a link in `folder`, which is put into `LD_LIBRARY_PATH`. When it
-    /// exits it leaves a report there, for [`verdict`](Double::verdict).
+    /// Makes a child process find the double in libcuda's place, by a link in `folder`, which is put into
+    /// `LD_LIBRARY_PATH`. At its exit the child leaves a report there, for [`verdict`](Double::verdict).
     ///
     /// # Errors
-    /// The system's, from making the link.
+    /// The system's error from making the link.
     pub fn lend(folder: &Path, child: &mut Command) -> std::io::Result<()> {
         let link = folder.join("libcuda.so");
         if !link.exists() {
@@ -96,10 +99,11 @@ impl Double {
         Ok(())
     }
 
-    /// The end of a child process that exited by itself: nobody misused the driver, and all was given back.
+    /// Checks the end of a child process that exited by itself: the driver was not misused, and
+    /// everything was given back.
     ///
     /// # Panics
-    /// Where that is not so, or the child has left no report: it has not initialised the double.
+    /// If a check fails, or the child has left no report because it has not initialised the double.
     pub fn verdict(folder: &Path) {
         let path = folder.join(REPORT_FILE);
         let report = std::fs::read_to_string(&path).expect("a report: the child has initialised the double");
@@ -114,11 +118,12 @@ impl Double {
         // SAFETY: the handle is of a library that is never unloaded.
         let address = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
         assert!(!address.is_null(), "{name:?} is not in the library");
-        // SAFETY: a function pointer is as large as its address, and has the type of what lies there (the caller's promise).
+        // SAFETY: a function pointer is as large as its address, and its type is that of the function
+        // there (the caller's promise).
         unsafe { core::mem::transmute_copy(&address) }
     }
 
-    /// A new machine.
+    /// Makes a new machine.
     pub fn reset(&self) {
         // SAFETY: `control.rs`.
         let act: extern "C" fn() = unsafe { self.control(c"kvdouble_reset") };
@@ -132,30 +137,32 @@ impl Double {
         act(devices, version, memory_bytes, register_bytes);
     }
 
-    /// A machine with so many devices; before anything is opened.
+    /// Makes a machine with this many devices; before anything is opened.
     pub fn devices(&self, devices: u32) {
         self.settings(devices, VERSION, MEMORY_BYTES, u64::MAX);
     }
 
-    /// A machine with a driver of this version (13000 is 13.0); before anything is opened.
+    /// Makes a machine with a driver of this version (13000 is 13.0); before anything is opened.
     pub fn version(&self, version: i32) {
         self.settings(2, version, MEMORY_BYTES, u64::MAX);
     }
 
-    /// A machine whose devices have so much memory, and on which so much can be registered; before anything is opened.
+    /// Makes a machine whose devices have this much memory, and on which this many bytes can be
+    /// registered; before anything is opened.
     pub fn memory(&self, memory_bytes: u64, register_bytes: u64) {
         self.settings(2, VERSION, memory_bytes, register_bytes);
     }
 
-    /// From now on the address of fresh device memory is that of the host memory behind it, so that a kernel which was compiled for the
-    /// CPU can follow the pointers that it is given. What it does out of bounds, or after a free, the double does not see then.
+    /// From now on the address of fresh device memory is that of the host memory behind it, so a kernel
+    /// compiled for the CPU can follow its pointers. The double then does not see accesses out of bounds
+    /// or after a free.
     pub fn plain_addresses(&self) {
         // SAFETY: `control.rs`.
         let act: extern "C" fn() = unsafe { self.control(c"kvdouble_plain_addresses") };
         act();
     }
 
-    /// Devices see registered memory so far from where the host does; 0 unless set.
+    /// Sets the distance between the devices' and the host's addresses of registered memory. Default: 0.
     pub fn mapped_at(&self, bytes: u64) {
         // SAFETY: `control.rs`.
         let act: extern "C" fn(u64) = unsafe { self.control(c"kvdouble_mapped_at") };
@@ -169,22 +176,22 @@ impl Double {
         act(seed);
     }
 
-    /// Whether some thread captures a graph in the mode "global". Meanwhile unsafe calls of threads that are not in the mode "relaxed"
-    /// are refused with 900, and counted as misuse: the capture is broken.
+    /// Sets whether some thread captures a graph in the mode "global". Meanwhile unsafe calls of threads that
+    /// are not in the mode "relaxed" are refused with 900, and counted as misuse: they break the capture.
     pub fn capture(&self, capturing: bool) {
         // SAFETY: `control.rs`.
         let act: extern "C" fn(bool) = unsafe { self.control(c"kvdouble_capture") };
         act(capturing);
     }
 
-    /// Whether this stream says that it is captured.
+    /// Sets whether this stream reports that it is captured.
     pub fn capture_stream(&self, stream: u64, captured: bool) {
         // SAFETY: `control.rs`.
         let act: extern "C" fn(u64, bool) = unsafe { self.control(c"kvdouble_capture_stream") };
         act(stream, captured);
     }
 
-    /// The flags of the latest batch of copies.
+    /// Returns the flags of the latest batch of copies.
     #[must_use]
     pub fn batch_flags(&self) -> u32 {
         // SAFETY: `control.rs`.
@@ -192,7 +199,7 @@ impl Double {
         act()
     }
 
-    /// How many threads have registered host memory.
+    /// Returns the number of threads that have registered host memory.
     #[must_use]
     pub fn registering(&self) -> usize {
         // SAFETY: `control.rs`.
@@ -200,43 +207,44 @@ impl Double {
         act()
     }
 
-    /// Gives the first device the default streams that an engine uses: the legacy one (null, or 1), and one for all threads (2). They
-    /// are streams as all others: nothing is in order with them of itself. Without this, using one is misuse.
+    /// Gives the first device the default streams that an engine uses: the legacy one (null, or 1), and
+    /// one for all threads (2). They are streams like all others: nothing is implicitly ordered with
+    /// them. Without this call, using one is misuse.
     pub fn default_streams(&self) {
         // SAFETY: `control.rs`.
         let act: extern "C" fn() = unsafe { self.control(c"kvdouble_default_streams") };
         act();
     }
 
-    /// From now on nothing is executed but by [`step`](Double::step).
+    /// From now on operations are executed only by [`step`](Double::step).
     pub fn hold(&self) {
         // SAFETY: `control.rs`.
         let act: extern "C" fn() = unsafe { self.control(c"kvdouble_hold") };
         act();
     }
 
-    /// Everything is executed again.
+    /// Operations are executed again without `step`.
     pub fn release(&self) {
         // SAFETY: `control.rs`.
         let act: extern "C" fn() = unsafe { self.control(c"kvdouble_release") };
         act();
     }
 
-    /// Executes so many operations, or as many as can be.
+    /// Executes this many operations, or as many as possible.
     pub fn step(&self, steps: u64) {
         // SAFETY: `control.rs`.
         let act: extern "C" fn(u64) = unsafe { self.control(c"kvdouble_step") };
         act(steps);
     }
 
-    /// Returns when nothing happens any more of itself.
+    /// Returns when nothing more happens without a call.
     pub fn idle(&self) {
         // SAFETY: `control.rs`.
         let act: extern "C" fn() = unsafe { self.control(c"kvdouble_idle") };
         act();
     }
 
-    /// Returns when `name` has been called so often.
+    /// Returns when `name` has been called this often.
     pub fn called(&self, name: &str, calls: u64) {
         type F = unsafe extern "C" fn(*const u8, usize, u64);
         // SAFETY: `control.rs`.
@@ -245,12 +253,12 @@ impl Double {
         unsafe { called(name.as_ptr(), name.len(), calls) };
     }
 
-    /// The `nth` call of `name` from now on answers with `code`, and does nothing.
+    /// Makes the `nth` call of `name` from now on answer with `code`, and do nothing.
     pub fn fail(&self, name: &str, nth: u64, code: i32) {
         self.fault(name, nth, code, false);
     }
 
-    /// The same, and every later call of the same context answers with it too.
+    /// As [`fail`](Double::fail), and every later call of the same context answers with `code`, too.
     pub fn fail_for_good(&self, name: &str, nth: u64, code: i32) {
         self.fault(name, nth, code, true);
     }
@@ -263,14 +271,14 @@ impl Double {
         unsafe { fail(name.as_ptr(), name.len(), nth, code, sticky) };
     }
 
-    /// The `nth` operation that the device executes from now on breaks it: a sticky error.
+    /// Makes the `nth` operation that the device executes from now on break it: a sticky error.
     pub fn break_at(&self, device: u32, nth: u64, code: i32) {
         // SAFETY: `control.rs`.
         let act: extern "C" fn(u32, u64, c_int) = unsafe { self.control(c"kvdouble_break") };
         act(device, nth, code);
     }
 
-    /// How often `name` has been called.
+    /// Returns the number of calls of `name`.
     #[must_use]
     pub fn calls(&self, name: &str) -> u64 {
         type F = unsafe extern "C" fn(*const u8, usize) -> u64;
@@ -280,7 +288,7 @@ impl Double {
         unsafe { calls(name.as_ptr(), name.len()) }
     }
 
-    /// How often anything has been called.
+    /// Returns the number of all calls.
     #[must_use]
     pub fn all_calls(&self) -> u64 {
         // SAFETY: `control.rs`.
@@ -288,19 +296,19 @@ impl Double {
         act()
     }
 
-    /// How often the driver was misused since the last time that this was asked, and how for the first time.
+    /// Returns the number of misuses since the last query, and the description of the first.
     #[must_use]
     pub fn misuse(&self) -> (u64, String) {
         type F = unsafe extern "C" fn(*mut u8, usize, *mut usize) -> u64;
         // SAFETY: `control.rs`.
         let misuse = unsafe { self.control::<F>(c"kvdouble_misuse") };
         let (mut words, mut used) = ([0; 256], 0);
-        // SAFETY: all three are ours, and as large as said.
+        // SAFETY: all three are ours, with the sizes given.
         let count = unsafe { misuse(words.as_mut_ptr(), words.len(), &mut used) };
         (count, String::from_utf8_lossy(&words[..used]).into_owned())
     }
 
-    /// What nobody has given back.
+    /// Returns the counts of objects that were not given back.
     #[must_use]
     pub fn left(&self) -> Leftovers {
         let mut left = Leftovers::default();
@@ -311,17 +319,18 @@ impl Double {
         left
     }
 
-    /// The host's address of device memory, for a kernel of a test; null where the addresses are in no allocation.
+    /// Returns a function that gives the host's address of device memory, for a kernel of a test; null if
+    /// the addresses are in no allocation.
     #[must_use]
     pub fn translator(&self) -> extern "C" fn(u64, u64) -> *mut c_void {
         // SAFETY: `control.rs`.
         unsafe { self.control(c"kvdouble_translate") }
     }
 
-    /// Device memory as it is at this moment, executed or not.
+    /// Returns device memory as it is at this moment, executed or not.
     ///
     /// # Panics
-    /// Where the addresses are in no allocation.
+    /// If the addresses are in no allocation.
     #[must_use]
     pub fn peek(&self, address: u64, bytes: usize) -> Vec<u8> {
         let place = self.translator()(address, bytes as u64).cast::<u8>();
@@ -330,11 +339,12 @@ impl Double {
         unsafe { core::slice::from_raw_parts(place, bytes) }.to_vec()
     }
 
-    /// A kernel by name, for functions that are looked up from now on: `run(grid, block, parameters)`.
+    /// Registers a kernel by name, for functions that are looked up from now on: `run(grid,
+    /// block, parameters)`.
     ///
     /// # Safety
-    /// `run` may be called from another thread, with a copy of the parameter struct of any launch by that name, which has `args_bytes`
-    /// bytes.
+    /// `run` may be called from another thread, with a copy of the parameter struct of any launch by that
+    /// name; the struct has `args_bytes` bytes.
     pub unsafe fn kernel(&self, name: &str, args_bytes: usize, run: Kernel) {
         type F = unsafe extern "C" fn(*const u8, usize, usize, Kernel);
         // SAFETY: `control.rs`.
@@ -343,18 +353,19 @@ impl Double {
         unsafe { register(name.as_ptr(), name.len(), args_bytes, run) };
     }
 
-    /// The end of a test: nobody misused the driver, and all was given back.
+    /// Ends a test: checks that the driver was not misused, and that everything was given back.
     ///
     /// # Panics
-    /// Where that is not so.
+    /// If a check fails.
     pub fn finish(self) {
         self.finish_with(Leftovers::default());
     }
 
-    /// The end of a test that breaks a device: nobody misused the driver, and this much was left on purpose.
+    /// Ends a test that breaks a device: checks that the driver was not misused, and that exactly `left`
+    /// is left.
     ///
     /// # Panics
-    /// Where that is not so.
+    /// If a check fails.
     pub fn finish_with(self, left: Leftovers) {
         let (misuse, first) = self.misuse();
         assert_eq!(misuse, 0, "the driver was misused: {first}");

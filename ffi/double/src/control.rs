@@ -1,6 +1,7 @@
-//! `kvdouble_*`: what tests ask and set. Not part of libcuda; that they are there tells the double from the real one.
+//! `kvdouble_*`: queries and settings of tests. They are not part of libcuda; their presence
+//! distinguishes the double from the real one.
 //!
-//! Texts go in as pointer and length, and come out into the caller's buffer; numbers are numbers.
+//! Texts go in as pointer and length, and come out in the caller's buffer; numbers are passed as they are.
 
 use crate::client::{Leftovers, REPORT};
 use crate::engine::Stream;
@@ -15,7 +16,7 @@ unsafe fn text(text: *const u8, bytes: usize) -> String {
     String::from_utf8_lossy(unsafe { core::slice::from_raw_parts(text, bytes) }).into_owned()
 }
 
-/// A new machine, when what is running now has ended.
+/// Makes a new machine, after running operations have ended.
 #[unsafe(no_mangle)]
 extern "C" fn kvdouble_reset() {
     let mut world = lock();
@@ -26,7 +27,7 @@ extern "C" fn kvdouble_reset() {
     changed();
 }
 
-/// Before `cuInit`: what the machine has.
+/// Sets the properties of the machine; before `cuInit`.
 #[unsafe(no_mangle)]
 extern "C" fn kvdouble_settings(devices: u32, version: c_int, memory_bytes: u64, register_bytes: u64) {
     let mut world = lock();
@@ -36,13 +37,13 @@ extern "C" fn kvdouble_settings(devices: u32, version: c_int, memory_bytes: u64,
     world.settings.register_bytes = register_bytes;
 }
 
-/// Device addresses are the host's from now on.
+/// From now on, device addresses are the host's.
 #[unsafe(no_mangle)]
 extern "C" fn kvdouble_plain_addresses() {
     lock().memory.plain = true;
 }
 
-/// Devices see registered memory so far from where the host does.
+/// Sets the distance between the devices' and the host's addresses of registered memory.
 #[unsafe(no_mangle)]
 extern "C" fn kvdouble_mapped_at(bytes: u64) {
     lock().settings.mapped_at = bytes;
@@ -54,13 +55,13 @@ extern "C" fn kvdouble_seed(seed: u64) {
     lock().seed = seed;
 }
 
-/// Whether a thread of the test captures a graph, in the mode "global".
+/// Sets whether a thread of the test captures a graph, in the mode "global".
 #[unsafe(no_mangle)]
 extern "C" fn kvdouble_capture(capturing: bool) {
     lock().capturing = capturing;
 }
 
-/// Whether a stream is captured.
+/// Sets whether a stream is captured.
 #[unsafe(no_mangle)]
 extern "C" fn kvdouble_capture_stream(stream: u64, captured: bool) {
     let mut world = lock();
@@ -70,13 +71,13 @@ extern "C" fn kvdouble_capture_stream(stream: u64, captured: bool) {
     };
 }
 
-/// The flags of the latest batch of copies.
+/// Returns the flags of the latest batch of copies.
 #[unsafe(no_mangle)]
 extern "C" fn kvdouble_batch_flags() -> u32 {
     lock().batch_flags
 }
 
-/// Threads that have registered host memory.
+/// Returns the number of threads that have registered host memory.
 #[unsafe(no_mangle)]
 extern "C" fn kvdouble_registering() -> usize {
     lock().registering.len()
@@ -91,7 +92,7 @@ extern "C" fn kvdouble_default_streams() {
     }
 }
 
-/// Executes nothing more of itself.
+/// Executes nothing more on its own.
 #[unsafe(no_mangle)]
 extern "C" fn kvdouble_hold() {
     lock().steps = Some(0);
@@ -104,7 +105,7 @@ extern "C" fn kvdouble_release() {
     changed();
 }
 
-/// Executes so many operations, or as many as can be, and returns when that is done.
+/// Executes this many operations, or as many as possible, and then returns.
 #[unsafe(no_mangle)]
 extern "C" fn kvdouble_step(steps: u64) {
     let mut world = lock();
@@ -116,7 +117,7 @@ extern "C" fn kvdouble_step(steps: u64) {
     world.steps = Some(0);
 }
 
-/// Returns when nothing happens any more of itself.
+/// Returns when nothing more happens without a call.
 #[unsafe(no_mangle)]
 extern "C" fn kvdouble_idle() {
     let mut world = lock();
@@ -125,7 +126,7 @@ extern "C" fn kvdouble_idle() {
     }
 }
 
-/// Returns when `name` has been called so often since the reset.
+/// Returns when `name` has been called this often since the reset.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kvdouble_called(name: *const u8, bytes: usize, calls: u64) {
     // SAFETY: the caller's.
@@ -136,7 +137,7 @@ unsafe extern "C" fn kvdouble_called(name: *const u8, bytes: usize, calls: u64) 
     }
 }
 
-/// The `nth` call of `name` from now on answers with `code`, without having done anything.
+/// Makes the `nth` call of `name` from now on answer with `code`, without doing anything.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kvdouble_fail(name: *const u8, bytes: usize, nth: u64, code: c_int, sticky: bool) {
     // SAFETY: the caller's.
@@ -144,7 +145,7 @@ unsafe extern "C" fn kvdouble_fail(name: *const u8, bytes: usize, nth: u64, code
     lock().faults.push(Fault { name, nth: nth.max(1), code, sticky });
 }
 
-/// The `nth` operation that the device executes from now on breaks it.
+/// Makes the `nth` operation that the device executes from now on break it.
 #[unsafe(no_mangle)]
 extern "C" fn kvdouble_break(device: u32, nth: u64, code: c_int) {
     if let Some(device) = lock().devices.get_mut(device as usize) {
@@ -159,13 +160,13 @@ unsafe extern "C" fn kvdouble_calls(name: *const u8, bytes: usize) -> u64 {
     lock().calls.get(&*name).copied().unwrap_or(0)
 }
 
-/// Calls of every function together.
+/// Returns the number of calls of all functions together.
 #[unsafe(no_mangle)]
 extern "C" fn kvdouble_all_calls() -> u64 {
     lock().calls.values().sum()
 }
 
-/// How often the double was misused, and what was wrong the first time, as much as fits. Forgets it.
+/// Returns the number of misuses, and the first one's description, as much as fits. Forgets them.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kvdouble_misuse(first: *mut u8, room: usize, used: *mut usize) -> u64 {
     let misuse = core::mem::take(&mut lock().misuse);
@@ -184,23 +185,25 @@ unsafe extern "C" fn kvdouble_left(left: *mut Leftovers) {
     unsafe { left.write(lock().left()) };
 }
 
-/// A child process's end: misuse and leftovers, into the file that its parent has named.
+/// At a child process's end, writes misuse and leftovers into the file that its parent has named.
 pub(crate) extern "C" fn report() {
     if let Some(path) = std::env::var_os(REPORT) {
         let world = lock();
         let first = world.misuse.first().map_or("", String::as_str);
-        // Without the file the parent fails, which is all that can be done.
+        // Without the file the parent fails; this process has no other remedy.
         let _ = std::fs::write(path, format!("{:?}", (world.misuse.len(), first, world.left())));
     }
 }
 
-/// The host's address of device memory, for kernels that are functions of a test; null where there is none.
+/// Returns the host's address of device memory, for kernels that are functions of a test; null if there
+/// is none.
 #[unsafe(no_mangle)]
 extern "C" fn kvdouble_translate(address: u64, bytes: u64) -> *mut c_void {
     lock().memory.place((address, bytes)).map_or(core::ptr::null_mut(), |place| place.pointer().cast())
 }
 
-/// A kernel by name, for every module that is loaded from now on. Its parameters are copied when it is launched.
+/// Registers a kernel by name, for every module that is loaded from now on. Its parameters are copied
+/// when it is launched.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kvdouble_kernel(name: *const u8, bytes: usize, args_bytes: usize, run: crate::Kernel) {
     // SAFETY: the caller's.

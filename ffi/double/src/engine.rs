@@ -1,8 +1,9 @@
-//! Operations, and the threads that execute them: one a device, which takes steps of its streams.
+//! Operations, and the threads that execute them: one thread per device, which takes steps of the
+//! device's streams.
 //!
 //! Invariants
-//! - I1: operations of one stream are executed in the order of their submission, one at a time; of several streams, in the order that
-//!   the seed gives (seed 0: the oldest stream first).
+//! - I1: operations of one stream are executed in the order of their submission, one at a time;
+//!   operations of several streams in the order that the seed gives (seed 0: the oldest stream first).
 //! - I2: kernels and host functions run without the world's lock, everything else under it.
 
 use crate::memory::{Span, overlap};
@@ -12,7 +13,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::VecDeque;
 use std::thread;
 
-/// Rows from one place to another.
+/// Rows, copied from one place to another.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows {
     pub(crate) target: u64,
@@ -56,7 +57,8 @@ pub(crate) struct Op {
     pub(crate) touches: Vec<Span>,
 }
 
-// SAFETY: `data` of a host function is its owner's to make usable on another thread: that is what host functions are.
+// SAFETY: the owner of a host function's `data` must make it usable on another thread: host functions
+// require that.
 unsafe impl Send for Op {}
 
 pub(crate) struct Stream {
@@ -65,7 +67,7 @@ pub(crate) struct Stream {
     pub(crate) queue: VecDeque<Op>,
 }
 
-/// A step of a generator that is good enough to choose by (SplitMix64).
+/// A step of a generator that is good enough to make choices (SplitMix64).
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -73,10 +75,10 @@ fn random(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Engines that have been started: devices, from 0 on.
+/// Number of started engines: the devices from 0 on.
 static ENGINES: AtomicU32 = AtomicU32::new(0);
 
-/// Sees to it that the device has a thread. Called under the world's lock.
+/// Ensures that the device has a thread. Called under the world's lock.
 pub(crate) fn start(device: u32) {
     // Relaxed: both under the world's lock.
     while ENGINES.load(Ordering::Relaxed) <= device {
@@ -104,12 +106,14 @@ fn serve(device: u32) {
         }
         let unlocked: Option<Box<dyn FnOnce()>> = match op.what {
             What::Host { function, data } => Some(Box::new(move || {
-                // SAFETY: the caller of cuLaunchHostFunc promised that the function may be called once with its data.
+                // SAFETY: the caller of cuLaunchHostFunc promised that the function may be called once
+                // with its data.
                 as_host_function(|| unsafe { function(data) });
             })),
             What::Kernel { kernel, grid, block, ref args, .. } => {
                 let args = args.clone();
-                // SAFETY: the parameters are as large as the kernel was registered with, and aligned to 8 bytes.
+                // SAFETY: the parameters are as large as the kernel was registered with, and aligned
+                // to 8 bytes.
                 Some(Box::new(move || unsafe { (kernel.run)(grid, block, args.as_ptr().cast()) }))
             }
             ref what => {
@@ -146,7 +150,7 @@ impl World {
         Some((handle, self.streams.get_mut(&handle)?.queue.pop_front()?))
     }
 
-    /// Streams whose next operation may be executed.
+    /// Returns the streams whose next operation can be executed.
     fn ready(&self, device: u32) -> impl Iterator<Item = u64> {
         let of_device = self.streams.iter().filter(move |(_, stream)| stream.device == device);
         let ready = of_device.filter(|(_, stream)| match stream.queue.front().map(|op| &op.what) {
@@ -159,7 +163,7 @@ impl World {
         ready.map(|(handle, _)| *handle)
     }
 
-    /// Whether nothing happens any more of itself.
+    /// Whether nothing more happens without a call.
     pub(crate) fn is_idle(&self) -> bool {
         (0..).zip(&self.devices).all(|(ordinal, device)| {
             let stuck = self.steps == Some(0) || device.broken.is_some();
@@ -174,7 +178,7 @@ impl World {
         (left <= 1).then_some(code)
     }
 
-    /// A destroyed stream goes when its last operation has been executed.
+    /// Removes a destroyed stream when its last operation has been executed.
     fn bury(&mut self, handle: u64) {
         if self.streams.get(&handle).is_some_and(|stream| stream.destroyed && stream.queue.is_empty()) {
             self.streams.remove(&handle);
@@ -200,9 +204,11 @@ impl World {
             }
             What::Write { address, value } => {
                 if let Some(place) = self.memory.place((*address, 4)) {
-                    // SAFETY: 4 aligned bytes (checked at submission) that are only read as an atomic by the host meanwhile.
+                    // SAFETY: 4 aligned bytes (checked at submission) that are only read as an atomic by
+                    // the host meanwhile.
                     let word = unsafe { AtomicU32::from_ptr(place.pointer().cast()) };
-                    // Release: what was executed before is seen by who reads the value with Acquire.
+                    // Release: operations executed before are visible to a thread that reads the value
+                    // with Acquire.
                     word.store(*value, Ordering::Release);
                 }
             }
@@ -210,7 +216,7 @@ impl World {
         }
     }
 
-    /// Pieces of a batch come in no particular order.
+    /// Copies the pieces of a batch in no particular order.
     fn copy(&mut self, copies: &[Rows]) {
         let first = if self.seed == 0 || copies.is_empty() {
             0
@@ -220,14 +226,15 @@ impl World {
         for copy in copies[first..].iter().chain(&copies[..first]) {
             for (source, target) in copy.sources().zip(copy.targets()) {
                 if let (Some(from), Some(to)) = (self.memory.place(source), self.memory.place(target)) {
-                    // SAFETY: both inside one allocation each, or host memory that its owner handed over until now.
+                    // SAFETY: both inside one allocation each, or host memory that its owner handed over
+                    // until now.
                     unsafe { core::ptr::copy(from.pointer(), to.pointer(), source.1 as usize) };
                 }
             }
         }
     }
 
-    /// Everything queued or running.
+    /// Returns every operation that is queued or running.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Op> {
         let queued = self.streams.values().flat_map(|stream| &stream.queue);
         queued.chain(self.devices.iter().filter_map(|device| device.running.as_ref()))
@@ -239,7 +246,7 @@ impl World {
 
     /// Queues an operation of the stream.
     pub(crate) fn submit(&mut self, name: &str, device: u32, stream: u64, op: Op) -> Answer {
-        // A null handle is the legacy default stream, which there is if a test wants it.
+        // A null handle denotes the legacy default stream, which exists if a test asks for it.
         let stream = stream.max(LEGACY);
         match self.streams.get_mut(&stream) {
             Some(found) if found.destroyed => {}

@@ -1,10 +1,11 @@
 //! Addresses: device memory, which is host memory under another number, and registered host memory.
 //!
 //! Invariants
-//! - I1: an address is given out once, not even its gap (a page) again: what lies in no allocation is out of bounds or freed. Not so
-//!   where device addresses are the host's own ([`Double::plain_addresses`](crate::Double::plain_addresses)).
-//! - I2: an allocation's bytes are freed only when nothing that could touch them is queued or running; what is freed too early
-//!   is counted, and kept.
+//! - I1: no address is given out twice, nor the gap (a page) behind an allocation: an address outside of all
+//!   allocations is out of bounds or freed. This does not hold if device addresses are the host's own
+//!   ([`Double::plain_addresses`](crate::Double::plain_addresses)).
+//! - I2: an allocation's bytes are freed only when no operation that could touch them is queued or
+//!   running; memory that is freed too early is counted, and kept.
 
 use crate::{FRESH, POISON};
 use std::alloc::{Layout, alloc, dealloc};
@@ -19,11 +20,12 @@ const PAGE: u64 = 4096;
 pub(crate) struct Allocation {
     pub(crate) device: u32,
     pub(crate) bytes: u64,
-    /// Of [`layout`].
+    /// Has the layout of [`layout`].
     data: *mut u8,
 }
 
-// SAFETY: plain memory, tied to no thread; who touches it holds the world's lock, or executes an operation that a test asked for.
+// SAFETY: plain memory, tied to no thread; code that touches it holds the world's lock, or executes an
+// operation that a test asked for.
 unsafe impl Send for Allocation {}
 
 impl Drop for Allocation {
@@ -33,12 +35,12 @@ impl Drop for Allocation {
     }
 }
 
-/// As aligned as CUDA's allocations are.
+/// Returns a layout with the alignment of CUDA's allocations.
 fn layout(bytes: u64) -> Layout {
     Layout::from_size_align(bytes as usize, 256).expect("a size of device memory")
 }
 
-/// A second address of somebody's allocation.
+/// A second address of another allocation.
 pub(crate) struct Import {
     pub(crate) device: u32,
     pub(crate) bytes: u64,
@@ -56,7 +58,7 @@ pub(crate) struct Memory {
     reached: u64,
 }
 
-/// Where an address leads.
+/// The memory behind an address.
 pub(crate) enum Place {
     Device(*mut u8),
     Host(*mut u8),
@@ -98,9 +100,9 @@ impl Memory {
         offset
     }
 
-    /// None where the host has not the memory.
+    /// Allocates device memory. `None` if the host does not have it.
     pub(crate) fn allocate(&mut self, device: u32, bytes: u64) -> Option<u64> {
-        // SAFETY: at least one byte, which the caller sees to.
+        // SAFETY: at least one byte; the caller ensures that.
         let data = unsafe { alloc(layout(bytes)) };
         if data.is_null() {
             return None;
@@ -122,13 +124,14 @@ impl Memory {
         Some(base)
     }
 
-    /// Whether the number is one of the double's: live or not, or, where it is the host's too, live.
+    /// Whether the number is an address of the double's: live or not; if device addresses are the host's,
+    /// only live ones.
     pub(crate) fn is_device(&self, address: u64) -> bool {
         let own = (DEVICE_BASE..IMPORT_BASE + DEVICE_SPAN).contains(&address);
         own || (self.plain && self.allocation_of(address).is_some())
     }
 
-    /// The allocation with this address in it, an import's own.
+    /// Returns the allocation that contains this address; for an import, the imported allocation.
     pub(crate) fn allocation_of(&self, address: u64) -> Option<(u64, u64)> {
         if let Some((base, import)) = self.imports.range(..=address).next_back()
             && address - base < import.bytes
@@ -140,7 +143,7 @@ impl Memory {
         (address - base < allocation.bytes).then_some((*base, address))
     }
 
-    /// The bytes behind a stretch of addresses; none where it is not inside one allocation.
+    /// Returns the bytes behind a stretch of addresses; `None` if it is not inside one allocation.
     pub(crate) fn place(&self, span: Span) -> Option<Place> {
         let (address, bytes) = span;
         if !self.is_device(address) {
@@ -159,17 +162,18 @@ impl Memory {
         self.registered_with(span).is_some()
     }
 
-    /// And with which device.
+    /// Returns the device with which one registration has registered all of a stretch.
     pub(crate) fn registered_with(&self, span: Span) -> Option<u32> {
         let (base, (bytes, device)) = self.registered.range(..=span.0).next_back()?;
         let offset = span.0 - base;
         (offset < *bytes && span.1 <= bytes - offset).then_some(*device)
     }
 
-    /// Fills what lies behind a stretch of addresses.
+    /// Fills the memory behind a stretch of addresses.
     pub(crate) fn poison(&self, span: Span) {
         if let Some(place) = self.place(span) {
-            // SAFETY: inside an allocation, or host memory that its owner has handed to the device until the copy is executed.
+            // SAFETY: inside an allocation, or host memory that its owner has handed to the device until
+            // the copy is executed.
             unsafe { place.pointer().write_bytes(POISON, span.1 as usize) };
         }
     }

@@ -1,7 +1,8 @@
-//! Everything that there is, under one lock, and how a call is let in.
+//! The whole state, under one lock, and the admission of a call.
 //!
 //! Invariants
-//! - I1: a handle is given out once and never again, not even after a reset: what is not in its table has been destroyed.
+//! - I1: a handle is given out once and never again, not even after a reset: a handle that is not in its
+//!   table has been destroyed.
 //! - I2: an operation is in exactly one place: a stream's queue, or `running` of its device.
 
 use crate::client::Leftovers;
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-/// `CUresult`, as far as the double says it.
+/// The values of `CUresult` that the double returns.
 pub(crate) mod code {
     pub(crate) const INVALID_VALUE: i32 = 1;
     pub(crate) const OUT_OF_MEMORY: i32 = 2;
@@ -33,13 +34,13 @@ pub(crate) mod code {
 
 pub(crate) type Answer = Result<(), i32>;
 
-/// What a machine has.
+/// The properties of a machine.
 pub(crate) struct Settings {
     pub(crate) devices: u32,
     pub(crate) version: c_int,
     pub(crate) memory_bytes: u64,
     pub(crate) register_bytes: u64,
-    /// From the host's address of registered memory to the device's.
+    /// The distance from the host's address of registered memory to the device's.
     pub(crate) mapped_at: u64,
 }
 
@@ -52,24 +53,24 @@ impl Settings {
 /// One device, and its primary context.
 #[derive(Default)]
 pub(crate) struct Device {
-    /// Its handle; none before the first retain.
+    /// The context's handle; `None` before the first retain.
     pub(crate) context: Option<u64>,
     pub(crate) retained: u32,
-    /// The sticky error that every call of the context answers with.
+    /// The sticky error that answers every call of the context.
     pub(crate) broken: Option<i32>,
     pub(crate) running: Option<Op>,
-    /// Operations from now until one breaks the device, and with which code.
+    /// The number of operations until one breaks the device, and the code.
     pub(crate) breaks: Option<(u64, i32)>,
 }
 
-/// An event: records asked for and records executed.
+/// An event: requested records and executed records.
 pub(crate) struct Event {
     pub(crate) device: u32,
     pub(crate) recorded: u64,
     pub(crate) done: u64,
-    /// A stream was told to wait for its latest record: nobody else needs to hear of that.
+    /// A stream was told to wait for the latest record, so destroying the event early is no misuse.
     pub(crate) joined: bool,
-    /// Nobody may name it any more; it goes when it has happened.
+    /// No call may name the event any more; it is removed when it has happened.
     pub(crate) destroyed: bool,
 }
 
@@ -80,7 +81,7 @@ pub(crate) struct Registered {
     pub(crate) args_bytes: usize,
 }
 
-/// An error to come: the `nth` call of `name` from now on.
+/// A future error: the `nth` call of `name` from now on.
 pub(crate) struct Fault {
     pub(crate) name: String,
     pub(crate) nth: u64,
@@ -104,17 +105,17 @@ pub(crate) struct World {
     pub(crate) misuse: Vec<String>,
     /// A thread of the test captures a graph, in the mode "global".
     pub(crate) capturing: bool,
-    /// Streams that are captured.
+    /// Captured streams.
     pub(crate) captured: BTreeSet<u64>,
     /// The flags of the latest batch of copies.
     pub(crate) batch_flags: u32,
     /// Threads that have registered host memory.
     pub(crate) registering: Vec<ThreadId>,
-    /// Steps that may still be taken; none: as many as there are.
+    /// Steps that may still be taken; `None` for no limit.
     pub(crate) steps: Option<u64>,
     pub(crate) seed: u64,
     pub(crate) executed: u64,
-    /// How often the world was made anew.
+    /// The number of resets.
     pub(crate) epoch: u64,
     next_handle: u64,
 }
@@ -135,12 +136,13 @@ thread_local! {
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`, the last of the modes.
 pub(crate) const RELAXED: u32 = 2;
 
-/// Sets the calling thread's mode of capture, and gives the one before.
+/// Sets the calling thread's mode of capture, and returns the previous mode.
 pub(crate) fn capture_mode(mode: u32) -> u32 {
     CAPTURE_MODE.replace(mode)
 }
 
-/// What a thread may call in any mode while another captures: what goes into streams, and what is the thread's own.
+/// Whether a thread may make this call in any mode while another thread captures: calls that queue work
+/// in streams, and calls about the thread itself.
 fn is_safe(name: &str, need: Need) -> bool {
     const QUEUED: [&str; 6] =
         ["cuMemcpy", "cuMemset", "cuLaunch", "cuEventRecord", "cuStreamWaitEvent", "cuStreamWriteValue"];
@@ -157,7 +159,7 @@ pub(crate) fn lock() -> MutexGuard<'static, World> {
     WORLD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until something has changed.
+/// Waits until the state has changed.
 pub(crate) fn wait(world: MutexGuard<'static, World>) -> MutexGuard<'static, World> {
     PROGRESS.wait(world).unwrap_or_else(PoisonError::into_inner)
 }
@@ -171,14 +173,14 @@ pub(crate) fn contexts<R>(act: impl FnOnce(&mut Vec<u64>) -> R) -> R {
     CONTEXTS.with_borrow_mut(act)
 }
 
-/// Runs a caller's function, during which the thread must not call the driver.
+/// Runs a caller's function; meanwhile the thread must not call the driver.
 pub(crate) fn as_host_function(run: impl FnOnce()) {
     IN_HOST_FUNCTION.set(true);
     run();
     IN_HOST_FUNCTION.set(false);
 }
 
-/// What a call needs.
+/// The requirement of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Nothing: allowed before `cuInit`.
@@ -189,7 +191,7 @@ pub(crate) enum Need {
     Context,
 }
 
-/// One call of libcuda. `act` is given the device of the current context (0 where none is needed).
+/// Makes one call of libcuda. `act` receives the device of the current context (0 if none is needed).
 pub(crate) fn call(name: &'static str, need: Need, act: impl FnOnce(&mut World, u32) -> Answer) -> c_int {
     let mut world = lock();
     let answer = world.admit(name, need).and_then(|device| act(&mut world, device));
@@ -225,7 +227,7 @@ impl World {
         }
     }
 
-    /// A new machine. Who waits for the old one is told that its context is gone.
+    /// Makes a new machine. Calls that wait for the old one learn that their context is gone.
     pub(crate) fn reset(&mut self) {
         let (epoch, next_handle) = (self.epoch + 1, self.next_handle);
         *self = World { epoch, next_handle, ..World::new() };
@@ -285,7 +287,7 @@ impl World {
         }
     }
 
-    /// The device of the thread's context.
+    /// Returns the device of the thread's context.
     fn current(&mut self, name: &str) -> Result<u32, i32> {
         let top = contexts(|stack| stack.last().copied());
         let device = top.and_then(|top| self.device_of(top));
@@ -317,7 +319,8 @@ impl World {
         found
     }
 
-    /// A sticky error: what is queued never happens, and every call of the context says so from now on.
+    /// A sticky error: queued operations never happen, and from now on every call of the context answers
+    /// with it.
     pub(crate) fn break_device(&mut self, device: u32, code: i32) {
         if let Some(device) = self.devices.get_mut(device as usize) {
             device.broken.get_or_insert(code);

@@ -1,4 +1,5 @@
-//! Device memory for trying cuFile on a real device: the few calls of CUDA's driver API that take it, fill it and look at it.
+//! Device memory for trying cuFile on a real device: the few calls of CUDA's driver API that allocate,
+//! fill and read it.
 
 use core::ffi::{CStr, c_int, c_uint, c_void};
 use kvstrata_ffi::gds::DeviceMemory;
@@ -20,10 +21,10 @@ unsafe impl Send for Cuda {}
 // SAFETY: as above.
 unsafe impl Sync for Cuda {}
 
-/// The entry of that name.
+/// Returns the entry of that name.
 ///
 /// # Safety
-/// `F` is a function pointer type, and that of the entry's declaration in cuda.h.
+/// `F` is the function pointer type of the entry's declaration in cuda.h.
 unsafe fn entry<F: Copy>(library: *mut c_void, name: &CStr) -> Result<F, String> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // SAFETY: the library is open, and never closed.
@@ -31,7 +32,7 @@ unsafe fn entry<F: Copy>(library: *mut c_void, name: &CStr) -> Result<F, String>
     if address.is_null() {
         return Err(format!("libcuda.so.1 lacks {}", name.to_string_lossy()));
     }
-    // SAFETY: of the size of an address, and of the type of what lies there (the caller's promise).
+    // SAFETY: `F` has the size of an address, and is the type of this function (the caller's promise).
     Ok(unsafe { core::mem::transmute_copy(&address) })
 }
 
@@ -40,7 +41,7 @@ fn check(operation: &str, code: c_int) -> Result<(), String> {
 }
 
 impl Cuda {
-    /// The device of that ordinal; its primary context is kept until the process ends.
+    /// Opens the device of that ordinal; its primary context is kept until the process ends.
     pub fn open(ordinal: u32) -> Result<Arc<Cuda>, String> {
         type Init = unsafe extern "C" fn(c_uint) -> c_int;
         type Device = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
@@ -92,7 +93,7 @@ impl Cuda {
         check(operation, code)
     }
 
-    /// So many bytes of the device's memory.
+    /// Allocates so many bytes of the device's memory.
     pub fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Arc<Allocation>, String> {
         let mut address = 0;
         // SAFETY: `address` is ours.
@@ -101,7 +102,7 @@ impl Cuda {
     }
 }
 
-/// Device memory, freed when its last owner goes.
+/// Device memory, freed when its last owner is dropped.
 pub struct Allocation {
     cuda: Arc<Cuda>,
     address: u64,
@@ -109,13 +110,13 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// The memory as cuFile is told of it.
+    /// Returns the memory in the form that cuFile takes.
     pub fn memory(self: &Arc<Self>) -> DeviceMemory {
         // SAFETY: one allocation of CUDA's, freed when `self` is dropped, which the memory holds.
         unsafe { DeviceMemory::new(self.address, self.bytes, Arc::<Allocation>::clone(self)) }
     }
 
-    /// Host to device, at an offset.
+    /// Copies from host to device, at an offset.
     pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> Result<(), String> {
         assert!(offset + bytes.len() <= self.bytes);
         let target = self.address + offset as u64;
@@ -125,7 +126,7 @@ impl Allocation {
         })
     }
 
-    /// Device to host, from an offset.
+    /// Copies from device to host, from an offset.
     pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) -> Result<(), String> {
         assert!(offset + bytes.len() <= self.bytes);
         let source = self.address + offset as u64;
@@ -138,7 +139,8 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: allocated once, freed once; whoever used it held it. A refusal leaves it to the end of the process.
+        // SAFETY: allocated once, freed once; its users held it. If CUDA refuses, it stays until the
+        // process ends.
         let _ = self.cuda.within("cuMemFree", || unsafe { (self.cuda.free)(self.address) });
     }
 }

@@ -1,8 +1,15 @@
-//! Whether a volume moves the right bytes between its file and device memory by cuFile here, and how fast:
-//! `cargo run --release -p kvstrata-ffi --example gds_rate -- [FOLDER] [MIB] [BLOCK_KIB] [THREADS] [direct|compat]`.
-//! First each block is written, read back and compared, then both directions are timed over device memory that is
-//! registered. Nothing is summed: there is no kernel for that yet, so seals are made up and reads not verified by the volume.
-//! Exits with 77 and a line `SKIP gds: …` where cuFile or a device is missing; `benches/gpu/gds` runs it.
+//! Checks that a volume moves the right bytes between its file and device memory by cuFile on this
+//! machine, and measures how fast:
+//!
+//! ```sh
+//! cargo run --release -p kvstrata-ffi --example gds_rate -- \
+//!     [FOLDER] [MIB] [BLOCK_KIB] [THREADS] [direct|compat]
+//! ```
+//!
+//! First each block is written, read back and compared. Then both directions are timed over
+//! registered device memory. Nothing is summed, since there is no kernel for that yet: seals are made
+//! up, and the volume does not verify reads. Exits with 77 and a line `SKIP gds: …` without cuFile or
+//! a device; `benches/gpu/gds` runs it.
 
 mod device;
 
@@ -16,7 +23,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What it would take to sum is not measured here.
+/// Sums nothing: the time of summing is not measured here.
 struct Unsummed;
 
 impl DeviceSums for Unsummed {
@@ -25,7 +32,7 @@ impl DeviceSums for Unsummed {
     }
 }
 
-/// What differs in each byte of each block.
+/// Fills a block with a pattern that differs in each word of each block.
 fn pattern(slot: usize, block: &mut [u8]) {
     for (at, word) in block.chunks_exact_mut(8).enumerate() {
         let value = (slot as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -58,7 +65,7 @@ fn read(volume: &Volume, slot: u32, range: DeviceRange) -> Pending<DeviceRange> 
 }
 
 impl Bench {
-    /// Every slot in one direction, `depth` at a time: GB/s.
+    /// Moves every slot in one direction, `depth` at a time; returns GB/s.
     fn pass(&self, transfer: Move) -> Result<f64, Box<dyn Error>> {
         let (start, bytes) = (Instant::now(), self.volume.slot_bytes());
         let mut under_way = VecDeque::new();
@@ -73,7 +80,8 @@ impl Bench {
         Ok((self.volume.slots() as usize * bytes) as f64 / start.elapsed().as_secs_f64() / 1e9)
     }
 
-    /// Writes what differs in every slot, reads all of it back: blocks that came back wrong.
+    /// Writes a different pattern to every slot, reads all of them back, and
+    /// returns the number of wrong blocks.
     fn check(&self) -> Result<usize, Box<dyn Error>> {
         let bytes = self.volume.slot_bytes();
         let (mut block, mut expected) = (vec![0; bytes], vec![0; bytes]);
@@ -94,12 +102,12 @@ impl Bench {
     }
 }
 
-/// A file whose name goes when this does, not before: cuFile opens it again by name.
+/// A file that loses its name when this is dropped, not before: cuFile opens it again by name.
 struct Scratch(String);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nothing else can be done about it.
+        // An error cannot be handled here.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -117,7 +125,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let compat = arguments.next().is_some_and(|word| word == "compat");
     let (block_bytes, depth) = (block_kib << 10, 2 * threads);
     let gds = GdsOptions::new(0).threads(threads).allow_compat(compat);
-    // Before a file is made that nobody needs.
+    // Before the file is made: without a driver it would be useless.
     let opened = GdsDriver::open(gds).map_err(|error| error.to_string());
     let cuda = match opened.and_then(|_| Cuda::open(0)) {
         Ok(cuda) => cuda,
@@ -126,7 +134,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let slots = u32::try_from((mib << 20) / block_bytes)?;
     let scratch = Scratch(format!("{folder}/kvstrata-gds-rate-{}", std::process::id()));
     let options = VolumeOptions::new(&scratch.0, slots, block_bytes).keep(true).write_through(true);
-    // A call of cuFile a block, but for reads by the last two requests.
+    // One call of cuFile a block, except for reads by the last two requests.
     let options = options.piece_bytes(block_bytes.next_multiple_of(64 << 10)).gds(gds);
     let options = options.device_sums(Arc::new(Unsummed)).skip_verification_unsafe(true);
     let (volume, _) = Volume::open(options)?;

@@ -1,8 +1,8 @@
-//! Run-time borrows of blocks: one word a block, many readers or one writer.
+//! Run-time borrows of blocks: one word per block, many readers or one writer.
 //!
-//! The pool's bookkeeping decides who may touch a block. This is the second line: whatever the
-//! bookkeeping does, two owners can never alias a block, because each must take the word first. A
-//! conflict is a typed error that surfaces the bug; it never waits.
+//! The pool's bookkeeping decides which caller may touch a block. The words are a second line of defence.
+//! Even if the bookkeeping is wrong, two owners never alias a block, because each must take the block's
+//! word first. A conflict is a typed error that shows the bug; it never waits.
 //!
 //! ```text
 //!   word:  0            free
@@ -11,14 +11,14 @@
 //! ```
 //!
 //! Invariants
-//! - I1: a word is `WRITER` exactly while one writer holds the block, and then nobody else does.
+//! - I1: a word is `WRITER` exactly while one writer holds the block, and then it is the only holder.
 //! - I2: a word is n, 0 < n < `WRITER`, exactly while n readers hold the block.
 //!
 //! # Orderings
-//! Each taking is an Acquire exchange and each giving back a Release write to the same word. So all that a
-//! writer did to the block happens before the next borrow, and all reads of a reader happen before the
-//! next writer's stores: the Acquire reads the word from the Release, or from a later
-//! read-modify-write in its release sequence. Shown by the models in `tests.rs`.
+//! Taking a word is an Acquire exchange, and giving it back is a Release write to the same word. So
+//! everything that a writer did to the block happens before the next borrow, and all reads of a reader
+//! happen before the next writer's stores: the Acquire reads the word from the Release, or from a later
+//! read-modify-write in its release sequence. The models in `tests.rs` show this.
 
 #[cfg(all(test, loom))]
 mod tests;
@@ -31,24 +31,24 @@ const WRITER: u32 = u32::MAX;
 /// Why a block cannot be borrowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BorrowError {
-    /// Somebody writes the block.
+    /// The block is being written.
     #[error("block {block} is being written")]
     Writing {
         /// The block's index.
         block: usize,
     },
-    /// Somebody reads the block, and a writer needs it alone.
+    /// The block is being read, and a writer needs it alone.
     #[error("block {block} is being read")]
     Reading {
         /// The block's index.
         block: usize,
     },
-    /// There is no such block.
+    /// The index is out of range.
     #[error("block {block} is out of range: the arena has {blocks} blocks")]
     OutOfRange {
-        /// The index asked for.
+        /// The requested index.
         block: usize,
-        /// How many blocks there are.
+        /// The number of blocks.
         blocks: usize,
     },
 }
@@ -75,14 +75,15 @@ impl BorrowWords {
     /// Takes the block for one more reader.
     pub(crate) fn take_read(&self, block: usize) -> Result<(), BorrowError> {
         let word = self.word(block)?;
-        // Relaxed: a guess, which the exchange confirms.
+        // Relaxed: a guess that the exchange confirms.
         let mut seen = word.load(Relaxed);
-        // WRITER - 1 readers are the most that the word can count.
+        // The word can count at most WRITER - 1 readers.
         while seen < WRITER - 1 {
             let taken = if skipped!("borrow_read_no_exchange") {
                 Ok(word.fetch_add(1, Acquire))
             } else {
-                // Acquire: pairs with the Release in `give_write` and `write_to_read`. Failure publishes nothing: Relaxed.
+                // Acquire: pairs with the Release in `give_write` and `write_to_read`. Failure publishes
+                // nothing: Relaxed.
                 word.compare_exchange_weak(seen, seen + 1, site!("borrow_read_relaxed", Acquire), Relaxed)
             };
             match taken {
@@ -100,7 +101,8 @@ impl BorrowWords {
         let taken = if skipped!("borrow_write_no_exchange") {
             Ok(word.swap(WRITER, Acquire))
         } else {
-            // Acquire: pairs with the Release in `give_read` and `give_write`. Failure publishes nothing: Relaxed.
+            // Acquire: pairs with the Release in `give_read` and `give_write`. Failure publishes
+            // nothing: Relaxed.
             word.compare_exchange(0, WRITER, site!("borrow_write_relaxed", Acquire), Relaxed)
         };
         match taken {
@@ -110,24 +112,25 @@ impl BorrowWords {
         }
     }
 
-    /// Gives back what `take_read` took. `block` is in range, since it was taken.
+    /// Undoes `take_read`. `block` is in range, since it was taken.
     pub(crate) fn give_read(&self, block: usize) {
-        // Release: our reads come before the stores of the next writer; pairs with the Acquire in `take_write`.
+        // Release: our reads come before the stores of the next writer; pairs with the Acquire
+        // in `take_write`.
         self.words[block].fetch_sub(1, site!("borrow_give_read_relaxed", Release));
     }
 
-    /// Gives back what `take_write` took. `block` is in range, since it was taken. A plain store: nobody else
-    /// writes a word that is `WRITER` (I1).
+    /// Undoes `take_write`. `block` is in range, since it was taken. A plain store is enough: only the
+    /// writer writes a word that is `WRITER` (I1).
     pub(crate) fn give_write(&self, block: usize) {
         // Release: publishes the bytes; pairs with the Acquire in `take_read` and `take_write`.
         self.words[block].store(0, site!("borrow_give_write_relaxed", Release));
     }
 
-    /// One writer becomes one reader, with no moment between at which another writer could come in. A plain
-    /// store, as in `give_write`.
+    /// One writer becomes one reader; no other writer can come in between. A plain store, as in `give_write`.
     pub(crate) fn write_to_read(&self, block: usize) {
         let readers = if skipped!("borrow_downgrade_frees") { 0 } else { 1 };
-        // Release: publishes the bytes to other readers, who may come in now; pairs with the Acquire in `take_read`.
+        // Release: publishes the bytes to other readers, which may come in now; pairs with the
+        // Acquire in `take_read`.
         self.words[block].store(readers, site!("borrow_downgrade_relaxed", Release));
     }
 }

@@ -1,28 +1,27 @@
 //! Owned guards over one block of an arena.
 //!
 //! A guard holds the arena (`Arc`) and the block's borrow word, so it may travel: into a request, to
-//! another thread, past the function that made it. As long as it lives, its bytes stay mapped and
-//! nobody else can borrow them in a conflicting way. That is what lets a transfer own the memory that a
-//! device still writes.
+//! another thread, past the function that made it. While it lives, its bytes stay mapped and cannot be
+//! borrowed in a conflicting way. So a transfer can own memory that a device still writes.
 //!
 //! Invariants
 //! - I1: a `BlockRead` exists only while its block's word counts it as a reader; a `BlockWrite` only
 //!   while the word says writer.
-//! - I2: a block's bytes, padding included, belong to the holder of its word alone: blocks do not overlap.
+//! - I2: a block's bytes, padding included, belong only to the holder of its word: blocks do not overlap.
 
 use super::HostArena;
 use core::ops::{Deref, DerefMut};
 use core::{mem::ManuallyDrop, ptr::NonNull};
 use std::sync::Arc;
 
-/// A block borrowed for reading; gives it back when dropped.
+/// A block borrowed for reading. Dropping it returns the block.
 #[derive(Debug)]
 pub struct BlockRead {
     arena: Arc<HostArena>,
     block: usize,
 }
 
-/// A block borrowed for writing, exclusively; gives it back when dropped.
+/// A block borrowed for writing, exclusively. Dropping it returns the block.
 #[derive(Debug)]
 pub struct BlockWrite {
     arena: Arc<HostArena>,
@@ -70,7 +69,7 @@ impl BlockWrite {
         &self.arena
     }
 
-    /// Turns the writer into a reader, with no moment between at which the block is free.
+    /// Turns the writer into a reader; the block is not free at any moment in between.
     #[must_use]
     pub fn into_read(self) -> BlockRead {
         let this = ManuallyDrop::new(self);
@@ -101,7 +100,7 @@ impl Deref for BlockWrite {
 
     fn deref(&self) -> &[u8] {
         let pointer = self.arena.block_pointer(self.block).as_ptr();
-        // SAFETY: mapped and initialised (the arena's I1); by I1 and I2 nobody but `self` holds them.
+        // SAFETY: mapped and initialised (the arena's I1); by I1 and I2 only `self` holds them.
         unsafe { core::slice::from_raw_parts(pointer, self.arena.block_bytes()) }
     }
 }
@@ -109,8 +108,8 @@ impl Deref for BlockWrite {
 impl DerefMut for BlockWrite {
     fn deref_mut(&mut self) -> &mut [u8] {
         let pointer = self.arena.block_pointer(self.block).as_ptr();
-        // SAFETY: mapped and initialised (the arena's I1); by I1 and I2 nobody but `self` holds them, and
-        // `&mut self` makes this the only reference that came from `self`.
+        // SAFETY: mapped and initialised (the arena's I1); by I1 and I2 only `self` holds them, and `&mut
+        // self` makes this the only reference that came from `self`.
         unsafe { core::slice::from_raw_parts_mut(pointer, self.arena.block_bytes()) }
     }
 }

@@ -1,8 +1,8 @@
 //! One anonymous mapping, aligned to 2 MiB and backed by the largest pages that the machine grants.
 //!
-//! 4 KiB pages halve the read rate of large blocks (each page is one entry in the device's scatter
-//! list), so the arena asks, in this order, for explicit huge pages, for transparent ones, and takes
-//! plain pages last. It says which it got.
+//! 4 KiB pages halve the read rate of large blocks (each page is one entry in the device's scatter list).
+//! So the arena asks first for explicit huge pages, then for transparent ones, and takes plain pages
+//! last. [`Backing`] says which it got.
 //!
 //! ```text
 //!   mmap(len + 2 MiB)        cut off          kept: [base, base + bytes)           cut off
@@ -10,13 +10,13 @@
 //!                                    ▲ 2 MiB boundary
 //! ```
 //!
-//! Prompts lie here, as keys and values, so that no core dump gets a copy.
+//! Keys and values reveal prompts, so a core dump leaves the mapping out.
 //!
 //! Invariants
 //! - I1: `[base, base + bytes)` is mapped readable and writable, zero-filled at first, from construction to
 //!   drop.
-//! - I2: nobody else unmaps or remaps any of it: the mapping is private and anonymous, `Drop` is the only
-//!   `munmap`.
+//! - I2: only `Drop` unmaps any of it, and nothing remaps it: the mapping is private and anonymous, and
+//!   `Drop` has the only `munmap` of it.
 
 use core::ptr::NonNull;
 use std::io;
@@ -25,12 +25,12 @@ use std::sync::{Mutex, PoisonError};
 /// Alignment of every mapping, in bytes: one x86-64 or AArch64 (4 KiB granule) huge page.
 pub const MAPPING_ALIGN_BYTES: usize = 2 << 20;
 
-/// What backs a mapping.
+/// The kind of pages that back a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backing {
     /// Reserved huge pages of 2 MiB (`MAP_HUGETLB`).
     HugeTlb,
-    /// Ordinary memory that the kernel was asked, and is set up, to back with transparent huge pages.
+    /// Ordinary memory. The kernel was asked, and is set up, to back it with transparent huge pages.
     TransparentHuge,
     /// The system's base pages.
     BasePages,
@@ -52,12 +52,12 @@ pub(crate) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
     backing: Backing,
-    /// Who wants children not to have it.
+    /// The number of callers that keep the mapping from forked children.
     unforked: Mutex<usize>,
 }
 
-// SAFETY: the mapping is plain memory, tied to no thread; `Mapping` hands out only its address, and
-// who dereferences that upholds the aliasing rules (the arena's borrow words).
+// SAFETY: the mapping is plain memory, tied to no thread; `Mapping` hands out only its address, and code
+// that dereferences it upholds the aliasing rules (the arena's borrow words).
 unsafe impl Send for Mapping {}
 // SAFETY: as for `Send`; no method of `&Mapping` touches the memory.
 unsafe impl Sync for Mapping {}
@@ -66,7 +66,7 @@ impl Mapping {
     /// Maps at least `bytes` bytes, rounded up to whole 2 MiB.
     ///
     /// # Errors
-    /// The kernel's: `ENOMEM` where the address space or the overcommit limit forbids it.
+    /// The kernel's error: `ENOMEM` if the address space or the overcommit limit forbids the mapping.
     pub(crate) fn new(bytes: usize) -> io::Result<Mapping> {
         let bytes = bytes
             .max(1)
@@ -95,10 +95,11 @@ impl Mapping {
         self.backing
     }
 
-    /// From now on a child process (`fork`) has none of it, until everybody who has called this calls [`fork_again`](Mapping::fork_again).
+    /// Keeps the mapping from forked children, until each caller of this has called
+    /// [`fork_again`](Mapping::fork_again).
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub(crate) fn do_not_fork(&self) -> io::Result<()> {
         let mut unforked = self.unforked.lock().unwrap_or_else(PoisonError::into_inner);
         if *unforked == 0 {
@@ -108,12 +109,12 @@ impl Mapping {
         Ok(())
     }
 
-    /// Takes [`do_not_fork`](Mapping::do_not_fork) back.
+    /// Undoes one call of [`do_not_fork`](Mapping::do_not_fork).
     pub(crate) fn fork_again(&self) {
         let mut unforked = self.unforked.lock().unwrap_or_else(PoisonError::into_inner);
         *unforked = unforked.saturating_sub(1);
         if *unforked == 0 {
-            // Refused, children still have none of it, which is the safe side.
+            // If the kernel refuses, children still do not get the mapping, which is the safe side.
             let _ = advise(self.base, self.bytes, DO_FORK);
         }
     }
@@ -121,7 +122,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: I2: exactly this range is ours, and `&mut self` in drop means that nobody uses it any more.
+        // SAFETY: I2: exactly this range is ours, and `&mut self` in drop means that nothing uses it
+        // any more.
         let _ = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
@@ -137,8 +139,8 @@ fn map(bytes: usize, extra_flags: libc::c_int) -> io::Result<NonNull<u8>> {
     NonNull::new(address.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
-/// Reserved huge pages. Without `MAP_NORESERVE` the kernel reserves them here, so that no later
-/// touch can end in SIGBUS.
+/// Maps reserved huge pages. Without `MAP_NORESERVE` the kernel reserves them here, so no later touch can
+/// end in SIGBUS.
 #[cfg(target_os = "linux")]
 fn map_hugetlb(bytes: usize) -> Option<NonNull<u8>> {
     map(bytes, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB).ok()
@@ -149,7 +151,7 @@ fn map_hugetlb(_bytes: usize) -> Option<NonNull<u8>> {
     None
 }
 
-/// Maps 2 MiB too much and cuts off what lies outside the aligned part.
+/// Maps 2 MiB too much and cuts off the parts before and after the aligned range.
 fn map_aligned(bytes: usize) -> io::Result<NonNull<u8>> {
     let raw = map(bytes + MAPPING_ALIGN_BYTES, 0)?;
     let head = raw.as_ptr().align_offset(MAPPING_ALIGN_BYTES);
@@ -163,10 +165,11 @@ fn map_aligned(bytes: usize) -> io::Result<NonNull<u8>> {
     Ok(base)
 }
 
-/// Cuts off a part of a mapping that nobody uses yet.
+/// Cuts off a part of a mapping that is not in use yet.
 fn unmap(start: NonNull<u8>, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: the caller's own fresh mapping; no reference into this part exists. Failure leaks it, no more.
+        // SAFETY: the caller's own fresh mapping; no reference into this part exists. Failure leaks it,
+        // no more.
         let _ = unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
     }
 }
@@ -178,10 +181,11 @@ const DO_FORK: libc::c_int = libc::MADV_DOFORK;
 #[cfg(target_os = "linux")]
 const DONT_DUMP: libc::c_int = libc::MADV_DONTDUMP;
 
-/// Advice about who has the mapping, never about what it holds.
+/// Gives advice about inheritance or dumps of the mapping, never about its contents.
 #[cfg(target_os = "linux")]
 fn advise(base: NonNull<u8>, bytes: usize, advice: libc::c_int) -> io::Result<()> {
-    // SAFETY: the range is a mapping of ours, all of it; the three advices above leave this process's bytes alone.
+    // SAFETY: the range is a mapping of ours, all of it; the three advices above leave this process's
+    // bytes alone.
     match unsafe { libc::madvise(base.as_ptr().cast(), bytes, advice) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -200,16 +204,16 @@ fn advise(_base: NonNull<u8>, _bytes: usize, _advice: libc::c_int) -> io::Result
     Ok(())
 }
 
-/// A core dump of the process leaves it out. A kernel that refuses dumps it: there is nothing else to be
-/// done about that here.
+/// Keeps the mapping out of core dumps. If the kernel refuses, it is dumped: this code has no other remedy.
 fn keep_out_of_dumps(base: NonNull<u8>, bytes: usize) {
     let _ = advise(base, bytes, DONT_DUMP);
 }
 
-/// Asks for transparent huge pages; true if the kernel took the advice and is not set to `never`.
+/// Asks for transparent huge pages. Returns true if the kernel took the advice and the feature is not set
+/// to `never`.
 #[cfg(target_os = "linux")]
 fn advise_huge(base: NonNull<u8>, bytes: usize) -> bool {
-    // SAFETY: the range is a mapping of ours; this advice changes how it is backed, never what it holds.
+    // SAFETY: the range is a mapping of ours; this advice changes its backing, never its contents.
     let taken = unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) } == 0;
     // The call succeeds even where the feature is switched off.
     taken

@@ -7,13 +7,13 @@
 //!   │◄───────── stride ────────►│      stride = block_bytes rounded up to 4096
 //! ```
 //!
-//! The padding makes every block start and end on a 4 KiB boundary, so that O_DIRECT can move a block of
-//! any size without a bounce buffer: a transfer may run into the block's own padding, never further.
+//! Thanks to the padding, every block starts and ends on a 4 KiB boundary. So O_DIRECT can move a block
+//! of any size without a bounce buffer: a transfer may run into the block's own padding, never further.
 //!
 //! Invariants
 //! - I1: the mapping covers `blocks × stride` bytes, mapped and initialised, from construction to drop.
-//! - I2: a reference to a block's bytes, and a transfer into or out of them, exists only under its borrow
-//!   word ([`BorrowError`] says what else there is), so that references never alias a writer.
+//! - I2: a reference to a block's bytes, or a transfer into or out of them, exists only under the block's
+//!   borrow word, so references never alias a writer. [`BorrowError`] lists the refusals.
 
 mod borrow;
 mod guard;
@@ -40,11 +40,11 @@ pub enum ArenaError {
     /// A size is zero, or the product of the sizes does not fit the address space.
     #[error("an arena cannot have {blocks} blocks of {block_bytes} bytes: {why}")]
     Size {
-        /// Blocks asked for.
+        /// Requested number of blocks.
         blocks: usize,
-        /// Bytes a block.
+        /// Bytes per block.
         block_bytes: usize,
-        /// What is wrong with them.
+        /// Why the sizes are impossible.
         why: &'static str,
     },
     /// The kernel refused the memory.
@@ -53,14 +53,14 @@ pub enum ArenaError {
          smaller blocks, or raise the memory limit"
     )]
     Map {
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: usize,
         /// The kernel's answer.
         source: std::io::Error,
     },
 }
 
-/// Page-aligned host memory for `blocks` blocks of `block_bytes` bytes each, zeroed at first.
+/// Page-aligned host memory for `blocks` blocks of `block_bytes` bytes each, initially zeroed.
 #[derive(Debug)]
 pub struct HostArena {
     mapping: Mapping,
@@ -69,7 +69,7 @@ pub struct HostArena {
     stride: usize,
 }
 
-/// An arena that child processes do not have, as long as this lives.
+/// While it lives, forked children do not inherit the arena.
 #[derive(Debug)]
 pub(crate) struct Unforked(Arc<HostArena>);
 
@@ -105,19 +105,19 @@ impl HostArena {
         self.words.blocks()
     }
 
-    /// Usable bytes a block: the length of every guard.
+    /// Usable bytes per block: the length of every guard.
     #[must_use]
     pub fn block_bytes(&self) -> usize {
         self.block_bytes
     }
 
-    /// Bytes from one block's start to the next one's: `block_bytes` rounded up to 4096.
+    /// Bytes from the start of one block to the start of the next: `block_bytes` rounded up to 4096.
     #[must_use]
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// What backs the arena.
+    /// Returns the kind of pages that back the arena.
     #[must_use]
     pub fn backing(&self) -> Backing {
         self.mapping.backing()
@@ -126,31 +126,33 @@ impl HostArena {
     /// Borrows a block for reading.
     ///
     /// # Errors
-    /// [`BorrowError`]: the block is being written, or there is none of that index.
+    /// [`BorrowError`]: the block is being written, or the index is out of range.
     pub fn read(self: &Arc<Self>, block: usize) -> Result<BlockRead, BorrowError> {
         self.words.take_read(block)?;
         Ok(BlockRead::new(Arc::clone(self), block))
     }
 
-    /// Borrows a block for writing, alone.
+    /// Borrows a block for writing, exclusively.
     ///
     /// # Errors
-    /// [`BorrowError`]: the block is being read or written, or there is none of that index.
+    /// [`BorrowError`]: the block is being read or written, or the index is out of range.
     pub fn write(self: &Arc<Self>, block: usize) -> Result<BlockWrite, BorrowError> {
         self.words.take_write(block)?;
         Ok(BlockWrite::new(Arc::clone(self), block))
     }
 
-    /// The whole mapping, which covers the blocks: its base, a multiple of 2 MiB, and its bytes, too.
+    /// Returns the whole mapping, which covers the blocks: its base and its length in bytes, both
+    /// multiples of 2 MiB.
     pub(crate) fn mapped(&self) -> (NonNull<u8>, usize) {
         (self.mapping.base(), self.mapping.bytes())
     }
 
-    /// Keeps the arena from child processes. While pages are pinned for a device, a fork would copy each of them, or, with an older
-    /// driver, give the parent other pages than the device writes.
+    /// Keeps the arena from child processes. While pages are pinned for a device, a fork would copy each
+    /// of them. With an older driver, it would even give the parent other pages than those that the
+    /// device writes.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub(crate) fn do_not_fork(self: &Arc<Self>) -> std::io::Result<Unforked> {
         self.mapping.do_not_fork()?;
         Ok(Unforked(Arc::clone(self)))
@@ -160,7 +162,7 @@ impl HostArena {
         &self.words
     }
 
-    /// Address of a block that a guard holds, hence in range.
+    /// Returns the address of a block that a guard holds, hence in range.
     fn block_pointer(&self, block: usize) -> NonNull<u8> {
         debug_assert!(block < self.blocks());
         // SAFETY: `block` < `blocks`, so that the offset lies within the mapping (I1).
@@ -178,7 +180,7 @@ impl Storage for HostArena {
     }
 
     fn size_bytes(&self) -> u64 {
-        // What the blocks span; the mapping's tail up to the next 2 MiB belongs to no block.
+        // The span of the blocks; the mapping's tail up to the next 2 MiB belongs to no block.
         debug_assert!(self.blocks() * self.stride <= self.mapping.bytes());
         (self.blocks() * self.stride) as u64
     }

@@ -96,7 +96,7 @@ fn threads_never_share_a_block_with_a_writer() {
     }
 }
 
-/// What the kernel says of the mapping that an address is in.
+/// Returns the kernel's flags of the mapping that contains an address.
 #[cfg(target_os = "linux")]
 fn flags_of(address: u64) -> String {
     let maps = std::fs::read_to_string("/proc/self/smaps").expect("procfs");

@@ -1,23 +1,24 @@
-//! One stretch of bytes after the other, without a plan: what a mover of blocks does.
+//! Copies of one stretch of bytes, without a plan, for movers of blocks.
 //!
-//! Whether a copy goes past the caches is the caller's to say, because one stretch does not tell: a mebibyte
-//! that comes back soon is best kept, the thousandth of as many pushes out what is needed. Measured on Zen 4,
-//! 1 MiB each in no order over 256 MiB, one thread: memcpy 12.7 GB/s, past the caches 19.5, with the checksum
-//! 22 (two cores reach no more in all: it is the memory's rate).
+//! The caller decides whether a copy bypasses the caches, because one stretch does not tell. A mebibyte
+//! that is read again soon should stay cached; the last mebibyte of a thousand pushes out useful
+//! lines. Measured on Zen 4, 1 MiB each in no order over 256 MiB, one thread: memcpy 12.7 GB/s, past the
+//! caches 19.5, with the checksum 22. Two cores reach no more in all: it is the memory's rate.
 
 use super::{CopyError, HostCopy, path};
 
 impl HostCopy {
-    /// Whether so many bytes go past the caches ([`stream_from_bytes`](HostCopy::stream_from_bytes)).
+    /// Whether a plan of this many bytes bypasses the caches
+    /// ([`stream_from_bytes`](HostCopy::stream_from_bytes)).
     #[must_use]
     pub fn goes_past_caches(&self, bytes: u64) -> bool {
         bytes >= self.stream_from_bytes
     }
 
-    /// Copies bytes to as many bytes, past the caches or through them.
+    /// Copies `src` to `dst`, past the caches or through them.
     ///
     /// # Errors
-    /// [`CopyError::Lengths`]; nothing was copied.
+    /// [`CopyError::Lengths`]: the lengths differ. Nothing was copied.
     pub fn copy_bytes(&self, src: &[u8], dst: &mut [u8], past_caches: bool) -> Result<(), CopyError> {
         check_lengths(src, dst)?;
         if past_caches {
@@ -29,7 +30,7 @@ impl HostCopy {
         Ok(())
     }
 
-    /// The same, and the XXH3-64 of the bytes, taken while they pass.
+    /// Copies `src` to `dst` and returns the XXH3-64 of the bytes, hashed in the same pass.
     ///
     /// # Errors
     /// As [`copy_bytes`](HostCopy::copy_bytes).

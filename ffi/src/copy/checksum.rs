@@ -1,9 +1,9 @@
-//! Copy and hash in one pass: a chunk is hashed, which brings it into the first-level cache, and stored from
-//! there.
+//! Copy and hash in one pass: hashing a chunk brings it into the first-level cache, and it is stored
+//! from there.
 //!
-//! The order of the bytes is the hash's, so there is one piece under way, not four. Within it the hardware's
-//! prefetcher is left alone: asking for the next chunk's lines while this one is hashed halves the rate (1
-//! MiB at a time, Zen 4: 9 GB/s with such hints, 22 without).
+//! The hash fixes the order of the bytes, so one piece is under way, not four. Within a piece, the
+//! hardware's prefetcher works alone: prefetching the next chunk's lines while this one is hashed halves
+//! the rate (1 MiB at a time, Zen 4: 9 GB/s with such hints, 22 without).
 
 use super::lanes::ends;
 use super::store::{LINE, Lines, ask_for, small};
@@ -11,9 +11,11 @@ use core::hash::Hasher;
 use kvstrata_core::plan::CopyPlan;
 use twox_hash::xxhash3_64::{DEFAULT_SECRET_LENGTH, RawHasher, SecretBuffer};
 
-/// Bytes that are hashed and then stored, a fraction of the first-level cache: 1 KiB reaches 18 GB/s, 2 KiB 22, 4 KiB 21, 16 KiB 14 (Zen 4).
+/// Bytes hashed before they are stored, a fraction of the first-level cache: 1 KiB reaches 18 GB/s, 2 KiB
+/// 22, 4 KiB 21, 16 KiB 14 (Zen 4).
 const CHUNK: usize = 2048;
-/// What of the next piece is asked for at a piece's end, until the prefetcher has found it out.
+/// Bytes of the next piece that are prefetched at a piece's end, until the hardware prefetcher detects
+/// the piece.
 const AHEAD: usize = 1024;
 
 /// XXH3-64, with its state on the stack: that of `XxHash3_64` allocates.
@@ -48,16 +50,17 @@ pub(super) unsafe fn copy<L: Lines>(plan: &CopyPlan, streams: bool) -> u64 {
 #[inline(always)]
 pub(super) unsafe fn copy_bytes<L: Lines>(src: &[u8], dst: &mut [u8], streams: bool) -> u64 {
     let mut hash = sum();
-    // SAFETY: so many bytes are borrowed, those of `dst` alone.
+    // SAFETY: both slices are borrowed for their whole length, `dst` exclusively.
     unsafe { stretch::<L>(&mut hash, dst.as_mut_ptr(), src.as_ptr(), src.len(), None, streams) };
     hash.finish()
 }
 
-/// Copies and hashes one stretch of bytes. `next` is what will be read after it, and how much of that to ask for.
+/// Copies and hashes one stretch of bytes. `next` is the start of the next read, and the number of bytes
+/// to prefetch there.
 ///
 /// # Safety
-/// The CPU has the instructions of `L`; `src` is readable, initialised and not written, and `dst` writable for so many bytes, which do
-/// not overlap.
+/// The CPU has the instructions of `L`. For `bytes` bytes, `src` is readable, initialised and not
+/// written, and `dst` is writable; the two do not overlap.
 #[inline(always)]
 unsafe fn stretch<L: Lines>(
     hash: &mut Sum,
@@ -70,7 +73,7 @@ unsafe fn stretch<L: Lines>(
     let mut at = 0;
     while at < bytes {
         let (from, to) = (src.wrapping_add(at), dst.wrapping_add(at));
-        // The first chunk ends where a line does, so that no line is cut by two.
+        // The first chunk ends at the end of a line, so that no line is split between two chunks.
         let chunk = (CHUNK - to.addr() % LINE).min(bytes - at);
         if let Some((next, ahead)) = next
             && at + chunk == bytes
@@ -88,7 +91,7 @@ unsafe fn stretch<L: Lines>(
 /// Stores a chunk.
 ///
 /// # Safety
-/// As [`Lines::lines`], for so many bytes.
+/// As [`Lines::lines`], for `bytes` bytes.
 #[inline(always)]
 unsafe fn store<L: Lines>(mut dst: *mut u8, mut src: *const u8, mut bytes: usize, streams: bool) {
     if streams && bytes >= 4 * LINE {
@@ -102,6 +105,6 @@ unsafe fn store<L: Lines>(mut dst: *mut u8, mut src: *const u8, mut bytes: usize
             (dst, src, bytes) = (dst.wrapping_add(2 * LINE), src.wrapping_add(2 * LINE), bytes - 2 * LINE);
         }
     }
-    // SAFETY: so much is left.
+    // SAFETY: `bytes` bytes are left.
     unsafe { small::<L>(dst, src, bytes) };
 }

@@ -1,42 +1,42 @@
-//! What an executor refuses before it copies anything.
+//! The refusals of an executor, given before it copies anything.
 
 use super::Path;
 use kvstrata_core::StorageKind;
 use kvstrata_core::plan::Side;
 
-/// Why a plan was not executed. None of these passes by itself: the same call fails again.
+/// The reason why a plan was not executed. None is transient: the same call fails again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyError {
-    /// A region is no memory that the CPU reads and writes.
+    /// The CPU cannot read and write a region.
     #[error("{side} region {region} is {kind} memory; the CPU copies between system and pinned memory only")]
     NotHost {
-        /// Whose.
+        /// The side of the region.
         side: Side,
         /// Its number in its layout.
         region: usize,
-        /// What it is.
+        /// Its kind of memory.
         kind: StorageKind,
     },
-    /// The CPU has not these instructions.
+    /// The CPU does not have these instructions.
     #[error("this CPU has no {path}; use HostCopy::new(), which picks a path that it has")]
     Path {
-        /// Which.
+        /// The path that needs them.
         path: Path,
     },
-    /// Not a slice for each region.
+    /// The number of slices is not the number of regions.
     #[error(
         "the number of {side} slices is {slices}; it must be {regions}, one for each region of the layout"
     )]
     Slices {
-        /// Whose.
+        /// The side of the slices.
         side: Side,
         /// Slices given.
         slices: usize,
         /// Regions of the layout.
         regions: usize,
     },
-    /// Bytes to copy, and another number of bytes to copy them to.
+    /// The source and the destination have different lengths.
     #[error("the source has {src} bytes and the destination {dst}; give slices of equal length")]
     Lengths {
         /// Bytes of the source.
@@ -44,23 +44,23 @@ pub enum CopyError {
         /// Bytes of the destination.
         dst: usize,
     },
-    /// A slice is not its region.
+    /// A slice does not coincide with its region.
     #[error(
         "{side} slice {region} has {bytes} bytes at {address:#x}; the \
          layout needs {size_bytes} bytes at {needs:#x}"
     )]
     Slice {
-        /// Whose.
+        /// The side of the slice.
         side: Side,
         /// Its number.
         region: usize,
-        /// Where the slice is.
+        /// The slice's address.
         address: u64,
-        /// How long it is.
+        /// The slice's bytes.
         bytes: u64,
-        /// Where the region is.
+        /// The region's address.
         needs: u64,
-        /// How long that is.
+        /// The region's bytes.
         size_bytes: u64,
     },
 }

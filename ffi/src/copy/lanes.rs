@@ -1,21 +1,22 @@
 //! Large pieces: several under way at once, past the caches.
 //!
-//! A core has few misses in flight by itself; what reads faster is the hardware's prefetcher, and that needs
-//! some pages of a piece to get going. With lanes, one piece starts while others run.
+//! A core alone has few misses in flight. The hardware's prefetcher makes reads faster, but needs some
+//! pages of a piece to get going. With lanes, one piece starts while others run.
 
 use super::store::{LINE, Lines, ask_for, small};
 use core::ptr;
 use kvstrata_core::plan::{Piece, Pieces};
 
-/// Pieces under way, of 32 KiB: 2 reach 16.5 GB/s, 4 reach 18.6, 8 reach 17.4 (Zen 4).
+/// Pieces under way. At 32 KiB each, 2 reach 16.5 GB/s, 4 reach 18.6, 8 reach 17.4 (Zen 4).
 const LANES: usize = 4;
-/// Lines of a lane's turn; with 8, 5 % less.
+/// Lines in a lane's turn; 8 are 5 % slower.
 const TURN_LINES: usize = 4;
 const TURN: usize = TURN_LINES * LINE;
-/// How far ahead of its loads a lane asks for lines; twice as far is no better, four times worse.
+/// The distance of a lane's prefetches ahead of its loads, in bytes; twice as far is no better, four
+/// times is worse.
 const AHEAD: usize = 1024;
 
-/// A piece, from the first whole line of its destination on, and the one that comes after it here.
+/// A piece, from the first whole line of its destination on, and this lane's next piece.
 #[derive(Clone, Copy)]
 struct Lane {
     src: *const u8,
@@ -27,7 +28,7 @@ struct Lane {
 impl Lane {
     const IDLE: Lane = Lane { src: ptr::null(), dst: ptr::null_mut(), left: 0, next: None };
 
-    /// Copies what comes before the first whole line.
+    /// Copies the bytes before the first whole line.
     ///
     /// # Safety
     /// As [`copy`], for the piece.
@@ -38,7 +39,7 @@ impl Lane {
         unsafe { Lane::over::<L>(src, dst, bytes, next) }
     }
 
-    /// The same, for a piece by its pointers.
+    /// As [`begin`](Lane::begin), for a piece given by its pointers.
     ///
     /// # Safety
     /// As [`copy`], for the piece.
@@ -53,7 +54,7 @@ impl Lane {
     /// Copies a turn's lines.
     ///
     /// # Safety
-    /// As [`copy`], for the lane's piece; a turn's bytes are left.
+    /// As [`copy`], for the lane's piece; at least a turn's bytes are left.
     #[inline(always)]
     unsafe fn turn<L: Lines>(&mut self) {
         let ahead = match self.next {
@@ -65,12 +66,12 @@ impl Lane {
         for line in 0..TURN_LINES {
             ask_for(ahead.wrapping_add(line * LINE));
         }
-        // SAFETY: TURN ≤ left, and dst starts a line: `begin` saw to it, and a turn is whole lines.
+        // SAFETY: TURN ≤ left, and dst starts a line: `over` advanced it to one, and a turn is whole lines.
         unsafe { L::lines::<TURN_LINES, true>(self.dst, self.src) };
         self.advance(TURN);
     }
 
-    /// Copies what is left, less than a turn.
+    /// Copies the rest, which is less than a turn.
     ///
     /// # Safety
     /// As [`copy`], for the lane's piece.
@@ -81,7 +82,7 @@ impl Lane {
             unsafe { L::lines::<1, true>(self.dst, self.src) };
             self.advance(LINE);
         }
-        // SAFETY: so much is left.
+        // SAFETY: `left` bytes are left.
         unsafe { small::<L>(self.dst, self.src, self.left) };
     }
 
@@ -93,7 +94,7 @@ impl Lane {
     }
 }
 
-/// The addresses of a piece in host memory, as pointers.
+/// Returns the addresses of a piece in host memory, as pointers, and its length.
 #[inline(always)]
 pub(super) fn ends(piece: Piece) -> (*const u8, *mut u8, usize) {
     // Addresses of host regions are `usize`s to begin with.
@@ -104,12 +105,14 @@ pub(super) fn ends(piece: Piece) -> (*const u8, *mut u8, usize) {
 /// Copies all pieces.
 ///
 /// # Safety
-/// The CPU has the instructions of `L`; the pieces are those of a plan that may be executed ([`HostCopy::execute`](super::HostCopy::execute)).
+/// The CPU has the instructions of `L`; the pieces are those of a plan that may be executed
+/// ([`HostCopy::execute`](super::HostCopy::execute)).
 #[inline(always)]
 pub(super) unsafe fn copy<L: Lines>(mut pieces: Pieces<'_>) {
     let mut lanes = [Lane::IDLE; LANES];
     let mut live = 0;
-    // Lanes open one after the other, so that they do not all start pieces at the same time for ever after.
+    // Lanes open one after the other. Otherwise they would all start new pieces at the same time from
+    // then on.
     let mut wait = 0;
     loop {
         if live < LANES && wait == 0 {
@@ -143,13 +146,13 @@ pub(super) unsafe fn copy<L: Lines>(mut pieces: Pieces<'_>) {
     }
 }
 
-/// Copies one stretch of bytes, which the hardware's prefetcher follows by itself: one lane.
+/// Copies one stretch of bytes in one lane: the hardware's prefetcher follows a single stretch by itself.
 ///
 /// # Safety
 /// The CPU has the instructions of `L`; the lengths are equal.
 #[inline(always)]
 pub(super) unsafe fn copy_bytes<L: Lines>(src: &[u8], dst: &mut [u8]) {
-    // SAFETY: so many bytes are borrowed, those of `dst` alone.
+    // SAFETY: both slices are borrowed for their whole length, `dst` exclusively.
     let mut lane = unsafe { Lane::over::<L>(src.as_ptr(), dst.as_mut_ptr(), src.len(), None) };
     while lane.left >= TURN {
         // SAFETY: a turn's bytes are left.
@@ -159,14 +162,14 @@ pub(super) unsafe fn copy_bytes<L: Lines>(src: &[u8], dst: &mut [u8]) {
     unsafe { lane.finish::<L>() };
 }
 
-/// A lane's turn, or the end of its piece and the begin of the next. Tells whether it has work left.
+/// Runs a lane's turn, or ends its piece and begins the next. Returns whether the lane has work left.
 ///
 /// # Safety
 /// As [`copy`].
 #[inline(always)]
 unsafe fn step<L: Lines>(lane: &mut Lane, pieces: &mut Pieces<'_>) -> bool {
     if lane.left >= TURN {
-        // SAFETY: so much is left.
+        // SAFETY: TURN ≤ left.
         unsafe { lane.turn::<L>() };
         return true;
     }

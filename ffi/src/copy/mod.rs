@@ -1,21 +1,21 @@
 //! Copy plans, executed by the CPU between host regions.
 //!
-//! memcpy reads every line that it is about to overwrite, keeps what nobody will read again, and starts anew
-//! at each piece. A plan of gigabytes can do better on all three: stores that go past the caches, and several
-//! pieces under way at once.
+//! memcpy reads every line that it is about to overwrite, keeps lines in the cache that are not read
+//! again, and starts anew at each piece. For a plan of gigabytes, two means are faster: stores that
+//! bypass the caches, and several pieces under way at once.
 //!
 //! ```text
-//!   plan ─► pieces ─┬─ small plan ──► ordinary stores: the bytes stay in the caches       memcpy, or straight vector code
-//!                   ├─ large pieces ► lanes: four pieces in turns, 256 bytes each         non-temporal
+//!   plan ─► pieces ─┬─ small plan ──► ordinary stores: they stay in the caches     memcpy, or vector code
+//!                   ├─ large pieces ► lanes: four pieces in turns, 256 bytes each  non-temporal
 //!                   │                   lane 0  ██████████░░░░░░        ░ still to come
-//!                   │                   lane 1  ██████░░░░░░░░░░        each asks for the lines 1 KiB ahead,
-//!                   │                   lane 2  ██░░░░░░░░░░░░░░        at its end for those of its next piece
-//!                   └─ small pieces ► rows: one by one, a second walk of the plan ahead   non-temporal where whole lines are written
+//!                   │                   lane 1  ██████░░░░░░░░░░        each prefetches the lines 1 KiB on,
+//!                   │                   lane 2  ██░░░░░░░░░░░░░░        at its end those of its next piece
+//!                   └─ small pieces ► rows: one by one, a second walk runs ahead   whole lines: non-temporal
 //! ```
 //!
-//! | file | concept |
+//! | file | contents |
 //! |---|---|
-//! | `path.rs` | which vector code the CPU has, and the way into it |
+//! | `path.rs` | the vector code that the CPU has, and the way into it |
 //! | `store.rs` | whole lines: loads, stores, hints; the bytes at either end |
 //! | `lanes.rs` | large pieces |
 //! | `rows.rs` | small pieces, and plans that the caches hold |
@@ -23,32 +23,34 @@
 //! | `bytes.rs` | one stretch of bytes, without a plan |
 //! | `threads.rs` | threads that the caller hands in |
 //!
-//! Why so, measured on Zen 4 by `benches/run --copies` (2 cores in a virtual machine, 2 MiB pages asked for;
-//! the table is in benches/README.md; what the constants beside the code were chosen by is said there):
+//! The reasons, measured on Zen 4 by `benches/run --copies` (2 cores in a virtual machine, 2 MiB pages
+//! asked for). The table is in benches/README.md; a constant's figures stand beside it in the code.
 //!
-//! - An ordinary store reads its line first and pushes another out: memcpy moves 12 GB/s in pieces of 32 KiB,
-//!   a plain loop of non-temporal stores 13, and 22 over one stretch.
-//! - The rest is reading, which alone, with nothing written, reaches 31 GB/s over one stretch, 26 in
-//!   stretches of 256 KiB in no order, 15 of 32 and 8 of 8: about a microsecond goes with the start of each.
-//!   Four pieces at once, with hints for the second-level cache, copy 18.8: more than one after another can
-//!   be read. That the microsecond is the hardware prefetcher's, which has to find a stretch out first, is
-//!   inferred from its being the same for all sizes but the smallest; the machine has no counters to show it.
-//! - So the destination's order matters little, the source's much: see [`HostCopy`] for what a plan's author
-//!   can do.
-//! - A plan that fits the last-level cache (32 MiB here) together with its source is the other way round: up
-//!   to 4 MiB ordinary stores are half as fast again; counting that somebody reads the bytes afterwards, they
-//!   are ahead up to 12 MiB.
+//! - An ordinary store reads its line first and pushes another out: memcpy moves 12 GB/s in pieces of 32
+//!   KiB, a plain loop of non-temporal stores 13, and 22 over one stretch.
+//! - The rest is reading. Reading alone, with nothing written, reaches 31 GB/s over one stretch, 26 in
+//!   stretches of 256 KiB in no order, 15 in stretches of 32 KiB and 8 of 8 KiB: each start costs about a
+//!   microsecond. Four pieces at once, with hints for the second-level cache, copy 18.8 GB/s, more than
+//!   one after another can be read. The microsecond is probably the hardware prefetcher's, which has to
+//!   detect a stretch first. This is inferred: the cost is the same for all sizes except the smallest,
+//!   and the machine has no counters to show it.
+//! - So the destination's order matters little and the source's much: [`HostCopy`] tells a plan's author
+//!   how to order it.
+//! - A plan that fits the last-level cache (32 MiB here) together with its source behaves the other way
+//!   round. Up to 4 MiB, ordinary stores are 1.5 times as fast. If the time to read the bytes afterwards
+//!   is counted, ordinary stores lead up to 12 MiB.
 //!
-//! Sources: Intel, *64 and IA-32 Architectures Optimization Reference Manual* (248966), on write combining,
-//! non-temporal stores and software prefetch: whole lines, few streams, a fence at the end. AMD, *Software
-//! Optimization Guide for the AMD Zen4 Microarchitecture* (57647), on write combining and data prefetchers.
+//! Sources: Intel, *64 and IA-32 Architectures Optimization Reference Manual* (248966), on write
+//! combining, non-temporal stores and software prefetch: whole lines, few streams, a fence at the end.
+//! AMD, *Software Optimization Guide for the AMD Zen4 Microarchitecture* (57647), on write combining and
+//! data prefetchers.
 //!
 //! Invariants
-//! - I1: a path is only made where the CPU has its instructions.
-//! - I2: exactly the bytes of the plan's pieces are written: a line is stored whole only where all of it
+//! - I1: a path is only made if the CPU has its instructions.
+//! - I2: exactly the bytes of the plan's pieces are written: a line is stored whole only if all of it
 //!   belongs to one piece.
-//! - I3: when an executor returns, its stores are ordered before what the caller does next: each thread ends
-//!   with a store fence.
+//! - I3: when an executor returns, its stores are ordered before the caller's next operations: each
+//!   thread ends with a store fence.
 
 mod bytes;
 mod checksum;
@@ -70,8 +72,8 @@ use kvstrata_core::plan::{CopyPlan, Side};
 
 /// Executes copy plans between host regions.
 ///
-/// What makes a plan fast here: large pieces; source blocks in ascending order, so that a piece goes on where the last one of its
-/// layer ended; regions backed by huge pages.
+/// A plan is fast here if its pieces are large, its source blocks ascend, so that a piece continues where
+/// the last one of its layer ended, and its regions are backed by huge pages.
 ///
 /// ```
 /// use kvstrata_core::BlockId;
@@ -96,17 +98,17 @@ pub struct HostCopy {
     share_from_bytes: u64,
 }
 
-/// A thread takes some 10 µs to start; in that time this much is copied.
+/// A thread takes some 10 µs to start; this many bytes are copied in that time.
 const SHARE_FROM_BYTES: u64 = 256 << 10;
 
 impl HostCopy {
-    /// With the best vector code that this CPU has.
+    /// Creates an executor with the best vector code that this CPU has.
     #[must_use]
     pub fn new() -> HostCopy {
         HostCopy::on(Path::best())
     }
 
-    /// With this vector code.
+    /// Creates an executor with the given vector code.
     ///
     /// # Errors
     /// [`CopyError::Path`]: the CPU does not have it.
@@ -118,20 +120,20 @@ impl HostCopy {
         HostCopy { path, stream_from_bytes: path::last_level_bytes() / 2, share_from_bytes: SHARE_FROM_BYTES }
     }
 
-    /// Sets how large a plan is from which on its bytes go past the caches; half the last-level cache unless told, which is where source
-    /// and destination together fill it.
+    /// Sets the plan size, in bytes, from which copies bypass the caches. Default: half the last-level
+    /// cache, the size at which source and destination together fill it.
     #[must_use]
     pub fn stream_from_bytes(self, bytes: u64) -> HostCopy {
         HostCopy { stream_from_bytes: bytes, ..self }
     }
 
-    /// Sets how many bytes there must be for a thread more; 256 KiB unless told.
+    /// Sets the bytes per additional thread. Default: 256 KiB.
     #[must_use]
     pub fn share_from_bytes(self, bytes: u64) -> HostCopy {
         HostCopy { share_from_bytes: bytes.max(1), ..self }
     }
 
-    /// Its vector code.
+    /// Returns the vector code in use.
     #[must_use]
     pub fn path(&self) -> Path {
         self.path
@@ -140,11 +142,12 @@ impl HostCopy {
     /// Copies the plan's bytes.
     ///
     /// # Errors
-    /// [`CopyError::NotHost`]: a region is memory that the CPU does not read and write. Nothing was copied.
+    /// [`CopyError::NotHost`]: the CPU cannot read and write a region. Nothing was copied.
     ///
     /// # Safety
-    /// The regions of the plan's layouts are mapped memory of this process whose provenance is exposed; the plan's source bytes are initialised
-    /// and nobody writes them, and nobody else reads or writes its destination bytes, until this returns.
+    /// The regions of the plan's layouts are mapped memory of this process whose provenance is exposed.
+    /// The plan's source bytes are initialised. Until this returns, nothing writes the source bytes, and
+    /// nothing else reads or writes the destination bytes.
     pub unsafe fn execute(&self, plan: &CopyPlan) -> Result<(), CopyError> {
         check_host(plan)?;
         // SAFETY: the caller's contract; the path is available (I1).
@@ -152,7 +155,7 @@ impl HostCopy {
         Ok(())
     }
 
-    /// The same on threads that the caller has.
+    /// Copies the plan's bytes on the caller's threads.
     ///
     /// # Errors
     /// As [`execute`](HostCopy::execute).
@@ -167,22 +170,23 @@ impl HostCopy {
             parts(plan, shares).into_iter().map(|part| (part, AtomicBool::new(false))).collect();
         let copy = |number: usize| {
             let (part, taken) = &parts[number];
-            // Whoever wrote `threads` may call twice. Relaxed: who takes a part publishes nothing by it; that all is copied when `run`
-            // returns is by the end of its threads.
+            // An implementation of `Threads` may call twice with one number. Relaxed: taking a part
+            // publishes nothing; all is copied when `run` returns, because its threads have ended.
             if !taken.swap(true, Relaxed) {
-                // SAFETY: the caller's contract; parts of a plan write different bytes (the plan's I3), and nobody else has taken this one;
-                // the path is available (I1).
+                // SAFETY: the caller's contract; parts of a plan write different bytes (the plan's I3),
+                // and only this call has taken this part; the path is available (I1).
                 unsafe { path::run(self.path, part, streams) };
             }
         };
         threads.run(parts.len(), &copy);
-        // What was left out is done here.
+        // Copies the parts that `run` left out.
         (0..parts.len()).for_each(copy);
         Ok(())
     }
 
-    /// The same, and the XXH3-64 of the plan's bytes in the order of [`CopyPlan::pieces`], taken while they pass. Where each block's
-    /// destination is in one piece, that is the hash of the destination's blocks in ascending order.
+    /// Copies the plan's bytes and returns their XXH3-64 in the order of [`CopyPlan::pieces`], hashed in
+    /// the same pass. If each block's destination is one piece, that is the hash of the destination's
+    /// blocks in ascending order.
     ///
     /// # Errors
     /// As [`execute`](HostCopy::execute).
@@ -195,17 +199,20 @@ impl HostCopy {
         Ok(unsafe { path::run_with_checksum(self.path, plan, self.streams(plan)) })
     }
 
-    /// Copies between borrowed regions: `src[i]` is region `i` of the source's layout, `dst[i]` of the destination's.
+    /// Copies between borrowed regions: `src[i]` is region `i` of the source's layout, `dst[i]` of the
+    /// destination's.
     ///
     /// # Errors
-    /// [`CopyError`]: a region that the CPU does not read and write; slices that are not where the layouts say. Nothing was copied.
+    /// [`CopyError`]: the CPU cannot read and write a region, or the slices are not where the layouts
+    /// say. Nothing was copied.
     pub fn copy(&self, plan: &CopyPlan, src: &[&[u8]], dst: &mut [&mut [u8]]) -> Result<(), CopyError> {
         expose(plan, src, dst)?;
-        // SAFETY: the slices are the layouts' regions, borrowed for the call, and all of a plan's bytes lie in regions.
+        // SAFETY: the slices are the layouts' regions, borrowed for the call, and all of a plan's bytes
+        // lie in regions.
         unsafe { self.execute(plan) }
     }
 
-    /// [`copy`](HostCopy::copy) on threads that the caller has.
+    /// [`copy`](HostCopy::copy) on the caller's threads.
     ///
     /// # Errors
     /// As [`copy`](HostCopy::copy).
@@ -221,7 +228,8 @@ impl HostCopy {
         unsafe { self.execute_on(plan, threads) }
     }
 
-    /// [`copy`](HostCopy::copy) with the checksum of [`execute_with_checksum`](HostCopy::execute_with_checksum).
+    /// [`copy`](HostCopy::copy) with the checksum of
+    /// [`execute_with_checksum`](HostCopy::execute_with_checksum).
     ///
     /// # Errors
     /// As [`copy`](HostCopy::copy).

@@ -1,4 +1,4 @@
-//! Which vector code there is, and the way into it.
+//! The vector code that the CPU has, and the way into it.
 
 use super::lanes;
 #[cfg(target_arch = "x86_64")]
@@ -8,30 +8,30 @@ use super::{checksum, rows};
 use core::fmt;
 use kvstrata_core::plan::CopyPlan;
 
-/// Which instructions move lines.
+/// The instructions that move lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Path {
-    /// 64 bytes an instruction, non-temporal.
+    /// 64 bytes per instruction, non-temporal.
     Avx512,
-    /// 32 bytes an instruction, non-temporal.
+    /// 32 bytes per instruction, non-temporal.
     Avx2,
-    /// 16 bytes an instruction, non-temporal.
+    /// 16 bytes per instruction, non-temporal.
     Sse2,
-    /// What the compiler makes of a copy; always through the caches.
+    /// The compiler's code for a copy; always through the caches.
     Portable,
 }
 
 impl Path {
-    /// All of them, the best first.
+    /// All paths, the best first.
     pub const ALL: [Path; 4] = [Path::Avx512, Path::Avx2, Path::Sse2, Path::Portable];
 
-    /// The best that this CPU has.
+    /// Returns the best path that this CPU has.
     #[must_use]
     pub fn best() -> Path {
         Path::ALL.into_iter().find(|path| path.is_available()).unwrap_or(Path::Portable)
     }
 
-    /// Whether this CPU has it.
+    /// Whether this CPU has the path's instructions.
     #[must_use]
     pub fn is_available(self) -> bool {
         // Miri has no non-temporal stores.
@@ -57,10 +57,10 @@ impl fmt::Display for Path {
     }
 }
 
-/// Mean bytes of a piece from which lanes are faster than rows.
+/// Mean bytes per piece from which lanes are faster than rows.
 const LANES_FROM: u64 = 1024;
 
-/// What all paths do, with their instructions once it is inlined.
+/// The code of all paths. Inlined, it uses the path's instructions.
 ///
 /// # Safety
 /// As [`run`].
@@ -121,7 +121,7 @@ path!(avx512, "avx512f", super::Avx512);
 path!(avx2, "avx2", super::Avx2);
 path!(sse2, "sse2", super::Sse2);
 
-/// Calls a function of the path's module; `portable` where the path has none.
+/// Calls a function of the path's module, or `portable` if the path has no module.
 macro_rules! by_path {
     ($path:expr, $function:ident($($argument:expr),*), $portable:expr) => {
         match $path {
@@ -144,7 +144,8 @@ macro_rules! by_path {
 /// # Safety
 /// The path is available; the plan may be executed ([`HostCopy::execute`](super::HostCopy::execute)).
 pub(super) unsafe fn run(path: Path, plan: &CopyPlan, streams: bool) {
-    // Without non-temporal stores neither lanes nor hints bring anything: always as if the caches held it.
+    // Without non-temporal stores neither lanes nor hints gain anything: the copy always goes through
+    // the caches.
     // SAFETY: the caller's contract; any CPU has the portable path's instructions.
     by_path!(path, copy(plan, streams), unsafe { copy::<Portable>(plan, false) })
 }
@@ -158,7 +159,7 @@ pub(super) unsafe fn run_with_checksum(path: Path, plan: &CopyPlan, streams: boo
     by_path!(path, hash(plan, streams), unsafe { checksum::copy::<Portable>(plan, false) })
 }
 
-/// Copies bytes, past the caches where the path can.
+/// Copies bytes, past the caches if the path can.
 ///
 /// # Safety
 /// The path is available; the lengths are equal.
@@ -177,10 +178,10 @@ pub(super) unsafe fn run_bytes_with_checksum(path: Path, src: &[u8], dst: &mut [
     })
 }
 
-/// Where the system does not tell: that of many a server's core complex.
+/// The size of many servers' core complexes, used if the system does not tell.
 const USUAL_LAST_LEVEL_BYTES: u64 = 32 << 20;
 
-/// Bytes of the last cache that this CPU's cores share.
+/// Returns the bytes of the last cache that this CPU's cores share.
 pub(super) fn last_level_bytes() -> u64 {
     let size = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size");
     let kib = size.ok().and_then(|size| size.trim().strip_suffix('K')?.parse::<u64>().ok());

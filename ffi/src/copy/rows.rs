@@ -1,18 +1,19 @@
 //! Small pieces, such as the rows of a page whose tokens and heads change places; and all pieces of plans
 //! that the caches hold.
 //!
-//! Written in the plan's order, upwards at the destination: whole lines, one after the other. The source is
-//! then read in strides, which no prefetcher follows far; a second walk of the same plan runs ahead and asks
-//! for its lines.
+//! Pieces are written in the plan's order, upwards at the destination: whole lines, one after the other.
+//! The source is then read in strides, which no hardware prefetcher follows far. So a second walk of the
+//! same plan runs ahead and prefetches the source lines.
 
 use super::lanes::ends;
 use super::store::{LINE, Lines, ask_for, small};
 use core::ptr;
 use kvstrata_core::plan::{CopyPlan, Piece, Pieces};
 
-/// How far ahead the second walk is, in bytes: NHD to HND reaches 10.7 GB/s at 2 KiB, 12.3 at 4, 13.6 at 16 (Zen 4).
+/// The distance of the second walk, in bytes: NHD to HND reaches 10.7 GB/s at 2 KiB, 12.3 at 4, 13.6 at
+/// 16 (Zen 4).
 const AHEAD: u64 = 16 << 10;
-/// Pieces from here on are worth a call of memcpy, where they go through the caches.
+/// Cached pieces of at least this many bytes are worth a call of memcpy.
 const CALL_FROM: usize = 512;
 
 /// Copies all pieces, whole aligned lines past the caches.
@@ -42,7 +43,7 @@ pub(super) unsafe fn stream<L: Lines>(plan: &CopyPlan) {
 /// Copies whole lines past the caches.
 ///
 /// # Safety
-/// As [`Lines::lines`], for so many bytes.
+/// As [`Lines::lines`], for `bytes` bytes.
 #[inline(always)]
 unsafe fn lines<L: Lines>(dst: *mut u8, src: *const u8, bytes: usize) {
     let mut at = 0;
@@ -80,7 +81,8 @@ pub(super) unsafe fn cached<L: Lines>(plan: &CopyPlan) {
             // SAFETY: a piece of the plan.
             unsafe { small::<L>(dst, src, bytes) };
         } else {
-            // SAFETY: a piece of the plan; source and destination of one never overlap (the plan's I2).
+            // SAFETY: a piece of the plan; the source and destination of a piece never overlap (the
+            // plan's I2).
             unsafe { ptr::copy_nonoverlapping(src, dst, bytes) };
         }
     });

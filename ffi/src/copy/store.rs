@@ -1,8 +1,8 @@
-//! Whole lines of 64 bytes, and the bytes before and behind them.
+//! Whole lines of 64 bytes, and the bytes before and after them.
 //!
-//! A non-temporal store goes to a write-combining buffer of one line; a buffer that is full goes to memory as
-//! one burst, one that is not as several. So lines are stored whole and aligned here or not at all, all loads
-//! of a group before its stores, and what is less than a line goes through the caches.
+//! A non-temporal store goes to a write-combining buffer of one line. A full buffer goes to memory as one
+//! burst, a partial one as several. So this file stores lines whole and aligned or not at all, performs
+//! all loads of a group before its stores, and sends anything smaller than a line through the caches.
 
 #[cfg(target_arch = "x86_64")]
 use core::arch::x86_64 as arch;
@@ -11,12 +11,14 @@ use core::ptr;
 /// Bytes of a line.
 pub(super) const LINE: usize = 64;
 
-/// How a path moves lines. Its functions are inlined into a function that has the path's instructions enabled (`path.rs`).
+/// A path's way to move lines. Its functions are inlined into a function that has the path's instructions
+/// enabled (`path.rs`).
 pub(super) trait Lines {
     /// Copies `N` lines; past the caches if `STREAM`.
     ///
     /// # Safety
-    /// The CPU has the instructions. `src` is readable and `dst` writable for `N` lines, which do not overlap; `dst` starts a line if `STREAM`.
+    /// The CPU has the instructions. `src` is readable and `dst` writable for `N` lines, which do not
+    /// overlap; if `STREAM`, `dst` starts a line.
     unsafe fn lines<const N: usize, const STREAM: bool>(dst: *mut u8, src: *const u8);
 }
 
@@ -39,7 +41,8 @@ macro_rules! lines_by {
                 for (at, vector) in held.as_flattened().iter().enumerate() {
                     let to = dst.wrapping_add(at * BYTES).cast();
                     if STREAM {
-                        // SAFETY: within the lines that the caller says are writable, and aligned as their start is.
+                        // SAFETY: within the lines that the caller says are writable, and aligned as
+                        // their start is.
                         unsafe { arch::$stream(to, *vector) };
                     } else {
                         // SAFETY: within the lines that the caller says are writable.
@@ -55,7 +58,7 @@ lines_by!(Avx512: __m512i, _mm512_loadu_si512, _mm512_storeu_si512, _mm512_strea
 lines_by!(Avx2: __m256i, _mm256_loadu_si256, _mm256_storeu_si256, _mm256_stream_si256);
 lines_by!(Sse2: __m128i, _mm_loadu_si128, _mm_storeu_si128, _mm_stream_si128);
 
-/// What any CPU has: the compiler's copy of a fixed size, which is never non-temporal.
+/// For any CPU: the compiler's copy of a fixed size, which is never non-temporal.
 pub(super) struct Portable;
 
 impl Lines for Portable {
@@ -69,7 +72,7 @@ impl Lines for Portable {
 /// Copies any number of bytes through the caches, without a call.
 ///
 /// # Safety
-/// As [`Lines::lines`], for so many bytes.
+/// As [`Lines::lines`], for `bytes` bytes.
 #[inline(always)]
 pub(super) unsafe fn small<L: Lines>(dst: *mut u8, src: *const u8, bytes: usize) {
     if bytes < LINE {
@@ -83,12 +86,13 @@ pub(super) unsafe fn small<L: Lines>(dst: *mut u8, src: *const u8, bytes: usize)
         unsafe { L::lines::<1, false>(dst.wrapping_add(at), src.wrapping_add(at)) };
         at += LINE;
     }
-    // The last line may have bytes that are there already: of the same piece, and the same.
+    // The last line may include bytes that are already copied; they belong to the same piece and have the
+    // same values.
     // SAFETY: last + LINE = bytes.
     unsafe { L::lines::<1, false>(dst.wrapping_add(last), src.wrapping_add(last)) };
 }
 
-/// Copies less than a line: two halves that may overlap, of the greatest power of two that fits.
+/// Copies less than a line, as two parts that may overlap. Each has the greatest power of two that fits.
 ///
 /// # Safety
 /// As [`small`].
@@ -111,7 +115,7 @@ unsafe fn ends(dst: *mut u8, src: *const u8, bytes: usize) {
     }
 }
 
-/// The first `N` bytes and the last.
+/// Copies the first `N` bytes and the last `N` bytes.
 ///
 /// # Safety
 /// As [`small`]; N ≤ bytes.
@@ -128,7 +132,7 @@ unsafe fn two<const N: usize>(dst: *mut u8, src: *const u8, bytes: usize) {
     unsafe { dst.wrapping_add(last).cast::<[u8; N]>().write(last_bytes) };
 }
 
-/// Asks for a line in the second-level cache. Any address will do: a hint does not fault.
+/// Prefetches a line into the second-level cache. Any address will do: a hint does not fault.
 #[inline(always)]
 pub(super) fn ask_for(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -140,7 +144,7 @@ pub(super) fn ask_for(line: *const u8) {
     let _ = line;
 }
 
-/// Orders non-temporal stores before all that follows (I3 of the module).
+/// Orders non-temporal stores before all later operations (I3 of the module).
 #[inline(always)]
 pub(super) fn fence() {
     #[cfg(target_arch = "x86_64")]

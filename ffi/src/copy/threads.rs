@@ -1,17 +1,19 @@
-//! Threads that the caller hands in: an engine has a pool of its own, and pins it as it likes.
+//! Threads that the caller hands in: an engine has a pool of its own, pinned as it likes.
 
 use std::thread;
 
-/// Somebody's threads.
+/// A caller's threads.
 pub trait Threads {
-    /// How many parts are worth making.
+    /// Returns the number of parts that are worth making.
     fn count(&self) -> usize;
 
-    /// Calls `part` once with each number below `parts`, on any threads, and returns when all calls have.
+    /// Calls `part` once with each number below `parts`, on any threads, and returns when all calls
+    /// have returned.
     fn run(&self, parts: usize, part: &(dyn Fn(usize) + Sync));
 }
 
-/// So many threads, made for each run; the calling one is among them. For tests, and where nobody has a pool.
+/// This many threads, started for each run; the calling thread is one of them. For tests, and for callers
+/// without a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct ScopedThreads(pub usize);
 
@@ -25,7 +27,7 @@ impl Threads for ScopedThreads {
         // Part i, i + threads, …: no counter to share.
         let share = |first: usize| (first..parts).step_by(threads).for_each(part);
         thread::scope(|scope| {
-            // What finds no thread is done here, behind the others' begin.
+            // Shares whose thread did not start run here, after the others have begun.
             let started =
                 |thread: usize| thread::Builder::new().spawn_scoped(scope, move || share(thread)).is_ok();
             let left: Vec<usize> = (1..threads.min(parts)).filter(|thread| !started(*thread)).collect();

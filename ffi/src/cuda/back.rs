@@ -1,15 +1,15 @@
-//! What goes back to the driver: at once, later, or never.
+//! Objects that go back to the driver: at once, later, or never.
 //!
 //! ```text
 //!   drop ─► give back ─┬─ taken
-//!                      ├─ refused for now (a capture of the engine's) ─► deferred: tried again by whoever comes next
-//!                      └─ refused, or the device is dead ─► leaked and counted, with what it holds
+//!                      ├─ refused for now (the engine captures) ─► deferred: the next caller tries again
+//!                      └─ refused, or the device is dead ─► leaked and counted, with all that it holds
 //! ```
 //!
 //! Invariants
-//! - I1: a thing is in one place, and what it holds lives until the driver has taken it back: an arena stays
-//!   mapped as long as it is registered.
-//! - I2: the driver is called, and owners are dropped, under no lock.
+//! - I1: a thing is in one place, and the objects that it holds live until the driver has taken it back:
+//!   an arena stays mapped as long as it is registered.
+//! - I2: no lock is held while the driver is called or owners are dropped.
 
 use super::sys::{Api, CUevent, CUmodule, CUstream, Code};
 use core::any::Any;
@@ -17,7 +17,7 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Something of the driver's that we have made.
+/// A driver object that this crate has made.
 pub(super) enum Thing {
     Memory(u64),
     Import(u64),
@@ -62,14 +62,14 @@ impl Thing {
     }
 }
 
-/// A thing on its way back, its bytes, and what must outlive it.
+/// A thing on its way back, its bytes, and the objects that must outlive it.
 pub(super) struct Return {
     pub(super) thing: Thing,
     pub(super) bytes: u64,
     pub(super) holds: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// What a device is to be given back when it takes it.
+/// Things that the device will take back later.
 #[derive(Default)]
 pub(super) struct Deferred {
     some: AtomicBool,
@@ -82,14 +82,15 @@ impl Deferred {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what was refused for now.
+    /// Keeps a thing that was refused for now.
     pub(super) fn push(&self, back: Return) {
         self.lock().push(back);
-        // Relaxed, here and below: a hint; who does not see it yet leaves the list to who comes next.
+        // Relaxed, here and below: a hint; a caller that does not see it yet leaves the list to the
+        // next caller.
         self.some.store(true, Relaxed);
     }
 
-    /// All of them, if the hint says that there are some. Nothing to do, it costs one load.
+    /// Takes all deferred things, if the hint says that there are some. Otherwise it costs one load.
     pub(super) fn take_some(&self) -> Vec<Return> {
         if !self.some.load(Relaxed) {
             return Vec::new();
@@ -98,7 +99,7 @@ impl Deferred {
         self.take_all()
     }
 
-    /// All of them.
+    /// Takes all deferred things.
     pub(super) fn take_all(&self) -> Vec<Return> {
         core::mem::take(&mut *self.lock())
     }

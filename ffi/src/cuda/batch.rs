@@ -1,11 +1,11 @@
 //! A batch: the memory that a transfer touches, and the pieces that it copies.
 //!
-//! It owns what it touches: guards of arena blocks, ranges of device memory. Submitted, it belongs to the
-//! transfer, and comes back when the device has answered, with all its vectors, so that the next one needs no
-//! allocation.
+//! A batch owns the memory that it touches: guards of arena blocks, ranges of device memory. After
+//! submission it belongs to the transfer. It comes back when the device has answered, with all its
+//! vectors, so the next batch needs no allocation.
 //!
 //! ```text
-//!   held     [ device range ][ block guard ][ … ]         a region each, named by its RegionId
+//!   held     [ device range ][ block guard ][ … ]         one region each, named by its RegionId
 //!   pieces   region + offset ──► region + offset, bytes    checked when they are added
 //!   rows     the same, `height` times at a pitch
 //! ```
@@ -13,8 +13,8 @@
 //! Invariants
 //! - I1: a piece or row lies inside its regions, which the batch holds. Its target is device memory or a
 //!   block borrowed for writing.
-//! - I2: pieces come in no particular order: targets that overlap are the caller's mistake, and give bytes of
-//!   either source.
+//! - I2: pieces are copied in no particular order. Overlapping targets are the caller's mistake, and get
+//!   bytes of either source.
 
 use super::code::CudaCode;
 use super::context::CudaDevice;
@@ -37,36 +37,38 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionId(usize);
 
-/// What a batch holds.
+/// An owner that a batch holds.
 pub enum Held {
     /// Device memory.
     Device(DeviceRange),
-    /// A block of registered host memory that is read.
+    /// A block of registered host memory, to be read.
     Read(BlockRead, Arc<PinnedStorage>),
-    /// A block of registered host memory that is written.
+    /// A block of registered host memory, to be written.
     Write(BlockWrite, Arc<PinnedStorage>),
-    /// Anything that has to live as long.
+    /// Any object that must live until the transfer ends.
     Other(Arc<dyn Any + Send + Sync>),
 }
 
-/// Pieces to be copied, and who owns their memory.
+/// Pieces to be copied, and the owners of their memory.
 #[derive(Default)]
 pub struct Batch {
     held: Vec<Held>,
-    /// Addresses and sizes, as the driver's own batch call takes them; `directions` says of each which way it goes.
+    /// Addresses and sizes, as the driver's own batch call takes them; `directions` has the direction of
+    /// each piece.
     targets: Vec<u64>,
     sources: Vec<u64>,
     sizes: Vec<usize>,
     directions: Vec<Direction>,
     rows: Vec<Rows>,
     bytes: u64,
-    /// Blocks that devices do not see where the host does: the call for many copies would take their addresses for the device's
-    /// (sgl-project/sglang#40232), those for single ones do not.
+    /// The number of blocks whose device address differs from their host address. The call for many
+    /// copies would take their host addresses for the device's (sgl-project/sglang#40232); the calls for
+    /// single copies do not.
     unmapped: usize,
 }
 
 impl Batch {
-    /// An empty one.
+    /// Creates an empty batch.
     #[must_use]
     pub fn new() -> Batch {
         Batch::default()
@@ -77,37 +79,37 @@ impl Batch {
         RegionId(self.held.len() - 1)
     }
 
-    /// Device memory, to be read or written.
+    /// Adds device memory, to be read or written.
     pub fn device(&mut self, range: DeviceRange) -> RegionId {
         self.hold_region(Held::Device(range))
     }
 
-    /// A block to be read.
+    /// Adds a block to be read.
     ///
     /// # Errors
-    /// [`CudaError::NotRegistered`] if the block is of another arena; it is dropped then.
+    /// [`CudaError::NotRegistered`] if the block belongs to another arena; the block is dropped then.
     pub fn read(&mut self, block: BlockRead, pinned: &Arc<PinnedStorage>) -> Result<RegionId, CudaError> {
         pinned.has_read(&block)?;
         self.unmapped += usize::from(!pinned.is_mapped());
         Ok(self.hold_region(Held::Read(block, Arc::clone(pinned))))
     }
 
-    /// A block to be written.
+    /// Adds a block to be written.
     ///
     /// # Errors
-    /// [`CudaError::NotRegistered`] if the block is of another arena; it is dropped then.
+    /// [`CudaError::NotRegistered`] if the block belongs to another arena; the block is dropped then.
     pub fn write(&mut self, block: BlockWrite, pinned: &Arc<PinnedStorage>) -> Result<RegionId, CudaError> {
         pinned.has_write(&block)?;
         self.unmapped += usize::from(!pinned.is_mapped());
         Ok(self.hold_region(Held::Write(block, Arc::clone(pinned))))
     }
 
-    /// Anything that has to live until the device has answered.
+    /// Adds an object that must live until the device has answered.
     pub fn keep(&mut self, other: Arc<dyn Any + Send + Sync>) {
         self.held.push(Held::Other(other));
     }
 
-    /// Where a part of a region starts, and on which side; `span` bytes of it must be there.
+    /// Returns the side and the address of a part of a region, if the region has `span` bytes there.
     fn place(
         &mut self,
         region: RegionId,
@@ -135,10 +137,10 @@ impl Batch {
         Ok((on_device, base + offset))
     }
 
-    /// Copies `bytes` from one region to another; at least one of them on the device.
+    /// Copies `bytes` from one region to another; at least one of the two is on the device.
     ///
     /// # Errors
-    /// [`CudaError::OutOfRange`], [`CudaError::ZeroBytes`]; both regions in host memory are one out of range too.
+    /// [`CudaError::OutOfRange`], also if both regions are host memory; [`CudaError::ZeroBytes`].
     pub fn copy(&mut self, from: (RegionId, u64), to: (RegionId, u64), bytes: u64) -> Result<(), CudaError> {
         if bytes == 0 {
             return Err(CudaError::ZeroBytes { what: "piece" });
@@ -153,7 +155,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Copies `height` rows of `width` bytes, which lie `from_pitch` and `to_pitch` bytes apart.
+    /// Copies `height` rows of `width` bytes, `from_pitch` and `to_pitch` bytes apart.
     ///
     /// # Errors
     /// [`CudaError::OutOfRange`], [`CudaError::ZeroBytes`], [`CudaError::Pitch`].
@@ -191,7 +193,8 @@ impl Batch {
     /// Adds a piece of a plan.
     ///
     /// # Safety
-    /// Both its ends, of the direction's sides, are memory that the batch will hold when it is submitted, and may be reached so.
+    /// Both ends of the piece are memory of the direction's sides. The batch will hold that memory when
+    /// it is submitted, and may reach it this way.
     pub(super) unsafe fn add_piece(&mut self, direction: Direction, Piece { src, dst, bytes }: Piece) {
         self.directions.push(direction);
         self.sources.push(src);
@@ -200,10 +203,10 @@ impl Batch {
         self.bytes += bytes;
     }
 
-    /// Adds pieces of a plan that lie at even distances, as one copy.
+    /// Adds pieces of a plan that lie at equal distances, as one copy.
     ///
     /// # Safety
-    /// As for [`add_piece`](Batch::add_piece), of all of them and what lies between.
+    /// As for [`add_piece`](Batch::add_piece), for all pieces and the bytes between them.
     pub(super) unsafe fn add_family(&mut self, direction: Direction, family: &Family) {
         let Family { first, count, src_stride, dst_stride } = *family;
         let (width, height) = (first.bytes, u64::from(count));
@@ -220,12 +223,12 @@ impl Batch {
         self.bytes += width * height;
     }
 
-    /// How much there is of it now.
+    /// Returns the present size of the batch.
     pub(super) fn mark(&self) -> Mark {
         Mark { held: self.held.len(), sizes: self.sizes.len(), rows: self.rows.len(), bytes: self.bytes }
     }
 
-    /// Takes off what was added since.
+    /// Removes everything added since the mark.
     pub(super) fn rewind(&mut self, mark: &Mark) {
         self.held.truncate(mark.held);
         self.directions.truncate(mark.sizes);
@@ -236,25 +239,25 @@ impl Batch {
         self.bytes = mark.bytes;
     }
 
-    /// Bytes to be copied.
+    /// Returns the bytes to be copied.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Pieces to be copied, rows of one call counted as one.
+    /// Returns the number of pieces to be copied. The rows of one call count as one piece.
     #[must_use]
     pub fn pieces(&self) -> usize {
         self.sizes.len() + self.rows.len()
     }
 
-    /// What it holds.
+    /// Returns the owners that the batch holds.
     #[must_use]
     pub fn held(&self) -> &[Held] {
         &self.held
     }
 
-    /// Empties it, and gives back what it held, in the order in which that was added.
+    /// Empties the batch and returns the owners that it held, in the order in which they were added.
     pub fn release(&mut self) -> impl Iterator<Item = Held> + use<'_> {
         self.targets.clear();
         self.sources.clear();
@@ -265,7 +268,7 @@ impl Batch {
         self.held.drain(..)
     }
 
-    /// Whether all its device memory is the device's.
+    /// Checks that all device memory of the batch belongs to the device.
     pub(super) fn is_of(&self, device: &Arc<CudaDevice>) -> Result<(), CudaError> {
         for held in &self.held {
             if let Held::Device(range) = held
@@ -278,7 +281,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Address of a part of a device region, for fills.
+    /// Returns the address of a part of a device region, for fills.
     pub(super) fn device_address(&mut self, at: (RegionId, u64), bytes: u64) -> Result<u64, CudaError> {
         match self.place(at.0, at.1, bytes, true)? {
             (true, address) => Ok(address),
@@ -288,7 +291,7 @@ impl Batch {
         }
     }
 
-    /// Address of a part of any region as a kernel sees it.
+    /// Returns the address of a part of any region as a kernel sees it.
     pub(super) fn kernel_address(
         &mut self,
         at: (RegionId, u64),
@@ -304,7 +307,8 @@ impl Batch {
         }
     }
 
-    /// Queues every piece, by a call of its own if `singly`. `issued` says whether anything was queued, also when a later piece is refused.
+    /// Queues every piece; if `singly`, by one call per piece. `issued` says whether anything was queued,
+    /// even if a later piece is refused.
     ///
     /// # Safety
     /// The batch lives, and keeps what it holds, until the stream has answered.
@@ -324,7 +328,7 @@ impl Batch {
                     unsafe { self.issue_lines(stream, issued) }?;
                 }
                 Err(other) => {
-                    // The manual does not say whether pieces before the one that was refused are queued.
+                    // The manual does not say whether pieces before the refused one are queued.
                     *issued = true;
                     return Err(other);
                 }
@@ -334,7 +338,7 @@ impl Batch {
             unsafe { self.issue_lines(stream, issued) }?;
         }
         for rows in &self.rows {
-            // SAFETY: inside memory that the batch holds (I1), which it does until the stream has answered.
+            // SAFETY: inside memory that the batch holds (I1), and it holds it until the stream has answered.
             unsafe { stream.copy_rows(rows) }?;
             *issued = true;
         }
@@ -347,7 +351,7 @@ impl Batch {
         let pieces = self.targets.iter().zip(&self.sources).zip(&self.sizes).zip(&self.directions);
         for (((target, source), bytes), direction) in pieces {
             let line = Line { direction: *direction, target: *target, source: *source, bytes: *bytes };
-            // SAFETY: inside memory that the batch holds (I1), which it does until the stream has answered.
+            // SAFETY: inside memory that the batch holds (I1), and it holds it until the stream has answered.
             unsafe { stream.copy_line(line) }?;
             *issued = true;
         }
@@ -364,8 +368,9 @@ impl Batch {
             let (targets, sources) = (self.targets.as_mut_ptr(), self.sources.as_mut_ptr());
             let (sizes, count) = (self.sizes.as_mut_ptr(), self.sizes.len());
             match batch {
-                // SAFETY: as many targets, sources and sizes as are said, one attribute for all from the first on; the memory is the
-                // batch's (I1) until the stream has answered. The driver copies the arrays before it returns.
+                // SAFETY: the arrays have `count` targets, sources and sizes, and one attribute holds for
+                // all from the first on. The memory is the batch's (I1) until the stream has answered.
+                // The driver copies the arrays before it returns.
                 Some(BatchCall::Plain(copy)) => unsafe {
                     copy(targets, sources, sizes, count, &mut attributes, &mut start, 1, stream.raw())
                 },
@@ -380,7 +385,7 @@ impl Batch {
     }
 }
 
-/// How much there was of a batch. What is added by plans leaves [`Batch::unmapped`] alone.
+/// The size of a batch at a moment. Plans add nothing to [`Batch::unmapped`].
 pub(super) struct Mark {
     held: usize,
     sizes: usize,
@@ -388,11 +393,13 @@ pub(super) struct Mark {
     bytes: u64,
 }
 
-/// In stream order: a source is read when its turn comes, not before. No hints: those are for managed memory.
+/// Returns the attributes of a batch: its sources are read in stream order, not earlier. It has no
+/// location hints; those are for managed memory.
 ///
-/// Between host and device the copy engine is asked for: from CUDA 13.1 on the default may take SMs from the model. Not where a piece
-/// stays on the device: there the copy engine is the slower one (NVIDIA/nccl#2177). Pieces of both kinds come in any order, and one
-/// attribute is for a run of pieces: they get the default.
+/// Copies between host and device prefer the copy engine: from CUDA 13.1 on the default may take SMs from
+/// the model. If a piece stays on the device the default applies, because there the copy engine is slower
+/// (NVIDIA/nccl#2177). Pieces of both kinds come in any order and one attribute covers a run of pieces,
+/// so mixed batches get the default.
 fn attributes(directions: &[Direction]) -> CUmemcpyAttributes {
     let on_device = directions.contains(&Direction::DeviceToDevice);
     CUmemcpyAttributes {

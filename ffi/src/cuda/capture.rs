@@ -1,17 +1,17 @@
 //! Graph capture: how our calls and an engine's `cudaGraph` leave each other alone.
 //!
-//! While any thread captures in the mode "global" (the default, torch's too), the driver refuses potentially
-//! unsafe calls (code 900) of every thread that is not in the mode "relaxed", and breaks the capture over
-//! them. Events asked for or waited for, memory allocated or freed, host memory registered or unregistered:
-//! all of them are such calls. None of ours has to do with what is captured, so that each is made in the mode
-//! "relaxed", and the thread finds its mode as it was.
+//! While any thread captures in the mode "global" (the default, torch's too), the driver refuses
+//! potentially unsafe calls (code 900) of every thread that is not in the mode "relaxed". Such a call
+//! also breaks the capture. Querying or waiting for events, allocating or freeing memory, registering or
+//! unregistering host memory are all such calls. None of ours concerns the captured work. So each is made
+//! in the mode "relaxed", and afterwards the thread's mode is as it was.
 //!
-//! Relaxed calls are let through, and may still hold up the capturing thread: allocating, freeing and
-//! registering may wait for the device, or for a lock of the driver's. Pools and arenas are best made before
-//! an engine warms up, and dropped after.
+//! The driver accepts relaxed calls, but they may still hold up the capturing thread: allocating, freeing
+//! and registering may wait for the device, or for a lock of the driver's. Pools and arenas are best made
+//! before an engine warms up, and dropped after.
 //!
 //! Invariants
-//! - I1: the mode is a thread's; the outermost [`Relaxed`] of a thread sets it and sets it back.
+//! - I1: the mode belongs to a thread; the outermost [`Relaxed`] of a thread sets it and restores it.
 
 use super::sys::Api;
 use core::cell::Cell;
@@ -20,14 +20,14 @@ use core::cell::Cell;
 const RELAXED: u32 = 2;
 
 thread_local! {
-    /// The thread has a [`Relaxed`].
+    /// Whether the thread has a [`Relaxed`].
     static IS_RELAXED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While it lives, nothing that the thread calls disturbs a capture of another thread's, or is refused for it.
+/// While it lives, no call of this thread disturbs another thread's capture, or is refused because of it.
 pub(super) struct Relaxed<'a> {
     api: &'a Api,
-    /// The thread's mode before; none where there is nothing to set back.
+    /// The thread's mode before; `None` if there is no mode to restore.
     before: Option<u32>,
 }
 
@@ -42,10 +42,11 @@ impl<'a> Relaxed<'a> {
         relaxed
     }
 
-    /// None where the driver refuses: calls may be refused then, and are tried again as any other.
+    /// Sets the mode and returns the previous one. `None` if the driver refuses: then calls may be
+    /// refused, and are tried again like any other.
     fn exchange(&self, mut mode: u32) -> Option<u32> {
         let exchange = self.api.cuThreadExchangeStreamCaptureMode?;
-        // SAFETY: `mode` is ours, and one of the driver's modes; what it answers is a number here.
+        // SAFETY: `mode` is ours, and one of the driver's modes; the answer is a plain number here.
         (unsafe { exchange(&mut mode) } == 0).then_some(mode)
     }
 }
@@ -54,7 +55,7 @@ impl Drop for Relaxed<'_> {
     fn drop(&mut self) {
         if let Some(before) = self.before {
             IS_RELAXED.set(false);
-            // It was taken when it was set.
+            // The driver accepted this mode before.
             let _ = self.exchange(before);
         }
     }

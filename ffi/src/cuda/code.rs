@@ -1,13 +1,13 @@
-//! CUDA's codes: their names, which of them are for good, and what to do about one.
+//! CUDA's codes: their names, whether they are sticky, and their remedies.
 
 use core::fmt;
 use cudarc::driver::sys::CUresult;
 
-/// A `CUresult` other than success. It may be one that a newer driver has and this build does not know.
+/// A `CUresult` other than success. It may be a newer driver's code that this build does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CudaCode(i32);
 
-/// Numbers and names, both as cudarc has them from `cuda.h` of 13.0.
+/// Numbers and names, both as in cudarc, which has them from `cuda.h` of 13.0.
 macro_rules! names {
     ($($name:ident,)*) => {
         const NAMES: &[(i32, &str)] = &[$((CUresult::$name as i32, stringify!($name)),)*];
@@ -49,10 +49,10 @@ names! {
     CUDA_ERROR_UNKNOWN,
 }
 
-/// The codes after which a context answers every call with the same code. The manual ("CUDA Driver API", data types,
-/// `CUresult`) says of each that it leaves the process in an inconsistent state, or that the context must be destroyed; or that the
-/// memory or the link is corrupt (214, 220), or the context is gone (4, 709). Of 999 nobody can say whether the device still
-/// writes memory, so that it is taken for one of them.
+/// The codes after which a context answers every call with the same code. The manual ("CUDA Driver API", data
+/// types, `CUresult`) says for each that it leaves the process in an inconsistent state, or that the context
+/// must be destroyed; or that the memory or the link is corrupt (214, 220), or the context is gone (4, 709).
+/// After 999 it is unknown whether the device still writes memory, so it counts as one of them.
 const STICKY: [CUresult; 20] = [
     CUresult::CUDA_ERROR_DEINITIALIZED,
     CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
@@ -76,7 +76,7 @@ const STICKY: [CUresult; 20] = [
     CUresult::CUDA_ERROR_UNKNOWN,
 ];
 
-/// The codes of graph capture, first and last.
+/// The first and the last code of graph capture.
 const CAPTURES: (i32, i32) = (
     CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED as i32,
     CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD as i32,
@@ -89,40 +89,41 @@ impl CudaCode {
     pub(super) const NOT_READY: CudaCode = CudaCode(CUresult::CUDA_ERROR_NOT_READY as i32);
     pub(super) const NOT_SUPPORTED: CudaCode = CudaCode(CUresult::CUDA_ERROR_NOT_SUPPORTED as i32);
 
-    /// What a call answered; none for success.
+    /// Returns the code of a call's answer; `None` for success.
     pub(super) fn of(answer: i32) -> Option<CudaCode> {
         (answer != 0).then_some(CudaCode(answer))
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn number(self) -> i32 {
         self.0
     }
 
-    /// The name in `cuda.h`; none for a code that CUDA 13.0 does not have.
+    /// Returns the name in `cuda.h`; `None` for a code that CUDA 13.0 does not have.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         NAMES.iter().find(|(number, _)| *number == self.0).map(|(_, name)| *name)
     }
 
-    /// Whether the context answers every later call with it: only a new process gets the device back.
+    /// Whether the context answers every later call with this code: only a new process gets the device back.
     #[must_use]
     pub fn is_sticky(self) -> bool {
         STICKY.iter().any(|sticky| *sticky as i32 == self.0)
     }
 
-    /// Whether it says that somebody captures a graph.
+    /// Whether the code says that a graph is being captured.
     pub(super) fn is_capture(self) -> bool {
         (CAPTURES.0..=CAPTURES.1).contains(&self.0)
     }
 
-    /// Whether the same call may be taken a little later: while a graph is captured, or until somebody gives memory back.
+    /// Whether the same call may succeed a little later: after a graph capture ends, or after memory
+    /// is freed.
     pub(super) fn is_passing(self) -> bool {
         self.is_capture() || [CudaCode::OUT_OF_MEMORY, CudaCode::NOT_READY].contains(&self)
     }
 
-    /// What to do about it, in a few words.
+    /// Returns the remedy, in a few words.
     pub(super) fn remedy(self) -> &'static str {
         match self.0 {
             214 | 220 => {
@@ -136,7 +137,8 @@ impl CudaCode {
             }
             2 => "free device memory, or request less",
             36 | 803 | 804 => "install a newer NVIDIA driver",
-            // An image that was made by a newer nvcc: which of these a driver answers depends on what it finds in there first.
+            // The image was made by a newer nvcc. Which of these codes a driver answers depends on its
+            // first finding in the image.
             200 | 209 | 222 => {
                 "install a newer NVIDIA driver (kernels built by nvcc 13 \
                  need R580), or use kernels built by nvcc 12.8"

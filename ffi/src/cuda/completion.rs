@@ -1,25 +1,28 @@
 //! How a queue learns that the device has answered.
 //!
-//! One thread a queue waits for the queue's oldest transfer; transfers of one stream end in their order, so
-//! it never waits for the wrong one. It alone ends transfers: it wakes who waits, and drops what nobody waits
-//! for. No caller's thread blocks or polls, and nothing ticks, unless the driver refuses a wait (a graph's
-//! capture): then it asks again. What differs is only how the thread waits:
+//! Each queue has one thread, which waits for the queue's oldest transfer. Transfers of one stream end in
+//! order, so it never waits for the wrong one. Only this thread ends transfers: it wakes their waiters,
+//! and drops transfers without waiters. No caller's thread blocks or polls, and nothing ticks, except if
+//! the driver refuses a wait (a graph's capture): then the thread asks again. The ways differ only in how
+//! the thread waits:
 //!
 //! | way | in the stream | the thread | sees an error |
 //! |---|---|---|---|
 //! | [`Way::Event`] | an event | sleeps in `cuEventSynchronize` | at once, by the call's answer |
-//! | [`Way::HostFunction`] | and a function that rings | sleeps until it rings | when it looks: a function is not called after an error |
-//! | [`Way::Flag`] | and a value written to host memory | spins on the value for a while, then as `Event` | when it stops to spin |
+//! | [`Way::HostFunction`] | and a function that rings | sleeps until it rings | when it looks |
+//! | [`Way::Flag`] | and a value written to host memory | spins, then as `Event` | when it stops spinning |
 //!
-//! `Event` is the default, by reasoning and not by measurement: it puts nothing into the stream that the
-//! device has to wait for, where a host function holds up the work behind it until a thread of the driver's
-//! has run it; and it learns of errors by itself. What the other two win, if anything,
-//! `examples/cuda_completion.rs` measures on a device; the default follows its figures when there are some.
+//! The driver calls no host function after an error, so that way must look for errors.
+//!
+//! `Event` is the default, by reasoning and not by measurement. It puts nothing into the stream that the
+//! device must wait for, while a host function holds up the work after it until a driver's thread has run
+//! it. It also learns of errors by itself. `examples/cuda_completion.rs` measures on a device whether the
+//! other two gain anything; the default will follow its figures.
 //!
 //! Invariants
-//! - I1: a host function calls nothing of the driver's, and frees at most plain memory: it adds to a counter
+//! - I1: a host function makes no driver call, and frees at most plain memory: it adds to a counter
 //!   and rings.
-//! - I2: whoever is left to call it has its own share of what it touches.
+//! - I2: each host function that is still to be called has its own share of the memory that it touches.
 
 use super::context::CudaDevice;
 use super::error::CudaError;
@@ -34,20 +37,20 @@ use core::time::Duration;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-/// How the thread of a queue waits.
+/// How a queue's thread waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Way {
-    /// For the transfer's event.
+    /// Waits for the transfer's event.
     #[default]
     Event,
-    /// For a host function, which the driver calls.
+    /// Waits for a host function that the driver calls.
     HostFunction,
-    /// For a value that the stream writes to host memory.
+    /// Waits for a value that the stream writes to host memory.
     Flag,
 }
 
 impl Way {
-    /// All of them.
+    /// All ways.
     pub const ALL: [Way; 3] = [Way::Event, Way::HostFunction, Way::Flag];
 }
 
@@ -61,17 +64,18 @@ impl fmt::Display for Way {
     }
 }
 
-/// How long the value is spun for: about what a sleeping thread needs to wake, so that no more is lost than that.
+/// The time that the value is spun for: about the time that a sleeping thread needs to wake, so no more
+/// than that is lost.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// What a queue has for its way.
+/// The resources of a queue's way.
 pub(super) enum Signal {
     Event,
     HostFunction { bell: Arc<Bell>, watch: Duration },
     Flag(Flag),
 }
 
-/// What a host function rings.
+/// The bell that a host function rings.
 pub(super) struct Bell {
     rung: Mutex<u32>,
     ringing: Condvar,
@@ -79,9 +83,9 @@ pub(super) struct Bell {
 
 /// A word of registered host memory that the stream writes.
 pub(super) struct Flag {
-    /// The host's address of it, exposed.
+    /// The host's address of the word, exposed.
     word: usize,
-    /// The device's.
+    /// The device's address of the word.
     address: u64,
     _block: BlockWrite,
     _pinned: Arc<PinnedStorage>,
@@ -104,7 +108,8 @@ impl Signal {
         }
     }
 
-    /// Queues what announces transfer `number`, behind its event. Whether that was possible: the event does it too.
+    /// Queues the announcement of transfer `number`, behind its event. Returns whether that succeeded; if
+    /// not, the event alone announces it.
     pub(super) fn announce(&self, stream: &CudaStream, number: u32) -> bool {
         let queued = match self {
             Signal::Event => return true,
@@ -115,7 +120,7 @@ impl Signal {
                     unsafe { (api.cuLaunchHostFunc)(stream.raw(), Some(ring), share.cast_mut().cast()) }
                 });
                 if queued.is_err() {
-                    // SAFETY: the share from above, which was not taken.
+                    // SAFETY: the share from above; the driver has not taken it.
                     drop(unsafe { Arc::from_raw(share) });
                 }
                 queued
@@ -128,7 +133,7 @@ impl Signal {
         queued.is_ok()
     }
 
-    /// Blocks until transfer `number`, whose event this is, has ended.
+    /// Blocks until transfer `number` has ended; `event` is the transfer's.
     pub(super) fn wait(&self, number: u32, event: &CudaEvent, announced: bool) -> Result<(), CudaError> {
         match self {
             Signal::HostFunction { bell, watch } if announced => bell.wait(number, event, *watch),
@@ -139,7 +144,8 @@ impl Signal {
 }
 
 impl Signal {
-    /// Leaves to a dead device what a host function of it would ring: it has a share for each that was not called.
+    /// Keeps the bell for ever after the device has died. Each host function that was not called has a
+    /// share of it.
     pub(super) fn keep(&self, device: &CudaDevice) {
         if let Signal::HostFunction { bell, .. } = self {
             device.keep(Box::new(Arc::clone(bell)), 0);
@@ -158,7 +164,7 @@ unsafe extern "C" fn ring(bell: *mut c_void) {
 }
 
 impl Bell {
-    /// Looks for an error each time that it has not rung for `watch`.
+    /// Waits for the ring of transfer `number`. After each `watch` without a ring, it looks for an error.
     fn wait(&self, number: u32, event: &CudaEvent, watch: Duration) -> Result<(), CudaError> {
         let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
         while !reached(*rung, number) {
@@ -182,7 +188,7 @@ impl Flag {
             HostArena::new(1, size_of::<u64>()).map_err(|why| CudaError::Arena { why: why.to_string() })?;
         let options = PinOptions::new().threads(1);
         let pinned = PinnedStorage::register(stream.device(), arena, options, &mut |_, _| {})?;
-        // The arena is ours alone, hence free.
+        // The arena is new and ours, hence free.
         let mut block = pinned.arena().write(0).map_err(|why| CudaError::Arena { why: why.to_string() })?;
         let word = block.io_pointer().as_ptr().expose_provenance();
         Ok(Flag { word, address: pinned.kernel_address(word as u64)?, _block: block, _pinned: pinned })
@@ -193,7 +199,7 @@ impl Flag {
             return Ok(());
         }
         event.wait()?;
-        // The write is what follows: the word must not be unregistered under it.
+        // The write follows the event: the word must not be unregistered while the write is pending.
         while !self.spin(number) {
             event.has_happened()?;
             std::thread::yield_now();
@@ -201,12 +207,14 @@ impl Flag {
         Ok(())
     }
 
-    /// Whether the value has come within [`SPIN`].
+    /// Whether the value has arrived within [`SPIN`].
     fn spin(&self, number: u32) -> bool {
-        // SAFETY: the block is ours alone, aligned to 4096 bytes, and neither read nor written but as this atomic and by the device.
+        // SAFETY: the block is ours alone and aligned to 4096 bytes; only this atomic and the device read
+        // or write it.
         let word = unsafe { AtomicU32::from_ptr(core::ptr::with_exposed_provenance_mut(self.word)) };
         let begun = Instant::now();
-        // Acquire: pairs with the stream's write, which the driver orders behind all that was queued before.
+        // Acquire: pairs with the stream's write, which the driver orders behind all work that was
+        // queued before.
         while !reached(word.load(Ordering::Acquire), number) {
             if begun.elapsed() > SPIN {
                 return false;

@@ -1,16 +1,16 @@
 //! One device and its primary context, which the engine's own CUDA calls use too.
 //!
 //! Invariants
-//! - I1: the context is retained from `open` to the drop of the [`CudaDevice`]; whatever is made in it holds
-//!   the device.
-//! - I2: a call that needs the context is made with it on top of the calling thread's stack of contexts
-//!   ([`bound`](CudaDevice::bound)), and in the relaxed mode of capture (`capture.rs`); the thread finds its
-//!   stack and its mode as they were afterwards: an engine's threads have contexts of their own.
-//! - I3: from the first sticky error on the device is quarantined: no call of ours reaches the driver but
-//!   those that give a thread its stack and its mode back. Memory that the device may still write is neither
-//!   freed nor unregistered nor unmapped, but leaked and counted ([`leaked`](CudaDevice::leaked)), and the
+//! - I1: the context is retained from `open` to the drop of the [`CudaDevice`]; every object made in it
+//!   holds the device.
+//! - I2: a call that needs the context is made with the context on top of the calling thread's stack of
+//!   contexts ([`bound`](CudaDevice::bound)), and in the relaxed mode of capture (`capture.rs`). Afterwards
+//!   the thread's stack and mode are as before: an engine's threads have contexts of their own.
+//! - I3: from the first sticky error on, the device is quarantined: no call of ours reaches the driver,
+//!   except those that restore a thread's stack and mode. Memory that the device may still write is not
+//!   freed, unregistered or unmapped, but leaked and counted ([`leaked`](CudaDevice::leaked)), and the
 //!   context is not released.
-//! - I4: a process has one `CudaDevice` a context, so that all of it knows of the quarantine.
+//! - I4: a process has one `CudaDevice` per context, so that the whole process knows of the quarantine.
 
 use super::back::{Deferred, Return, Thing};
 use super::capture::Relaxed as CaptureRelaxed;
@@ -26,16 +26,16 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-/// Memory of a device.
+/// The amount of a device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceMemoryInfo {
-    /// Bytes that nobody has.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// Bytes that there are.
+    /// All bytes.
     pub total_bytes: u64,
 }
 
-/// What a quarantined device keeps for ever.
+/// The objects that a quarantined device keeps for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Leaked {
     /// Allocations, registrations, imports, streams, events, modules and transfers.
@@ -54,25 +54,26 @@ pub struct CudaDevice {
     leaked_things: AtomicU64,
     leaked_bytes: AtomicU64,
     batch_refused: AtomicBool,
-    /// What the driver did not take back yet.
+    /// Objects that the driver did not take back yet.
     deferred: Deferred,
-    /// Other processes' memory that is open here, so that it is opened once.
+    /// Other processes' memory that is open here; each is opened once.
     pub(super) imports: Imports,
 }
 
-// SAFETY: a context may be pushed and released from any thread (the driver is thread-safe); the pointer is never followed here.
+// SAFETY: a context may be pushed and released from any thread (the driver is thread-safe); the pointer
+// is never followed here.
 unsafe impl Send for CudaDevice {}
-// SAFETY: as above; what changes behind `&CudaDevice` is atomic.
+// SAFETY: as above; all that changes behind `&CudaDevice` is atomic or behind a lock.
 unsafe impl Sync for CudaDevice {}
 
 thread_local! {
-    /// The context that the innermost `bound` of this thread has pushed.
+    /// The context that this thread's innermost `bound` has pushed.
     static BOUND: Cell<CUcontext> = const { Cell::new(null_mut()) };
 }
 
 impl CudaDevice {
-    /// Opens the device of this ordinal, or shares it with whoever in the process has it open (I4). Retains its primary context, which
-    /// costs device memory if nobody in the process has one yet.
+    /// Opens the device of this ordinal, or shares the `CudaDevice` that the process has open (I4).
+    /// Retains the primary context, which costs device memory if the process has none yet.
     ///
     /// # Errors
     /// [`CudaError`]: there is no such device, or the driver refuses it.
@@ -88,7 +89,7 @@ impl CudaDevice {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|device| device.strong_count() > 0);
         if let Some(device) = open.iter().filter_map(Weak::upgrade).find(|open| open.context == context) {
-            // SAFETY: retained above, one time more than the device that is open will release it.
+            // SAFETY: retained above, in addition to the retain that the open device will release.
             let _ = unsafe { (api.cuDevicePrimaryCtxRelease_v2)(device.device) };
             return Ok(device);
         }
@@ -108,25 +109,25 @@ impl CudaDevice {
         Ok(opened)
     }
 
-    /// What the device is.
+    /// Returns the device's properties.
     #[must_use]
     pub fn describe(&self) -> &DeviceDescription {
         &self.description
     }
 
-    /// CUDA's number of it.
+    /// Returns CUDA's number of the device.
     #[must_use]
     pub fn ordinal(&self) -> u32 {
         self.description.ordinal
     }
 
-    /// The driver.
+    /// Returns the driver.
     #[must_use]
     pub fn driver(&self) -> &Arc<CudaDriver> {
         &self.driver
     }
 
-    /// Memory free and in all, now.
+    /// Returns the free and the total memory, now.
     ///
     /// # Errors
     /// [`CudaError`]: the driver refuses, or the device is quarantined.
@@ -139,22 +140,22 @@ impl CudaDevice {
         Ok(DeviceMemoryInfo { free_bytes: free as u64, total_bytes: total as u64 })
     }
 
-    /// The error that the device is quarantined for, if it is.
+    /// Returns the error for which the device is quarantined, if it is.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         self.fault.get().copied()
     }
 
-    /// What was left to the device for ever (I3).
+    /// Returns the counts of objects that the device keeps for ever (I3).
     #[must_use]
     pub fn leaked(&self) -> Leaked {
         // Relaxed: counters.
         Leaked { things: self.leaked_things.load(Relaxed), bytes: self.leaked_bytes.load(Relaxed) }
     }
 
-    /// Runs `act` with the context bound to this thread, so that the calls of ours in it find it bound, which costs them one
-    /// comparison instead of four calls of the driver. `act` leaves the thread's stack of contexts as it finds it, and its mode of
-    /// stream capture, which is "relaxed" meanwhile.
+    /// Runs `act` with the context bound to this thread. Our calls inside `act` find it bound, so each
+    /// costs one comparison instead of four driver calls. `act` must leave the thread's stack of contexts
+    /// as it finds it, and also its mode of stream capture, which is "relaxed" meanwhile.
     ///
     /// # Errors
     /// [`CudaError`]: the driver refuses, or the device is quarantined; `act` has not run.
@@ -167,17 +168,18 @@ impl CudaDevice {
         let answer = unsafe { (self.driver.api().cuCtxPushCurrent_v2)(self.context) };
         self.checked("cuCtxPushCurrent", answer)?;
         let _unbind = Unbind { device: self, outer: BOUND.replace(self.context) };
-        // Set back before the context is taken off.
+        // The mode is restored before the context is popped.
         let _relaxed = CaptureRelaxed::new(self.driver.api());
         Ok(act())
     }
 
-    /// Where the context is bound and somebody else's code has run, which may have left another one: binds it again.
+    /// Binds the context again after foreign code has run inside `bound`, because that code may have left
+    /// another context.
     pub(super) fn rebind(&self) {
         if BOUND.get() == self.context && self.alive().is_ok() {
-            // SAFETY: the context is retained (I1). It takes the place of what is on top, or becomes the first.
+            // SAFETY: the context is retained (I1). It replaces the context on top, or becomes the first.
             let answer = unsafe { (self.driver.api().cuCtxSetCurrent)(self.context) };
-            // Refused, the calls to come are, and say so.
+            // If this is refused, the next calls are refused too, and report it.
             let _ = self.checked("cuCtxSetCurrent", answer);
         }
     }
@@ -190,7 +192,7 @@ impl CudaDevice {
         }
     }
 
-    /// One call of the driver with the context bound.
+    /// Makes one driver call with the context bound.
     pub(super) fn call(
         &self,
         operation: &'static str,
@@ -200,7 +202,7 @@ impl CudaDevice {
         self.checked(operation, answer)
     }
 
-    /// A call's answer, told apart; a sticky one quarantines the device.
+    /// Classifies a call's answer; a sticky answer quarantines the device.
     fn checked(&self, operation: &'static str, answer: Code) -> Result<(), CudaError> {
         let Err(fault) = check(operation, answer) else { return Ok(()) };
         if !fault.code.is_sticky() {
@@ -208,19 +210,19 @@ impl CudaDevice {
         }
         match self.fault.set(fault) {
             Ok(()) => Err(CudaError::Sticky { device: self.ordinal(), fault }),
-            // Somebody else was first; theirs is kept.
+            // Another thread was first; its fault is kept.
             Err(_) => self.alive(),
         }
     }
 
-    /// Counts what is left to the device for ever.
+    /// Counts an object that the device keeps for ever.
     pub(super) fn leak(&self, bytes: u64) {
         // Relaxed: counters.
         self.leaked_things.fetch_add(1, Relaxed);
         self.leaked_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// Leaves to the device for ever what it may still use: it is never dropped.
+    /// Gives the device, for ever, an object that it may still use: it is never dropped.
     pub(super) fn keep(&self, what: Box<dyn Any + Send>, bytes: u64) {
         self.leak(bytes);
         KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(what);
@@ -228,23 +230,23 @@ impl CudaDevice {
 
     /// Whether many copies may go by one call.
     pub(super) fn batches(&self) -> bool {
-        // Relaxed: a hint; who does not see it yet is refused once more.
+        // Relaxed: a hint; a caller that does not see it yet is refused once more.
         self.driver.batch().is_some() && !self.batch_refused.load(Relaxed)
     }
 
-    /// The driver has the call, and this device does not.
+    /// Notes that the driver has the call and this device does not.
     pub(super) fn refuse_batches(&self) {
         // Relaxed: as above.
         self.batch_refused.store(true, Relaxed);
     }
 }
 
-/// What goes back to the driver (`back.rs`).
+/// Objects that go back to the driver (`back.rs`).
 impl CudaDevice {
-    /// Gives something back to the driver; what it `holds` is dropped when the driver has taken it, or never.
+    /// Gives an object back to the driver. Its `holds` are dropped when the driver has taken it, or never.
     ///
     /// # Safety
-    /// Made by us in this device's context, given back here alone, and nothing that is in flight uses it.
+    /// Made by us in this device's context, given back only here, and not used by anything in flight.
     pub(super) unsafe fn give_back(
         &self,
         thing: Thing,
@@ -257,7 +259,7 @@ impl CudaDevice {
         }
     }
 
-    /// Tries again what was refused for now. Nothing to do, it costs one load.
+    /// Tries again to give back deferred objects. Without any, it costs one load.
     pub(super) fn settle(&self) {
         for back in self.deferred.take_some() {
             if let Some(back) = self.try_back(back) {
@@ -266,13 +268,13 @@ impl CudaDevice {
         }
     }
 
-    /// The last one: what is refused now is left for ever.
+    /// Tries for the last time: objects that are refused now are left for ever.
     fn settle_for_good(&self) {
         self.settle();
         self.deferred.take_all().into_iter().for_each(|back| self.forget(back));
     }
 
-    /// What was refused for now, as it was.
+    /// Gives an object back. Returns it unchanged if the driver refused it for now.
     fn try_back(&self, back: Return) -> Option<Return> {
         // SAFETY: the promise of `give_back`; the driver has not taken it yet, or it would not be here.
         match self.call(back.thing.operation(), |api| unsafe { back.thing.call(api) }) {
@@ -291,10 +293,10 @@ impl CudaDevice {
     }
 }
 
-/// What dead devices have, of all devices: theirs until the process ends (I3).
+/// The objects kept for dead devices, of all devices, until the process ends (I3).
 static KEPT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
 
-/// Devices that are open (I4).
+/// Open devices (I4).
 static OPEN: Mutex<Vec<Weak<CudaDevice>>> = Mutex::new(Vec::new());
 
 impl Drop for CudaDevice {
@@ -317,7 +319,7 @@ impl fmt::Debug for CudaDevice {
     }
 }
 
-/// Takes the context off the thread's stack, also when `act` panics.
+/// Pops the context off the thread's stack, even if `act` panics.
 struct Unbind<'a> {
     device: &'a CudaDevice,
     outer: CUcontext,
@@ -327,8 +329,8 @@ impl Drop for Unbind<'_> {
     fn drop(&mut self) {
         BOUND.set(self.outer);
         let mut popped = null_mut();
-        // SAFETY: `popped` is ours; the context on top is the one that we pushed (I2). It frees nothing and waits for nothing, hence
-        // also when the device is quarantined.
+        // SAFETY: `popped` is ours; the context on top is the one that we pushed (I2). The call frees
+        // nothing and waits for nothing, so it is made even if the device is quarantined.
         let _ = unsafe { (self.device.driver.api().cuCtxPopCurrent_v2)(&mut popped) };
     }
 }

@@ -5,7 +5,7 @@ use super::stream::CudaStream;
 use super::sys::{CUDA_MEMCPY2D, CUmemorytype};
 use core::ptr::{null, null_mut, with_exposed_provenance, with_exposed_provenance_mut};
 
-/// Which way bytes go.
+/// The direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Onboard.
@@ -17,11 +17,11 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// All of them.
+    /// All directions.
     pub const ALL: [Direction; 3] =
         [Direction::HostToDevice, Direction::DeviceToHost, Direction::DeviceToDevice];
 
-    /// Its name in files and reports.
+    /// Returns the direction's name in files and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl Direction {
     }
 }
 
-/// One piece. Host addresses are registered ones.
+/// One piece. Its host addresses are registered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line {
     pub(super) direction: Direction,
@@ -41,7 +41,7 @@ pub(super) struct Line {
     pub(super) bytes: usize,
 }
 
-/// Rows of `width` bytes, a pitch apart.
+/// Rows of `width` bytes, one pitch apart.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rows {
     pub(super) direction: Direction,
@@ -57,8 +57,8 @@ impl CudaStream {
     /// Queues one piece.
     ///
     /// # Safety
-    /// Source and target are memory of the piece's sides, which lives, and which nobody else reaches in conflict, until the stream has
-    /// answered. Host memory is registered.
+    /// Source and target are memory of the direction's sides. Until the stream has answered, they live,
+    /// and no other access conflicts. Host memory is registered.
     pub(super) unsafe fn copy_line(&self, line: Line) -> Result<(), CudaError> {
         let Line { direction, target, source, bytes } = line;
         match direction {
@@ -130,7 +130,8 @@ impl CudaStream {
             Height: rows.height as usize,
         };
         self.device().call("cuMemcpy2DAsync", |api| {
-            // SAFETY: `copy` is ours, and read before the call returns; the memory is the caller's promise.
+            // SAFETY: `copy` is ours, and the driver reads it before the call returns; the caller
+            // promises the memory.
             unsafe { (api.cuMemcpy2DAsync_v2)(&copy, self.raw()) }
         })
     }

@@ -1,19 +1,19 @@
-//! What a device is: asked of the driver, without a context.
+//! A device's properties, as the driver reports them without a context.
 
 use super::error::{CudaError, Fault, check};
 use super::sys::{Api, CUdevice, CUdevice_attribute as Attribute, CUuuid};
 use core::ffi::{CStr, c_char, c_int};
 use core::fmt;
 
-/// What a device is.
+/// A device's properties.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceDescription {
-    /// CUDA's number of it.
+    /// CUDA's number of the device.
     pub ordinal: u32,
-    /// Its name, "NVIDIA H100 80GB HBM3" for example.
+    /// The name, for example "NVIDIA H100 80GB HBM3".
     pub name: String,
-    /// What tells it from every other device, in every process.
+    /// The identity of the device, unique among all devices and the same in every process.
     pub uuid: [u8; 16],
     /// Domain, bus and device on the PCI bus, as in `/sys/bus/pci/devices`, in lower case.
     pub pci_bus_id: String,
@@ -21,7 +21,7 @@ pub struct DeviceDescription {
     pub multiprocessors: u32,
     /// Compute capability, major and minor.
     pub capability: (u32, u32),
-    /// Threads a block at most.
+    /// Maximum threads per block.
     pub block_threads: u32,
     /// Bytes of memory.
     pub memory_bytes: u64,
@@ -42,7 +42,7 @@ impl fmt::Display for DeviceDescription {
     }
 }
 
-/// What a device is, where the driver shows `count` of them; makes no context.
+/// Reports the properties of a device, if the driver shows `count` of them. Makes no context.
 pub(super) fn describe(
     api: &Api,
     count: u32,
@@ -65,7 +65,7 @@ fn ask(api: &Api, ordinal: u32) -> Result<(CUdevice, DeviceDescription), Fault> 
         check("cuDeviceGetAttribute", answer).map(|()| u32::try_from(value).unwrap_or(0))
     };
     let mut name = [0_u8; 256];
-    // SAFETY: `name` is ours, and as long as the driver is told.
+    // SAFETY: `name` is ours, and has the length that the driver is told.
     let answer =
         unsafe { (api.cuDeviceGetName)(name.as_mut_ptr().cast::<c_char>(), name.len() as c_int, device) };
     check("cuDeviceGetName", answer)?;

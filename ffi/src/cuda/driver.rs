@@ -1,8 +1,7 @@
-//! CUDA's driver: found and initialised at run time, or the reason why not.
+//! CUDA's driver, found and initialised at run time, or the reason why there is none.
 //!
-//! Loading takes no device memory and makes no context: that is
-//! [`CudaDevice::open`](super::CudaDevice::open). Nothing is kept between loads but the library itself, so
-//! that a driver which was not ready can be asked again.
+//! Loading takes no device memory and makes no context; [`CudaDevice::open`](super::CudaDevice::open) does.
+//! Only the library itself is kept between loads, so a driver that was not ready can be asked again.
 
 use super::code::CudaCode;
 use super::description::{self, DeviceDescription};
@@ -21,21 +20,21 @@ pub struct CudaDriver {
 /// The driver's call for many copies.
 #[derive(Clone, Copy)]
 pub(super) enum BatchCall {
-    /// Of 12.8 and 12.9: it says where it failed.
+    /// For 12.8 and 12.9: it reports the index that failed.
     Failing(BatchFailing),
     /// From 13.0 on.
     Plain(BatchPlain),
 }
 
-/// What the driver turned out to be.
+/// The properties of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DriverDescription {
-    /// The latest CUDA that it has, major and minor.
+    /// The latest CUDA that the driver supports, major and minor.
     pub version: (u32, u32),
-    /// Devices that it shows this process.
+    /// Devices that the driver shows this process.
     pub devices: u32,
-    /// Whether it takes many copies by one call (`cuMemcpyBatchAsync`, from 12.8 on).
+    /// Whether one call takes many copies (`cuMemcpyBatchAsync`, from 12.8 on).
     pub batch_copies: bool,
 }
 
@@ -51,7 +50,8 @@ impl CudaDriver {
     /// Loads and initialises the driver.
     ///
     /// # Errors
-    /// [`CudaError`]: no library, one that lacks an entry or is too old, no device, or a refusal.
+    /// [`CudaError`]: there is no library, it lacks an entry or is too old, there is no device, or the
+    /// driver refuses.
     pub fn load() -> Result<Arc<CudaDriver>, CudaError> {
         let api = Api::load()?;
         let mut number = 0;
@@ -63,7 +63,7 @@ impl CudaDriver {
         if version < LEAST {
             return Err(CudaError::DriverTooOld { found: version });
         }
-        // SAFETY: the flags must be 0, and are.
+        // SAFETY: the flags must be 0, and they are.
         check("cuInit", unsafe { (api.cuInit)(0) }).map_err(|fault| CudaError::NoDevice { fault })?;
         let mut devices = 0;
         // SAFETY: initialised; `devices` is ours.
@@ -73,8 +73,8 @@ impl CudaDriver {
             let fault = Fault { operation: "cuDeviceGetCount", code: CudaCode::NO_DEVICE };
             return Err(CudaError::NoDevice { fault });
         };
-        // By the version: a driver may show an entry of a later CUDA than it has, and from 13.0 on the name without a number may be of
-        // 12.8's declaration or not be there.
+        // The version decides. A driver may show an entry of a later CUDA than it supports. From 13.0 on,
+        // the name without a number may have 12.8's declaration or be absent.
         let batch = match version {
             (13.., _) => api.cuMemcpyBatchAsync_v2.map(BatchCall::Plain),
             (12, 8..) => api.cuMemcpyBatchAsync.map(BatchCall::Failing),
@@ -85,13 +85,13 @@ impl CudaDriver {
         Ok(Arc::new(CudaDriver { api, description, batch }))
     }
 
-    /// What the driver turned out to be.
+    /// Returns the properties of the driver.
     #[must_use]
     pub fn describe(&self) -> &DriverDescription {
         &self.description
     }
 
-    /// What the device of this ordinal is. Makes no context, and so takes no memory of it.
+    /// Returns the properties of the device of this ordinal. Makes no context, and so takes no device memory.
     ///
     /// # Errors
     /// [`CudaError`]: there is no such device, or the driver refuses.

@@ -1,5 +1,5 @@
-//! The engine's own streams and events, and order between them and ours. Queued, and waited for by the device
-//! alone.
+//! Order between the engine's own streams and events and ours. The waits are queued, and only the
+//! device waits.
 //!
 //! ```text
 //!   engine's stream   ── kernels write KV ─●───────────────────────◄── kernels read KV ──
@@ -7,12 +7,12 @@
 //!   queue's stream    ─────────────────────►── copies ──────────────●─────────────────────
 //! ```
 //!
-//! One event of the queue's carries every mark: a stream that was told to wait waits for the mark that the
-//! event had then, and the event may be recorded anew. So nothing is made and nothing allocated after the
-//! first mark. Events of other processes (IPC) are not opened here.
+//! One event of the queue carries every mark: a waiting stream waits for the mark that the event had at
+//! the call, and the event may be recorded again. So after the first mark nothing is created or
+//! allocated. Events of other processes (IPC) are not opened here.
 //!
 //! Invariants
-//! - I1: a mark is recorded and waited for under its lock, so that nobody records another in between.
+//! - I1: a mark is recorded and waited for under its lock, so no other mark is recorded in between.
 
 use super::context::CudaDevice;
 use super::error::CudaError;
@@ -24,24 +24,25 @@ use core::ffi::c_void;
 use core::fmt;
 use std::sync::{Arc, PoisonError};
 
-/// A stream of somebody else's: a `CUstream`, which a `cudaStream_t` is too.
+/// A foreign stream: a `CUstream` or, equally, a `cudaStream_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineStream(*mut c_void);
 
-// SAFETY: a stream may be used from any thread (the driver is thread-safe); the pointer is never followed here.
+// SAFETY: a stream may be used from any thread (the driver is thread-safe); the pointer is never
+// followed here.
 unsafe impl Send for EngineStream {}
 // SAFETY: as above.
 unsafe impl Sync for EngineStream {}
 
 impl EngineStream {
-    /// The default stream as a null handle means it: the legacy one.
+    /// The default stream, as a null handle denotes it: the legacy one.
     pub const NULL: EngineStream = EngineStream(core::ptr::null_mut());
     /// `CU_STREAM_LEGACY`: waits for all blocking streams of the device, and they for it.
     pub const LEGACY: EngineStream = EngineStream(core::ptr::without_provenance_mut(1));
     /// `CU_STREAM_PER_THREAD`: the calling thread's own default stream.
     pub const PER_THREAD: EngineStream = EngineStream(core::ptr::without_provenance_mut(2));
 
-    /// A stream by its handle, as the engine has it.
+    /// Wraps the engine's handle of a stream.
     #[must_use]
     pub fn of(handle: *mut c_void) -> EngineStream {
         EngineStream(handle)
@@ -52,7 +53,8 @@ impl EngineStream {
     }
 }
 
-/// A stream that its owner has lent: order with it is no longer the caller's promise.
+/// A stream that its owner has lent. The lender has promised its lifetime, so callers order with it
+/// without unsafe code.
 #[derive(Clone)]
 pub struct LentStream {
     device: Arc<CudaDevice>,
@@ -61,11 +63,12 @@ pub struct LentStream {
 }
 
 impl LentStream {
-    /// Takes somebody else's stream, which lives at least until `owner` is dropped.
+    /// Takes a foreign stream that lives at least until `owner` is dropped.
     ///
     /// # Safety
-    /// The stream is the device's, and lives as long as `owner` does; it is not [`PER_THREAD`](EngineStream::PER_THREAD), which is
-    /// another one for each thread that asks. A capture of it begins while nobody asks for order with it: once it has begun, it is seen.
+    /// The stream belongs to the device and lives as long as `owner`. It is not
+    /// [`PER_THREAD`](EngineStream::PER_THREAD), which is a different stream for each calling thread. No
+    /// capture of it begins during a call that orders with it; a capture that has begun is detected.
     pub unsafe fn lend(
         device: &Arc<CudaDevice>,
         stream: EngineStream,
@@ -74,7 +77,7 @@ impl LentStream {
         LentStream { device: Arc::clone(device), stream, _owner: owner }
     }
 
-    /// The stream, if it is of the queue's device.
+    /// Returns the stream, if it belongs to the queue's device.
     fn of(&self, queue: &TransferQueue) -> Result<EngineStream, CudaError> {
         let (found, wanted) = (&self.device, queue.device());
         if Arc::ptr_eq(found, wanted) {
@@ -91,7 +94,7 @@ impl fmt::Debug for LentStream {
     }
 }
 
-/// An event of somebody else's: a `CUevent`, which a `cudaEvent_t` is too.
+/// A foreign event: a `CUevent` or, equally, a `cudaEvent_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineEvent(*mut c_void);
 
@@ -101,7 +104,7 @@ unsafe impl Send for EngineEvent {}
 unsafe impl Sync for EngineEvent {}
 
 impl EngineEvent {
-    /// An event by its handle, as the engine has it.
+    /// Wraps the engine's handle of an event.
     #[must_use]
     pub fn of(handle: *mut c_void) -> EngineEvent {
         EngineEvent(handle)
@@ -116,13 +119,14 @@ impl EngineEvent {
 const NOT_CAPTURED: u32 = 0;
 
 impl TransferQueue {
-    /// What is queued here from now on waits for what the engine's stream has queued so far.
+    /// Makes all work that is queued here from now on wait for the work that the engine's stream has
+    /// queued so far.
     ///
     /// # Errors
-    /// [`CudaError::Capturing`]; the driver refuses: the stream is another device's.
+    /// [`CudaError::Capturing`]; or the driver refuses, because the stream belongs to another device.
     ///
     /// # Safety
-    /// The stream is live, of this queue's device, and does not begin to be captured meanwhile.
+    /// The stream is live, belongs to this queue's device, and no capture of it begins during the call.
     pub unsafe fn wait_for_stream(&self, stream: EngineStream) -> Result<(), CudaError> {
         self.mark(|device, event| {
             is_not_captured(device, stream)?;
@@ -132,7 +136,8 @@ impl TransferQueue {
         })
     }
 
-    /// What the engine's stream queues from now on waits for what is queued here so far.
+    /// Makes all work that the engine's stream queues from now on wait for the work that is queued here
+    /// so far.
     ///
     /// # Errors
     /// As for [`wait_for_stream`](TransferQueue::wait_for_stream).
@@ -154,7 +159,7 @@ impl TransferQueue {
     /// As there, and [`CudaError::WrongDevice`].
     pub fn wait_for_lent(&self, stream: &LentStream) -> Result<(), CudaError> {
         let stream = stream.of(self)?;
-        // SAFETY: what whoever lent it has promised.
+        // SAFETY: the lender has promised it in `lend`.
         unsafe { self.wait_for_stream(stream) }
     }
 
@@ -168,19 +173,20 @@ impl TransferQueue {
         unsafe { self.hold_stream(stream) }
     }
 
-    /// What is queued here from now on waits for what the engine's event was recorded behind last; for nothing if it never was.
+    /// Makes all work that is queued here from now on wait for the event's last recording; if it was
+    /// never recorded, for nothing.
     ///
     /// # Errors
     /// The driver refuses.
     ///
     /// # Safety
-    /// The event is live, and was not recorded in a stream that is captured.
+    /// The event is live, and was not recorded in a captured stream.
     pub unsafe fn wait_for_event(&self, event: EngineEvent) -> Result<(), CudaError> {
         // SAFETY: both are live.
         self.mark(|device, _| unsafe { wait(device, self.stream().raw(), event.raw()) })
     }
 
-    /// Runs what needs the queue's mark, alone (I1).
+    /// Runs `act` with exclusive use of the queue's mark (I1).
     fn mark(
         &self,
         act: impl FnOnce(&CudaDevice, &CudaEvent) -> Result<(), CudaError>,
@@ -192,14 +198,15 @@ impl TransferQueue {
             *mark = Some(CudaEvent::new(device)?);
         }
         match &*mark {
-            // Bound once for the calls together.
+            // The context is bound once for all calls of `act`.
             Some(event) => device.bound(|| act(device, event))?,
             None => Ok(()),
         }
     }
 }
 
-/// Refuses a stream that is captured: a mark of it would take our stream into the graph, and one of ours would break the capture.
+/// Refuses a captured stream: its mark would take our stream into the graph, and our mark would break
+/// the capture.
 fn is_not_captured(device: &CudaDevice, stream: EngineStream) -> Result<(), CudaError> {
     let mut status = NOT_CAPTURED;
     let asked = device.call("cuStreamIsCapturing", |api| match api.cuStreamIsCapturing {
@@ -210,7 +217,7 @@ fn is_not_captured(device: &CudaDevice, stream: EngineStream) -> Result<(), Cuda
     match asked {
         Ok(()) if status == NOT_CAPTURED => Ok(()),
         Ok(()) => Err(CudaError::Capturing),
-        // The default stream's answer while a stream that it waits for is captured.
+        // The default stream answers this while a stream that it waits for is captured.
         Err(CudaError::Refused { fault, .. }) if fault.code.is_capture() => Err(CudaError::Capturing),
         Err(other) => Err(other),
     }

@@ -1,21 +1,21 @@
-//! What can go wrong with CUDA. Each message says what was asked, what the driver answered, and what to do.
+//! CUDA's errors. Each message names the operation, the driver's answer, and the remedy.
 
 use super::code::CudaCode;
 use kvstrata_core::layout::LayoutError;
 use kvstrata_core::plan::PlanError;
 use kvstrata_core::storage::StorageKind;
 
-/// The error after which a device answers nothing else, as it came the first time.
+/// The first error after which a device gives no other answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{operation} answered {code}")]
 pub struct Fault {
-    /// The call that it came with; the cause may be any work that was queued before.
+    /// The call that returned it; the cause may be any work that was queued before.
     pub operation: &'static str,
     /// The driver's answer.
     pub code: CudaCode,
 }
 
-/// A call's answer.
+/// Turns a call's answer into a result.
 pub(super) fn check(operation: &'static str, answer: i32) -> Result<(), Fault> {
     match CudaCode::of(answer) {
         None => Ok(()),
@@ -23,7 +23,7 @@ pub(super) fn check(operation: &'static str, answer: i32) -> Result<(), Fault> {
     }
 }
 
-/// Why CUDA did not do what was asked.
+/// The reason why a CUDA operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaError {
@@ -33,7 +33,7 @@ pub enum CudaError {
          run containers with its container toolkit"
     )]
     LibraryMissing {
-        /// The dynamic linker's words.
+        /// The dynamic linker's message.
         why: String,
     },
     /// libcuda lacks an entry.
@@ -51,7 +51,7 @@ pub enum CudaError {
         /// Its version, major and minor.
         found: (u32, u32),
     },
-    /// There is a driver, and no device.
+    /// There is a driver but no device.
     #[error("{fault}: no CUDA device; {}", fault.code.remedy())]
     NoDevice {
         /// The call and its answer.
@@ -60,12 +60,12 @@ pub enum CudaError {
     /// There is no device of this number.
     #[error("CUDA device {ordinal} is not among the {count} visible from 0 on; check CUDA_VISIBLE_DEVICES")]
     NoSuchDevice {
-        /// The number asked for.
+        /// The requested number.
         ordinal: u32,
-        /// Devices that there are.
+        /// The number of devices.
         count: u32,
     },
-    /// The driver refused a call, and goes on with the next.
+    /// The driver refused a call; the next call may succeed.
     #[error("{fault} on device {device}; {}", fault.code.remedy())]
     Refused {
         /// The device's ordinal.
@@ -73,7 +73,7 @@ pub enum CudaError {
         /// The call and its answer.
         fault: Fault,
     },
-    /// The device has less memory left than was asked for.
+    /// The device has less free memory than requested.
     #[error(
         "device {device} is out of memory: {asked_bytes} bytes requested, {free_bytes} of {total_bytes} \
          free; free some, or use fewer blocks"
@@ -81,14 +81,14 @@ pub enum CudaError {
     OutOfMemory {
         /// The device's ordinal.
         device: u32,
-        /// Bytes asked for.
+        /// Requested bytes.
         asked_bytes: u64,
-        /// Bytes free when that was asked afterwards.
+        /// Free bytes, queried after the refusal.
         free_bytes: u64,
-        /// Bytes of the device.
+        /// The device's bytes.
         total_bytes: u64,
     },
-    /// An error for good, just now: the device is quarantined.
+    /// This call met a sticky error: the device is now quarantined.
     #[error("device {device} has failed for good: {fault}; {}", fault.code.remedy())]
     Sticky {
         /// The device's ordinal.
@@ -96,7 +96,7 @@ pub enum CudaError {
         /// The call and its answer.
         fault: Fault,
     },
-    /// The device has failed for good before; the driver was not asked.
+    /// The device was quarantined before; the driver was not called.
     #[error("device {device} is quarantined since {fault}; {}", fault.code.remedy())]
     Quarantined {
         /// The device's ordinal.
@@ -107,29 +107,29 @@ pub enum CudaError {
     /// Memory of no bytes.
     #[error("{what} of 0 bytes; must be at least 1")]
     ZeroBytes {
-        /// What was asked for.
+        /// The memory that was requested.
         what: &'static str,
     },
     /// A range is not inside its memory.
     #[error("{bytes} bytes at offset {offset} are outside of the {limit} bytes of the {what}")]
     OutOfRange {
-        /// Whose range it is.
+        /// The memory that the range is in.
         what: &'static str,
-        /// First byte asked for.
+        /// The first requested byte.
         offset: u64,
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: u64,
-        /// Bytes that there are.
+        /// Bytes of the memory.
         limit: u64,
     },
     /// Memory or a stream of one device was offered to another.
     #[error("{what} belongs to device {found}; it must belong to device {wanted}")]
     WrongDevice {
-        /// What was offered.
+        /// The offered object.
         what: &'static str,
         /// Its device's ordinal.
         found: u32,
-        /// The ordinal of the device that was meant.
+        /// The ordinal of the intended device.
         wanted: u32,
     },
     /// Host memory was offered as a device's.
@@ -138,7 +138,7 @@ pub enum CudaError {
         /// The address.
         address: u64,
     },
-    /// A stream of the engine's is being captured: it cannot be waited for, nor made to wait.
+    /// An engine's stream is being captured: no call can wait for it or make it wait.
     #[error(
         "the stream is being captured into a graph; order transfers before the capture begins or after it ends"
     )]
@@ -146,70 +146,70 @@ pub enum CudaError {
     /// Host memory that is not registered with the device.
     #[error("the {what} is not of the registered arena; use a block of that arena")]
     NotRegistered {
-        /// What was offered.
+        /// The offered block.
         what: &'static str,
     },
-    /// Registered host memory that kernels do not see where the host does.
+    /// Registered host memory whose device address differs from its host address.
     #[error("the device sees registered host memory at other addresses; use copies instead of kernels")]
     NotMapped,
-    /// Host memory cannot be registered. What had been registered of it no longer is.
+    /// Host memory cannot be registered. The part registered before was unregistered.
     #[error(
         "{fault} after {done_bytes} of {asked_bytes} bytes were registered; free host memory, or shrink the \
          arena (memory-lock limit, not known to count: {})", limit(*lock_limit)
     )]
     Register {
-        /// Bytes asked for.
+        /// Requested bytes.
         asked_bytes: u64,
-        /// Bytes registered before.
+        /// Bytes registered before the refusal.
         done_bytes: u64,
-        /// The process's limit on locked memory in bytes; none if there is none.
+        /// The process's limit on locked memory in bytes; `None` if unlimited.
         lock_limit: Option<u64>,
         /// The call and its answer.
         fault: Fault,
     },
-    /// The arena that was to be registered cannot be had.
+    /// The arena to be registered cannot be made.
     #[error("{why}")]
     Arena {
-        /// [`ArenaError`](crate::arena::ArenaError), in words.
+        /// The [`ArenaError`](crate::arena::ArenaError), in words.
         why: String,
     },
-    /// More is in flight than there is room for.
+    /// All of a limited resource is in use.
     #[error("no {what} left: all {limit} are in use; retry when one is free, or raise the limit")]
     Full {
-        /// What there is no more of.
+        /// The resource.
         what: &'static str,
-        /// How many there may be.
+        /// Its limit.
         limit: usize,
     },
-    /// A launch that no device carries out.
+    /// A launch that no device can carry out.
     #[error(
         "the launch has {grid} blocks of {block} threads; it needs at least 1 block, of 1 to {most} threads"
     )]
     Shape {
-        /// Blocks asked for.
+        /// Requested blocks.
         grid: u32,
-        /// Threads a block.
+        /// Threads per block.
         block: u32,
-        /// Threads a block at most.
+        /// Maximum threads per block.
         most: u32,
     },
-    /// A name with a NUL in it.
+    /// A name that contains a NUL.
     #[error("the name {name:?} contains a NUL byte; remove it")]
     Name {
         /// The name.
         name: String,
     },
-    /// A strided copy whose rows overlap, or that is empty.
+    /// A strided copy that is empty, or whose rows overlap.
     #[error(
         "rows have {width} bytes at a pitch of {pitch}; they need at least 1 byte, and at most the pitch"
     )]
     Pitch {
-        /// Bytes a row.
+        /// Bytes per row.
         width: u64,
         /// Bytes from one row to the next.
         pitch: u64,
     },
-    /// A handle of memory that this process has exported itself.
+    /// A handle of memory that this process itself has exported.
     #[error("this process ({process}) exported the memory itself; use the memory directly")]
     SameProcess {
         /// This process.
@@ -220,46 +220,46 @@ pub enum CudaError {
     OtherDevice {
         /// The exporter's device.
         found: String,
-        /// The importer's.
+        /// The importer's device.
         wanted: String,
     },
-    /// Bytes that are no handle.
+    /// Bytes that are not a handle.
     #[error("{bytes} bytes are not a handle of device memory: {why}")]
     Handle {
-        /// Bytes offered.
+        /// Number of the bytes.
         bytes: usize,
-        /// What is wrong with them.
+        /// Why they are not a handle.
         why: &'static str,
     },
-    /// The device has not answered in time. It goes on, and keeps what it uses.
+    /// The device has not answered in time. It continues, and keeps the memory that it uses.
     #[error(
         "device {device} has not answered within {waited_ms} ms; the memory in use stays held until it does"
     )]
     Deadline {
         /// The device's ordinal.
         device: u32,
-        /// How long was waited.
+        /// The time waited.
         waited_ms: u64,
     },
-    /// There are no kernels, or none for this.
+    /// There are no kernels, or none for this operation.
     #[error("no kernel: {why}; build kvstrata with nvcc (KVSTRATA_NVCC), or use a route of the copy engine")]
     NoKernels {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Nothing carries this out.
+    /// No route carries this out.
     #[error("no route: {why}")]
     NoRoute {
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
     /// A plan cannot be made.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A layout cannot be.
+    /// A layout cannot be made.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// A route did not do what it is there for.
+    /// A route copied wrong bytes.
     #[error(
         "route {route} copied byte {at} of {bytes} wrong ({direction}); do not use it: check `nvidia-smi \
          -q`, the driver and the kernels' build"
@@ -267,20 +267,20 @@ pub enum CudaError {
     WrongBytes {
         /// The route's name.
         route: &'static str,
-        /// The direction's.
+        /// The direction's name.
         direction: &'static str,
-        /// Where the first is, from the start of what was looked at.
+        /// Position of the first wrong byte, from the start of the compared bytes.
         at: u64,
-        /// Bytes that were looked at.
+        /// Compared bytes.
         bytes: u64,
     },
-    /// A batch that has pieces of its own, or of a transfer before.
+    /// A batch that has pieces already, its own or those of an earlier transfer.
     #[error("the batch already has pieces ({pieces}); release it first, or submit it by itself")]
     Pieces {
-        /// How many.
+        /// The number of pieces.
         pieces: usize,
     },
-    /// A plan's bytes, for some block of its layouts, are not in the memory that was named.
+    /// For some block of the layouts, a plan's bytes are not inside the named memory.
     #[error(
         "{side} blocks of {bytes} bytes, from {address:#x} on, are not \
          inside the {place}; name all its memory"
@@ -290,12 +290,12 @@ pub enum CudaError {
         side: &'static str,
         /// The first byte of block 0.
         address: u64,
-        /// Bytes of a block from there.
+        /// Bytes of each block from there.
         bytes: u64,
-        /// What was named.
+        /// The named memory.
         place: &'static str,
     },
-    /// A layout says that its memory is another kind of memory.
+    /// A layout names another kind of memory than its place has.
     #[error(
         "the {side}'s layout is of {found:?} memory, its place of another \
          kind; make the layout of the same storage"
@@ -303,15 +303,15 @@ pub enum CudaError {
     OtherKind {
         /// Source or destination.
         side: &'static str,
-        /// What the layout says.
+        /// The kind that the layout names.
         found: StorageKind,
     },
-    /// A block of the host's that the batch does not guard.
+    /// A host block that the batch does not guard.
     #[error("block {block} of the {side} is not in the batch; borrow it and add it")]
     NotHeld {
         /// Source or destination.
         side: &'static str,
-        /// Its number.
+        /// The block's number.
         block: u32,
     },
     /// A thread that waits for the device cannot be started.
@@ -322,11 +322,11 @@ pub enum CudaError {
     },
 }
 
-/// The least driver: 12.0.
+/// The oldest supported driver: 12.0.
 pub(super) const LEAST: (u32, u32) = (12, 0);
 
 impl CudaError {
-    /// The first error of the device, if it is this that makes it unusable.
+    /// Returns the device's first error, if this error makes the device unusable.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         match self {
@@ -335,7 +335,7 @@ impl CudaError {
         }
     }
 
-    /// Whether the same may succeed later: there was too much at a time, or the driver's code says so.
+    /// Whether the same call may succeed later: a resource was full, or the driver's code says so.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
@@ -348,7 +348,7 @@ impl CudaError {
         }
     }
 
-    /// The driver's number, where it was the driver that refused; −1 otherwise.
+    /// Returns the driver's error number if the driver refused, −1 otherwise.
     #[must_use]
     pub fn number(&self) -> i32 {
         match self {

@@ -1,8 +1,8 @@
-//! Events, without timing, from a bounded pool: made once, used over and over.
+//! Events without timing, from a bounded pool: created once, used over and over.
 //!
 //! Invariants
-//! - I1: an event is in the pool only when nothing that it was recorded behind is under way: who takes one
-//!   either sees it happen and gives it back, or leaks it.
+//! - I1: an event is in the pool only if none of the work that it was recorded behind is under way. A
+//!   caller that takes an event either sees it happen and gives it back, or leaks it.
 
 use super::back::Thing;
 use super::code::CudaCode;
@@ -14,7 +14,7 @@ use core::fmt;
 use core::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// `CU_EVENT_BLOCKING_SYNC`: who waits sleeps.
+/// `CU_EVENT_BLOCKING_SYNC`: a waiting thread sleeps.
 const BLOCKING_SYNC: u32 = 1;
 /// `CU_EVENT_DISABLE_TIMING`.
 const DISABLE_TIMING: u32 = 2;
@@ -25,13 +25,14 @@ pub struct CudaEvent {
     event: CUevent,
 }
 
-// SAFETY: an event may be used from any thread (the driver is thread-safe); the pointer is never followed here.
+// SAFETY: an event may be used from any thread (the driver is thread-safe); the pointer is never
+// followed here.
 unsafe impl Send for CudaEvent {}
 // SAFETY: as above; nothing changes behind `&CudaEvent`.
 unsafe impl Sync for CudaEvent {}
 
 impl CudaEvent {
-    /// An event that has happened, until it is recorded.
+    /// Creates an event. It counts as happened until it is recorded.
     ///
     /// # Errors
     /// [`CudaError`]: the driver refuses.
@@ -44,7 +45,7 @@ impl CudaEvent {
         Ok(CudaEvent { device: Arc::clone(device), event })
     }
 
-    /// Happens when all that is in the stream now has been executed.
+    /// Records the event: it happens when all work that is now in the stream has been executed.
     ///
     /// # Errors
     /// [`CudaError`]: the driver refuses.
@@ -55,10 +56,10 @@ impl CudaEvent {
         })
     }
 
-    /// Whether it has happened. Does not wait.
+    /// Whether the event has happened. Does not wait.
     ///
     /// # Errors
-    /// [`CudaError`]: what it was recorded behind has failed, or the driver refuses.
+    /// [`CudaError`]: the work that it was recorded behind has failed, or the driver refuses.
     pub fn has_happened(&self) -> Result<bool, CudaError> {
         let asked = self.device.call("cuEventQuery", |api| {
             // SAFETY: the event is live.
@@ -71,10 +72,10 @@ impl CudaEvent {
         }
     }
 
-    /// Blocks the thread until it has happened. For threads that do nothing else.
+    /// Blocks the thread until the event has happened. For threads with no other task.
     ///
     /// # Errors
-    /// [`CudaError`]: what it was recorded behind has failed, or the driver refuses.
+    /// [`CudaError`]: the work that it was recorded behind has failed, or the driver refuses.
     pub fn wait(&self) -> Result<(), CudaError> {
         self.device.call("cuEventSynchronize", |api| {
             // SAFETY: the event is live.
@@ -86,7 +87,7 @@ impl CudaEvent {
         self.event
     }
 
-    /// Leaves it to a device that may still signal it.
+    /// Leaves the event to a device that may still signal it.
     pub(super) fn leak(self) {
         let device = Arc::clone(&self.device);
         device.keep(Box::new(self), 0);
@@ -94,13 +95,13 @@ impl CudaEvent {
 }
 
 impl CudaStream {
-    /// What is queued from now on waits for what the event was recorded behind.
+    /// Makes all work queued from now on wait for the work that the event was recorded behind.
     ///
     /// # Errors
     /// [`CudaError`]: the driver refuses.
     pub fn wait_for(&self, event: &CudaEvent) -> Result<(), CudaError> {
         self.device().call("cuStreamWaitEvent", |api| {
-            // SAFETY: both are live, and of contexts that the driver checks.
+            // SAFETY: both are live, and the driver checks their contexts.
             unsafe { (api.cuStreamWaitEvent)(self.raw(), event.raw(), 0) }
         })
     }
@@ -108,7 +109,7 @@ impl CudaStream {
 
 impl Drop for CudaEvent {
     fn drop(&mut self) {
-        // SAFETY: made by us and destroyed once; the driver lets go of it when it has happened.
+        // SAFETY: made by us and destroyed once; the driver releases it when it has happened.
         unsafe { self.device.give_back(Thing::Event(self.event), 0, None) };
     }
 }
@@ -119,7 +120,7 @@ impl fmt::Debug for CudaEvent {
     }
 }
 
-/// Events that are made when they are first needed, and used again.
+/// Events that are created when first needed, and used again.
 #[derive(Debug)]
 pub struct EventPool {
     device: Arc<CudaDevice>,
@@ -130,12 +131,12 @@ pub struct EventPool {
 #[derive(Debug)]
 struct State {
     idle: Vec<CudaEvent>,
-    /// Events that there are, idle or taken.
+    /// Existing events, idle or taken.
     made: usize,
 }
 
 impl EventPool {
-    /// A pool of at most `limit` events.
+    /// Creates a pool of at most `limit` events.
     #[must_use]
     pub fn new(device: &Arc<CudaDevice>, limit: usize) -> EventPool {
         let state = Mutex::new(State { idle: Vec::with_capacity(limit), made: 0 });
@@ -147,10 +148,10 @@ impl EventPool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An event; an idle one if there is one.
+    /// Takes an event, an idle one if there is one.
     ///
     /// # Errors
-    /// [`CudaError::Full`] if all are taken; the driver refuses to make one.
+    /// [`CudaError::Full`] if all are taken; or the driver refuses to create one.
     pub fn take(&self) -> Result<CudaEvent, CudaError> {
         let mut state = self.lock();
         if let Some(event) = state.idle.pop() {
@@ -169,13 +170,13 @@ impl EventPool {
         self.lock().idle.push(event);
     }
 
-    /// Forgets an event that never happens, so that another may be made.
+    /// Forgets an event that will never happen, so that another can be created.
     pub(super) fn leak(&self, event: CudaEvent) {
         event.leak();
         self.lock().made -= 1;
     }
 
-    /// Events that there are, idle or taken.
+    /// Returns the number of existing events, idle or taken.
     #[must_use]
     pub fn made(&self) -> usize {
         self.lock().made

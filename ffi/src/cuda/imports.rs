@@ -1,6 +1,7 @@
-//! Other processes' memory that is open on a device, so that it is opened once (`ipc.rs`, I1).
+//! Other processes' memory that is open on a device, so that each allocation is opened once (`ipc.rs`, I1).
 //!
-//! The device has the list, and each memory holds its device. So the list does not know the memory's type.
+//! The device owns the list, and each memory holds its device. Therefore the list does not name the
+//! memory's type.
 
 use core::any::Any;
 use std::collections::HashMap;
@@ -9,5 +10,5 @@ use std::sync::{Mutex, Weak};
 /// Length of the driver's handle of an allocation.
 pub(super) const DRIVER_BYTES: usize = 64;
 
-/// Allocations that are open, by the driver's handle. Each is a [`DeviceStorage`](super::DeviceStorage).
+/// Open allocations, by the driver's handle. Each is a [`DeviceStorage`](super::DeviceStorage).
 pub(super) type Imports = Mutex<HashMap<[u8; DRIVER_BYTES], Weak<dyn Any + Send + Sync>>>;

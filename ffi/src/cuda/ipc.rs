@@ -1,17 +1,17 @@
-//! CUDA IPC: memory of one process in another's address space, an engine's KV tensors for example.
+//! CUDA IPC: memory of one process in another's address space, for example an engine's KV tensors.
 //!
 //! ```text
 //!   exporter                                      importer
-//!   DeviceStorage ─► IpcHandle ─ to_bytes ─► … ─► IpcHandle::from_bytes ─► DeviceStorage, closed when its last range is gone
+//!   DeviceStorage ─► IpcHandle ─ to_bytes ─► … ─► from_bytes ─► DeviceStorage, closed with its last range
 //! ```
 //!
-//! A handle names an allocation, not a range: the offset and the size travel beside it. It also says from
-//! which process and device it is, since the driver's own answer to a wrong one ("invalid context") does not.
+//! A handle names an allocation, not a range: the offset and the size travel beside it. It also names its
+//! process and device, since the driver's own answer to a wrong handle ("invalid context") does not.
 //!
 //! Invariants
-//! - I1: an allocation is open once in a process and device: a second import shares the first one's address.
-//! - I2: the exporter's memory must outlive the import. CUDA does not hold it; that is between the two
-//!   processes.
+//! - I1: an allocation is open once per process and device: a second import shares the first one's address.
+//! - I2: the exporter's memory must outlive the import. CUDA does not hold it; the two processes must
+//!   agree on that.
 
 use super::context::CudaDevice;
 use super::error::CudaError;
@@ -23,7 +23,7 @@ use kvstrata_core::storage::Storage;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, PoisonError, Weak};
 
-/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`, the only flag that there is, and required.
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`, the only flag that exists, and required.
 const LAZY_PEER_ACCESS: u32 = 1;
 
 /// Memory that another process can open.
@@ -32,23 +32,25 @@ pub struct IpcHandle {
     driver: [u8; DRIVER_BYTES],
     device: [u8; 16],
     process: u32,
-    /// Of the process's numbers: two containers may have the same number for two processes. 0 if it is not known.
+    /// The PID namespace of the process: two containers may use one number for two processes. 0 if unknown.
     namespace: u64,
-    /// Of the memory in its allocation.
+    /// Offset of the memory in its allocation.
     offset: u64,
     size_bytes: u64,
-    /// Of the allocation.
+    /// Bytes of the allocation.
     all_bytes: u64,
 }
 
 impl IpcHandle {
-    /// Bytes that [`to_bytes`](IpcHandle::to_bytes) gives.
+    /// The length of the result of [`to_bytes`](IpcHandle::to_bytes).
     pub const BYTES: usize = DRIVER_BYTES + 16 + 4 + 8 + 8 + 8 + 8;
 
-    /// A handle for memory of this process: allocated by `cuMemAlloc` or `cudaMalloc`, here or by its lender.
+    /// Creates a handle for memory of this process: allocated by `cuMemAlloc` or `cudaMalloc`, here or by
+    /// its lender.
     ///
     /// # Errors
-    /// [`CudaError`]: the driver refuses, as it does for memory that was imported itself, or mapped by pieces.
+    /// [`CudaError`]: the driver refuses, as it does for memory that was itself imported, or mapped
+    /// by pieces.
     pub fn export(memory: &DeviceStorage) -> Result<IpcHandle, CudaError> {
         let device = memory.device();
         let (base, all_bytes) = allocation(device, memory.base_address())?;
@@ -68,14 +70,16 @@ impl IpcHandle {
         })
     }
 
-    /// Opens another process's memory, on the device that it is on: all of its allocation, the exported part of which is
-    /// `range(offset(), size_bytes())`.
+    /// Opens another process's memory on the device that holds it. The result covers the whole
+    /// allocation; its exported part is `range(offset(), size_bytes())`.
     ///
     /// # Errors
-    /// [`CudaError::SameProcess`], [`CudaError::OtherDevice`], or the driver refuses: the exporter has gone, or has freed it.
+    /// [`CudaError::SameProcess`], [`CudaError::OtherDevice`], or the driver refuses: the exporter has
+    /// ended or has freed the memory.
     ///
     /// # Safety
-    /// The exporter keeps the memory allocated until the import is dropped, and agrees with the caller on who writes what when (I2).
+    /// The exporter keeps the memory allocated until the import is dropped, and agrees with the caller on
+    /// all accesses and their order (I2).
     pub unsafe fn import(&self, device: &Arc<CudaDevice>) -> Result<Arc<DeviceStorage>, CudaError> {
         if (self.process, self.namespace) == (std::process::id(), namespace()) {
             return Err(CudaError::SameProcess { process: self.process });
@@ -102,26 +106,26 @@ impl IpcHandle {
         Ok(memory)
     }
 
-    /// First byte of the exported memory in its allocation.
+    /// Returns the offset of the exported memory in its allocation.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Size of the exported memory.
+    /// Returns the size of the exported memory.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// The process that exported it.
+    /// Returns the number of the exporting process.
     #[must_use]
     pub fn process(&self) -> u32 {
         self.process
     }
 
-    /// As it travels: the driver's 64 bytes, the device's UUID, then process, its PID namespace, offset, size and the allocation's
-    /// size, little-endian.
+    /// Encodes the handle: the driver's 64 bytes, the device's UUID, then the process, its PID namespace,
+    /// the offset, the size and the allocation's size, little-endian.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; IpcHandle::BYTES] {
         let mut bytes = [0; IpcHandle::BYTES];
@@ -135,10 +139,10 @@ impl IpcHandle {
         bytes
     }
 
-    /// What [`to_bytes`](IpcHandle::to_bytes) gave.
+    /// Decodes the result of [`to_bytes`](IpcHandle::to_bytes).
     ///
     /// # Errors
-    /// [`CudaError::Handle`]: another number of bytes, or a range that is not inside its allocation.
+    /// [`CudaError::Handle`]: the length is wrong, or the range is not inside its allocation.
     pub fn from_bytes(bytes: &[u8]) -> Result<IpcHandle, CudaError> {
         let wrong = |why| CudaError::Handle { bytes: bytes.len(), why };
         let bytes: &[u8; IpcHandle::BYTES] = bytes.try_into().map_err(|_| wrong("a handle has 116 bytes"))?;
@@ -170,7 +174,7 @@ impl fmt::Debug for IpcHandle {
     }
 }
 
-/// The namespace that this process's number is of, as the kernel numbers namespaces on this machine.
+/// Returns the PID namespace of this process, as this machine's kernel numbers namespaces.
 fn namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino())
 }

@@ -8,10 +8,10 @@
 //!
 //! Invariants
 //! - I1: a range lies inside its storage.
-//! - I2: memory is given back when the last range of it is gone. A transfer holds ranges until the device has
-//!   answered, so nothing is in flight then; and on a quarantined device it is never given back. Freeing may
-//!   wait for the device: by the thread that drops the last range, which had better not be one that captures
-//!   a graph or launches kernels.
+//! - I2: memory is given back when its last range is gone. A transfer holds ranges until the device has
+//!   answered, so nothing is in flight then. On a quarantined device, memory is never given back. The
+//!   thread that drops the last range frees the memory, and may have to wait for the device; such a
+//!   thread should not capture graphs or launch kernels.
 
 use super::back::Thing;
 use super::code::CudaCode;
@@ -32,18 +32,18 @@ pub struct DeviceStorage {
     owner: Owner,
 }
 
-/// Who gives the memory back.
+/// The party that gives the memory back.
 enum Owner {
-    /// We do, to the driver.
+    /// This crate, to the driver.
     Allocated,
-    /// Its owner's drop does.
+    /// The lender, in its drop.
     Lent(Arc<dyn Any + Send + Sync>),
-    /// Another process does; we close it.
+    /// Another process; we close the import.
     Imported,
 }
 
 impl DeviceStorage {
-    /// Allocates. The bytes are whatever the device had there.
+    /// Allocates memory. Its bytes are not initialised.
     ///
     /// # Errors
     /// [`CudaError::ZeroBytes`], [`CudaError::OutOfMemory`], or the driver refuses.
@@ -73,15 +73,17 @@ impl DeviceStorage {
         }
     }
 
-    /// Takes somebody else's memory: `size_bytes` at `address`, which stay allocated at least until `owner` is dropped. The owner is
-    /// dropped when nothing of ours uses the memory any more, and never on a quarantined device.
+    /// Takes foreign memory: `size_bytes` at `address`, which stay allocated at least until `owner`
+    /// is dropped. The owner is dropped when kvstrata no longer uses the memory, and never on a
+    /// quarantined device.
     ///
     /// # Errors
-    /// [`CudaError::ZeroBytes`]; [`CudaError::HostMemory`]; [`CudaError::WrongDevice`]; the driver knows the first or the last byte for no device memory.
+    /// [`CudaError::ZeroBytes`]; [`CudaError::HostMemory`]; [`CudaError::WrongDevice`]; or the driver
+    /// does not know the first or the last byte as device memory.
     ///
     /// # Safety
-    /// The bytes are the device's memory, live as long as `owner` does, and are not reached by references of Rust's. What is copied
-    /// where, and when, is between the caller and the other users of the memory.
+    /// The bytes are the device's memory, live as long as `owner`, and no Rust reference reaches them.
+    /// The caller and the other users of the memory must agree on all copies and their order.
     pub unsafe fn lend(
         device: &Arc<CudaDevice>,
         address: u64,
@@ -91,12 +93,14 @@ impl DeviceStorage {
         if size_bytes == 0 {
             return Err(CudaError::ZeroBytes { what: "device memory" });
         }
-        // Pinned host memory has an ordinal too. The last one too: memory that is mapped piece by piece (`cuMemMap`) is no single allocation to be asked for its size.
+        // The device is checked too, since pinned host memory also has an ordinal. The last byte is
+        // checked too: memory mapped piece by piece (`cuMemMap`) is no single allocation whose size could
+        // be queried.
         for byte in [address, address.saturating_add(size_bytes - 1)] {
             if attribute(device, Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, byte)? != DEVICE_MEMORY {
                 return Err(CudaError::HostMemory { address: byte });
             }
-            // −1 for memory that is no device's.
+            // −1 for memory that belongs to no device.
             let ordinal = attribute(device, Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, byte)?;
             let found = u32::try_from(ordinal).unwrap_or(u32::MAX);
             if found != device.ordinal() {
@@ -106,7 +110,7 @@ impl DeviceStorage {
         Ok(DeviceStorage::of(device, address, size_bytes, Owner::Lent(owner)))
     }
 
-    /// Memory that the driver has just opened for us.
+    /// Wraps memory that the driver has just opened for us.
     pub(super) fn imported(device: &Arc<CudaDevice>, address: u64, size_bytes: u64) -> Arc<DeviceStorage> {
         DeviceStorage::of(device, address, size_bytes, Owner::Imported)
     }
@@ -115,13 +119,13 @@ impl DeviceStorage {
         Arc::new(DeviceStorage { device: Arc::clone(device), address, size_bytes, owner })
     }
 
-    /// Its device.
+    /// Returns the memory's device.
     #[must_use]
     pub fn device(&self) -> &Arc<CudaDevice> {
         &self.device
     }
 
-    /// A part of it, which holds it.
+    /// Returns a part of the memory, which holds the memory.
     ///
     /// # Errors
     /// [`CudaError::OutOfRange`].
@@ -141,18 +145,19 @@ impl DeviceStorage {
 /// `CU_MEMORYTYPE_DEVICE`.
 const DEVICE_MEMORY: c_int = CUmemorytype::CU_MEMORYTYPE_DEVICE as c_int;
 
-/// What the driver knows of an address: an attribute that is a number of 32 bits.
+/// Queries the driver for a 32-bit attribute of an address.
 fn attribute(device: &CudaDevice, attribute: Attribute, address: u64) -> Result<c_int, CudaError> {
     let mut value: c_int = 0;
     device.call("cuPointerGetAttribute", |api| {
         let place = core::ptr::from_mut(&mut value).cast();
-        // SAFETY: the attribute is an `int` or an enumeration of C's, and `place` is one of ours; the address is only looked up.
+        // SAFETY: the attribute is an `int` or an enumeration of C's, and `place` is one of ours; the
+        // address is only looked up.
         unsafe { (api.cuPointerGetAttribute)(place, attribute, address) }
     })?;
     Ok(value)
 }
 
-/// The driver's allocation that an address lies in: where it starts, and how many bytes it has.
+/// Returns the start and the size of the driver's allocation that contains an address.
 pub(super) fn allocation(device: &CudaDevice, address: u64) -> Result<(u64, u64), CudaError> {
     let (mut base, mut bytes) = (0, 0);
     device.call("cuMemGetAddressRange", |api| {
@@ -200,7 +205,7 @@ impl fmt::Debug for DeviceStorage {
     }
 }
 
-/// A part of device memory, which it holds.
+/// A part of device memory. It holds the memory.
 #[derive(Debug, Clone)]
 pub struct DeviceRange {
     storage: Arc<DeviceStorage>,
@@ -209,25 +214,25 @@ pub struct DeviceRange {
 }
 
 impl DeviceRange {
-    /// The memory that it is a part of.
+    /// Returns the memory that the range is a part of.
     #[must_use]
     pub fn storage(&self) -> &Arc<DeviceStorage> {
         &self.storage
     }
 
-    /// Bytes from the memory's start.
+    /// Returns the offset from the memory's start, in bytes.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Its size.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Address of its first byte on the device.
+    /// Returns the device address of the first byte.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.storage.address + self.offset

@@ -1,32 +1,34 @@
-//! CUDA: device memory, streams and transfers, by the driver that is found at run time.
+//! CUDA: device memory, streams and transfers, by the driver found at run time.
 //!
-//! One binary serves machines with and without a GPU: nothing of CUDA is needed to build, and an absent
+//! One binary serves machines with and without a GPU: the build needs nothing of CUDA, and an absent
 //! driver is an error that says what to do. A sticky error quarantines its device, and the rest of the
-//! process goes on.
+//! process continues.
 //!
 //! ```text
 //!   CudaDriver ◄── CudaDevice ◄─┬─ DeviceStorage ◄─ DeviceRange ─┐
 //!                               ├─ PinnedStorage ◄─ arena blocks ┼─ Batch ──► TransferQueue ──► Transfer
 //!                               ├─ CudaModule ◄─ CudaFunction ───┘            stream, events, thread
-//!                               └─ …                    (each holds what its arrow points to)
+//!                               └─ …                    (each holds the target of its arrow)
 //! ```
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `sys.rs` | the driver's entries, found at run time |
-//! | `code.rs`, `error.rs` | the driver's codes; what can go wrong, and what to do |
-//! | `driver.rs`, `description.rs`, `context.rs` | the driver; what a device is; one that is open, its context, its quarantine |
-//! | `memory.rs`, `ipc.rs`, `imports.rs` | device memory: allocated, lent, another process's, which is opened once |
+//! | `code.rs`, `error.rs` | the driver's codes; errors and their remedies |
+//! | `driver.rs`, `description.rs` | the driver; a device's properties |
+//! | `context.rs` | an open device, its context, its quarantine |
+//! | `memory.rs`, `ipc.rs`, `imports.rs` | device memory: allocated, lent, or another process's |
 //! | `pinned.rs`, `populate.rs`, `numa.rs` | host memory that devices reach |
-//! | `stream.rs`, `event.rs`, `copy.rs`, `module.rs` | what the driver executes in order |
-//! | `engine.rs`, `capture.rs` | order with the engine's streams; its graph captures |
-//! | `back.rs` | what goes back to the driver, at once or later |
-//! | `batch.rs` | what a transfer touches and copies |
-//! | `queue.rs`, `slots.rs`, `work.rs`, `rejected.rs`, `completion.rs`, `transfer.rs` | submission, completion, ownership |
+//! | `stream.rs`, `event.rs`, `copy.rs`, `module.rs` | operations that the driver executes in order |
+//! | `engine.rs`, `capture.rs` | order with the engine's streams; the engine's graph captures |
+//! | `back.rs` | driver objects on their way back, at once or later |
+//! | `batch.rs` | the memory and the pieces of a transfer |
+//! | `queue.rs`, `slots.rs`, `work.rs`, `rejected.rs` | submission, ownership |
+//! | `completion.rs`, `transfer.rs` | completion |
 //! | `plan/` | copy plans: by the copy engine or a kernel, whichever is cheaper |
 //!
-//! The tests (`ffi/tests/cuda/`) run all of it over a test double of libcuda (`ffi/double/`), which counts
-//! misuse; those that need a device are in `ffi/tests/cuda_device.rs`.
+//! The tests (`ffi/tests/cuda/`) run all of it over a test double of libcuda (`ffi/double/`), which
+//! counts misuse. Tests that need a device are in `ffi/tests/cuda_device.rs`.
 
 mod back;
 mod batch;

@@ -11,31 +11,36 @@ use core::ptr::null_mut;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// A loaded image. Unloaded when its last function is gone, which a transfer holds until the device has answered.
+/// A loaded image. It is unloaded when its last function is gone; a transfer holds its functions until
+/// the device has answered.
 pub struct CudaModule {
     device: Arc<CudaDevice>,
     module: CUmodule,
 }
 
-// SAFETY: a module may be used from any thread (the driver is thread-safe); the pointer is never followed here.
+// SAFETY: a module may be used from any thread (the driver is thread-safe); the pointer is never
+// followed here.
 unsafe impl Send for CudaModule {}
 // SAFETY: as above; nothing changes behind `&CudaModule`.
 unsafe impl Sync for CudaModule {}
 
 impl CudaModule {
-    /// Loads an image: a fat binary, a cubin, or PTX. The driver takes its own copy. A driver does not load what a newer nvcc has made:
-    /// nvcc 13 needs R580 or later, and for older drivers the kernels are made by nvcc 12.8.
+    /// Loads an image: a fat binary, a cubin, or PTX. The driver takes its own copy. A driver does not
+    /// load the output of a newer nvcc: nvcc 13 needs R580 or later, so for older drivers the kernels are
+    /// made by nvcc 12.8.
     ///
     /// # Errors
-    /// [`CudaError`]: the driver refuses; `CUDA_ERROR_NO_BINARY_FOR_GPU` if nothing in the image fits the device.
+    /// [`CudaError`]: the driver refuses; `CUDA_ERROR_NO_BINARY_FOR_GPU` if nothing in the image fits
+    /// the device.
     ///
     /// # Safety
-    /// The image is whole and as nvcc made it: the driver is not told its size, and believes what it says of itself.
+    /// The image is complete and as nvcc made it: the driver is not told its size, and trusts the image's
+    /// own headers.
     pub unsafe fn load(device: &Arc<CudaDevice>, image: &[u8]) -> Result<Arc<CudaModule>, CudaError> {
         if image.is_empty() {
             return Err(CudaError::ZeroBytes { what: "image" });
         }
-        // PTX is text, which ends with a NUL; a binary's alignment is that of its words.
+        // PTX is text, which ends with a NUL. A binary must be aligned as its words are.
         let mut words = vec![0_u64; image.len() / 8 + 1];
         // SAFETY: the words have room for the image and one byte more.
         unsafe { words.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(image.as_ptr(), image.len()) };
@@ -47,10 +52,10 @@ impl CudaModule {
         Ok(Arc::new(CudaModule { device: Arc::clone(device), module }))
     }
 
-    /// A function of the image.
+    /// Returns a function of the image.
     ///
     /// # Errors
-    /// [`CudaError`]: there is none of that name (`CUDA_ERROR_NOT_FOUND`), or the driver refuses.
+    /// [`CudaError`]: the image has no function of that name (`CUDA_ERROR_NOT_FOUND`), or the driver refuses.
     pub fn function(self: &Arc<Self>, name: &str) -> Result<CudaFunction, CudaError> {
         let text = CString::new(name).map_err(|_| CudaError::Name { name: name.to_owned() })?;
         let mut function = null_mut();
@@ -75,7 +80,7 @@ impl CudaModule {
         })
     }
 
-    /// Its device.
+    /// Returns the module's device.
     #[must_use]
     pub fn device(&self) -> &Arc<CudaDevice> {
         &self.device
@@ -105,38 +110,40 @@ pub struct CudaFunction {
     block_threads: u32,
 }
 
-// SAFETY: a function may be launched from any thread (the driver is thread-safe); the pointer is never followed here.
+// SAFETY: a function may be launched from any thread (the driver is thread-safe); the pointer is never
+// followed here.
 unsafe impl Send for CudaFunction {}
 // SAFETY: as above; nothing changes behind `&CudaFunction`.
 unsafe impl Sync for CudaFunction {}
 
 impl CudaFunction {
-    /// Registers a thread.
+    /// Returns the registers per thread.
     #[must_use]
     pub fn registers(&self) -> u32 {
         self.registers
     }
 
-    /// Bytes of local memory a thread: spills, and arrays that are not in registers.
+    /// Returns the bytes of local memory per thread: spills, and arrays that are not in registers.
     #[must_use]
     pub fn local_bytes(&self) -> u32 {
         self.local_bytes
     }
 
-    /// Threads a block at most.
+    /// Returns the maximum threads per block.
     #[must_use]
     pub fn block_threads(&self) -> u32 {
         self.block_threads
     }
 
-    /// Blocks of so many threads that one multiprocessor has room for at a time; at least 1.
+    /// Returns how many blocks of `threads` threads fit one multiprocessor at a time; at least 1.
     ///
     /// # Errors
     /// [`CudaError`]: the driver refuses.
     pub fn resident_blocks(&self, threads: u32) -> Result<u32, CudaError> {
         let (mut blocks, threads) = (0, c_int::try_from(threads).unwrap_or(c_int::MAX));
         self.module.device.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", |api| {
-            // SAFETY: `blocks` is ours; the function is of a loaded module. No shared memory but its own.
+            // SAFETY: `blocks` is ours; the function is of a loaded module. It uses only its own
+            // shared memory.
             unsafe {
                 (api.cuOccupancyMaxActiveBlocksPerMultiprocessor)(&mut blocks, self.function, threads, 0)
             }
@@ -144,7 +151,7 @@ impl CudaFunction {
         Ok(u32::try_from(blocks).unwrap_or(0).max(1))
     }
 
-    /// The image that it is of.
+    /// Returns the image that contains the kernel.
     #[must_use]
     pub fn module(&self) -> &Arc<CudaModule> {
         &self.module
@@ -163,15 +170,16 @@ impl fmt::Debug for CudaFunction {
 }
 
 impl CudaStream {
-    /// Queues one launch: `grid` blocks of `block` threads, whose only parameter is a copy of `args`. No allocation, no upload.
-    /// [`Work::launch`](super::Work::launch) is the one whose memory is held until the device has answered.
+    /// Queues one launch: `grid` blocks of `block` threads; the only parameter is a copy of `args`. No
+    /// allocation, no upload. [`Work::launch`](super::Work::launch) also holds the memory until the
+    /// device has answered.
     ///
     /// # Errors
     /// [`CudaError::Shape`], [`CudaError::WrongDevice`], or the driver refuses.
     ///
     /// # Safety
-    /// The kernel takes one parameter, of `T`'s size and layout. With these arguments it stays inside memory that lives, and that
-    /// nobody else reaches in conflict, until it has been executed.
+    /// The kernel takes one parameter, of `T`'s size and layout. With these arguments it stays inside memory
+    /// that lives until the kernel has been executed, and that has no conflicting access until then.
     pub unsafe fn launch<T: ?Sized>(
         &self,
         function: &CudaFunction,
@@ -190,8 +198,8 @@ impl CudaStream {
         }
         let mut parameters = [core::ptr::from_ref(args).cast_mut().cast::<c_void>()];
         self.device().call("cuLaunchKernel", |api| {
-            // SAFETY: the function and the stream are live; one parameter, which the driver copies before it returns and only reads;
-            // the rest is the caller's promise.
+            // SAFETY: the function and the stream are live; there is one parameter, which the driver only
+            // reads and copies before it returns; the rest is the caller's promise.
             unsafe {
                 (api.cuLaunchKernel)(
                     function.function,

@@ -1,18 +1,19 @@
-//! Which memory node a device is near, and how to get pages there.
+//! The memory node near a device, and how pages come from it.
 
 use core::fmt;
 use std::path::Path;
 
-/// Where an arena's pages come from.
+/// The origin of an arena's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// From the node that the device is at, as long as it has any.
+    /// The node of the device, as long as that node has memory.
     Node(u32),
-    /// The machine has one node: nothing to choose.
+    /// The machine has one node: there is no choice.
     OneNode,
-    /// The system does not say which node the device is at: they come from the node of who touches them first.
+    /// The system does not name the device's node: a page comes from the node of the thread that first
+    /// touches it.
     Unknown,
-    /// The kernel refused the wish, with this error number.
+    /// The kernel refused the request, with this error number.
     Refused(i32),
 }
 
@@ -27,7 +28,7 @@ impl fmt::Display for Placement {
     }
 }
 
-/// Has the pages of fresh memory, which nobody has touched, come from the node of the device at this address on the PCI bus.
+/// Makes the pages of fresh, untouched memory come from the node of the device at this PCI address.
 pub(super) fn place(address: usize, bytes: usize, pci_bus_id: &str) -> Placement {
     match choose(Path::new("/sys"), pci_bus_id) {
         Placement::Node(node) => match prefer(address, bytes, node) {
@@ -38,19 +39,19 @@ pub(super) fn place(address: usize, bytes: usize, pci_bus_id: &str) -> Placement
     }
 }
 
-/// The device's node, by the kernel's files below `root`.
+/// Finds the device's node in the kernel's files below `root`.
 fn choose(root: &Path, pci_bus_id: &str) -> Placement {
     let read = |path: &str| std::fs::read_to_string(root.join(path));
-    // "0" or "0-1" or "0,2-3": one node only if there is one number.
+    // "0" or "0-1" or "0,2-3": a single number means one node.
     if read("devices/system/node/has_memory").is_ok_and(|nodes| nodes.trim().parse::<u32>().is_ok()) {
         return Placement::OneNode;
     }
-    // −1 where the firmware does not say.
+    // −1 if the firmware does not say.
     let node = read(&format!("bus/pci/devices/{pci_bus_id}/numa_node"));
     node.ok().and_then(|node| node.trim().parse().ok()).map_or(Placement::Unknown, Placement::Node)
 }
 
-/// `MPOL_PREFERRED`: other nodes when this one is full, rather than none.
+/// `MPOL_PREFERRED`: if this node is full, pages come from other nodes instead of failing.
 #[cfg(target_os = "linux")]
 const PREFERRED: libc::c_long = 1;
 
@@ -60,8 +61,8 @@ fn prefer(address: usize, bytes: usize, node: u32) -> Result<(), i32> {
     let mut mask = [0_u64; WORDS];
     let word = mask.get_mut(node as usize / 64).ok_or(libc::EINVAL)?;
     *word = 1 << (node % 64);
-    // SAFETY: mbind(address, bytes, mode, mask, bits, flags) changes where pages come from, never what they hold; the mask is ours,
-    // and the kernel reads one bit fewer than it is told.
+    // SAFETY: mbind(address, bytes, mode, mask, bits, flags) changes the origin of pages, never their
+    // contents; the mask is ours, and the kernel reads one bit fewer than it is told.
     let answer = unsafe {
         libc::syscall(libc::SYS_mbind, address, bytes, PREFERRED, mask.as_ptr(), WORDS * 64 + 1, 0_usize)
     };
@@ -105,7 +106,7 @@ mod tests {
         let arena = crate::arena::HostArena::new(1, 4096).expect("an arena");
         let (base, bytes) = arena.mapped();
         match prefer(base.as_ptr().addr(), bytes, 0) {
-            // Filtered by some sandboxes; kernels without NUMA do not have it.
+            // Some sandboxes filter the call, and kernels without NUMA lack it.
             Ok(()) | Err(libc::EPERM | libc::ENOSYS) => {}
             Err(errno) => panic!("{}", std::io::Error::from_raw_os_error(errno)),
         }

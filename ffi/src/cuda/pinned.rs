@@ -1,24 +1,25 @@
 //! Host memory that devices reach by themselves: an arena of ours, registered with the driver.
 //!
-//! Registering pins every page, under locks of the driver's, and one call above 512 GiB fails. So pages are
-//! made first (`populate.rs`), the arena is registered in chunks, by two threads, and says how far it is.
+//! Registering pins every page, under locks of the driver's, and one call above 512 GiB fails. So the pages
+//! are made first (`populate.rs`). Then two threads register the arena in chunks and report progress.
 //!
 //! ```text
 //!   arena   ├─ chunk 0 ─┼─ chunk 1 ─┼─ chunk 2 ─┼─ … ─┼─ rest ─┤      each thread takes the next chunk
-//!   blocks  ├──┬──┬──┬──┼──┬──┬──┬──┼──┬──┬──┬──┼─ … ─┼──┬──┤        none lies across two
+//!   blocks  ├──┬──┬──┬──┼──┬──┬──┬──┼──┬──┬──┬──┼─ … ─┼──┬──┤        no block lies across two chunks
 //! ```
 //!
-//! A copy's host memory must be of one registration: the driver answers INVALID_VALUE to one that is partly
-//! registered (JuliaGPU/CUDA.jl#258 quotes the manual), and `cudaMemcpyBatchAsync` failed for a page across
-//! two (sgl-project/sglang#36798). Hence whole blocks.
+//! A copy's host memory must lie in one registration: the driver answers INVALID_VALUE to a copy that is
+//! partly registered (JuliaGPU/CUDA.jl#258 quotes the manual), and `cudaMemcpyBatchAsync` failed for a
+//! page across two (sgl-project/sglang#36798). Therefore chunks are whole blocks.
 //!
 //! Invariants
-//! - I1: a chunk in `chunks` is registered, and unregistered once, latest first: when one fails, or on drop.
+//! - I1: a chunk in `chunks` is registered, and is unregistered once, the latest first: when a
+//!   registration fails, or on drop.
 //! - I2: the arena outlives its registration. A transfer holds both until the device has answered; on a
 //!   quarantined device neither is given back, nor unmapped.
-//! - I3: from before the first chunk is registered until after the last one no longer is, child processes
-//!   have nothing of the arena: a fork would copy each pinned page at once (minutes, or ENOMEM), or, with
-//!   older systems, leave the parent a copy that the device does not see.
+//! - I3: from before the first chunk is registered until after the last one is unregistered, child
+//!   processes have no part of the arena. Otherwise a fork would copy each pinned page at once (minutes,
+//!   or ENOMEM), or, on older systems, leave the parent a copy that the device does not see.
 
 use super::back::Thing;
 use super::context::CudaDevice;
@@ -32,23 +33,24 @@ use kvstrata_core::storage::{Storage, StorageKind};
 use std::sync::Arc;
 use std::thread;
 
-/// A chunk unless set, and at most: from 512 MiB on the driver's own table of a call's pages is so large that the kernel may have to
-/// move memory for it, under the driver's lock.
+/// The default and the maximum of a chunk's bytes. From 512 MiB on, the driver's own table of a call's
+/// pages is so large that the kernel may have to move memory for it, under the driver's lock.
 const CHUNK_BYTES: usize = 256 << 20;
 
-/// Threads at most unless set: making pages is bound by the kernel's clearing of them, which a few threads saturate (a guess, to be
-/// measured on a machine with a device).
+/// The default maximum of threads. The kernel's clearing of pages bounds the rate, and a few threads
+/// saturate it (a guess, to be measured on a machine with a device).
 const THREADS: usize = 8;
 
-/// Threads that register: they wait for one lock, and the second has its call ready when the first lets go.
+/// Threads that register. They wait for one lock, and the second thread has its call ready when the first
+/// releases it.
 const REGISTERING: usize = 2;
 
 /// `CU_MEMHOSTREGISTER_PORTABLE`: pinned for every context.
 const PORTABLE: u32 = 1;
-/// `CU_MEMHOSTREGISTER_DEVICEMAP`: kernels reach it too.
+/// `CU_MEMHOSTREGISTER_DEVICEMAP`: kernels also reach it.
 const DEVICE_MAP: u32 = 2;
 
-/// How an arena is registered.
+/// Options for registering an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct PinOptions {
@@ -57,19 +59,19 @@ pub struct PinOptions {
 }
 
 impl PinOptions {
-    /// Chunks of 256 MiB; pages by as many threads as there are processors, at most 8.
+    /// Chunks of 256 MiB; pages are made by as many threads as there are processors, at most 8.
     pub fn new() -> PinOptions {
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(THREADS);
         PinOptions { threads, chunk_bytes: CHUNK_BYTES }
     }
 
-    /// So many threads that make pages, of which at most 2 register; at least 1.
+    /// Sets the number of threads that make pages, at least 1; at most 2 of them register.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.max(1);
         self
     }
 
-    /// Chunks of at most so many bytes, and of at least one block; at most 256 MiB unless a block is larger.
+    /// Sets the maximum bytes of a chunk: at least one block, and at most 256 MiB unless a block is larger.
     pub fn chunk_bytes(mut self, bytes: usize) -> Self {
         self.chunk_bytes = bytes.min(CHUNK_BYTES);
         self
@@ -86,7 +88,7 @@ impl Default for PinOptions {
 pub struct PinnedStorage {
     device: Arc<CudaDevice>,
     arena: Arc<HostArena>,
-    /// Held for each chunk (I3).
+    /// Held by each chunk's registration (I3).
     unforked: Arc<Unforked>,
     placement: Placement,
     mapped: bool,
@@ -95,13 +97,14 @@ pub struct PinnedStorage {
 }
 
 impl PinnedStorage {
-    /// Maps an arena of `blocks` blocks of `block_bytes` bytes, zeroed, in huge pages where there are any, near the device where the
-    /// machine has several nodes, and registers it. `progress` is told bytes done and in all, half of them for pages that are made. A
-    /// child process (`fork`) does not have the arena: it faults where it reaches it.
+    /// Maps an arena of `blocks` blocks of `block_bytes` bytes, zeroed, and registers it. The arena uses
+    /// huge pages if there are any, and memory near the device if the machine has several nodes.
+    /// `progress` receives bytes done and bytes in all; making a page counts as half its bytes. A child
+    /// process (`fork`) does not get the arena: it faults on access.
     ///
     /// # Errors
-    /// [`CudaError::Arena`] for a zero or impossible size; [`CudaError::Register`], or the device is quarantined. Nothing is
-    /// left then.
+    /// [`CudaError::Arena`] for a zero or impossible size, or if the arena cannot be kept from children;
+    /// [`CudaError::Register`]; or the device is quarantined. Nothing is left then.
     pub fn allocate(
         device: &Arc<CudaDevice>,
         blocks: usize,
@@ -116,11 +119,12 @@ impl PinnedStorage {
         PinnedStorage::pin(device, arena, (placement, true), options, progress)
     }
 
-    /// Registers an arena that there is, wherever its pages are; `progress`, and child processes, as for
+    /// Registers an existing arena, wherever its pages are. `progress` and child processes are as for
     /// [`allocate`](PinnedStorage::allocate).
     ///
     /// # Errors
-    /// [`CudaError::Register`]; the arena stays as it was.
+    /// [`CudaError::Register`], or [`CudaError::Arena`] if the arena cannot be kept from children. The
+    /// arena stays as it was.
     pub fn register(
         device: &Arc<CudaDevice>,
         arena: Arc<HostArena>,
@@ -155,9 +159,9 @@ impl PinnedStorage {
         };
         let (page, blocks_bytes) = (page_bytes(), pinned.arena.blocks() * pinned.arena.stride());
         let chunk_bytes = whole_blocks(options.chunk_bytes, pinned.arena.stride(), page);
-        // What is mapped behind the last block is no block's.
+        // The part of the mapping behind the last block belongs to no block.
         let cut = Cut { base, bytes: blocks_bytes.next_multiple_of(page).min(mapped_bytes), chunk_bytes };
-        // A page that is made is half of one that is registered, as far as `progress` is told.
+        // For `progress`, a made page counts half of a registered one.
         let (all, mut made) = (cut.bytes as u64, 0);
         // SAFETY: the arena's mapping; a fresh one is ours alone.
         unsafe {
@@ -166,7 +170,7 @@ impl PinnedStorage {
                 progress(made / 2, all);
             })
         }?;
-        // On failure `pinned` is dropped, and with it what is registered (I1).
+        // On failure `pinned` is dropped, which unregisters its chunks (I1).
         register_all(device, cut, options.threads, &mut pinned.chunks, &mut |done| {
             progress(all / 2 + done.div_ceil(2), all)
         })?;
@@ -176,42 +180,42 @@ impl PinnedStorage {
         Ok(Arc::new(pinned))
     }
 
-    /// The arena.
+    /// Returns the arena.
     #[must_use]
     pub fn arena(&self) -> &Arc<HostArena> {
         &self.arena
     }
 
-    /// The device that it is registered with.
+    /// Returns the device with which the arena is registered.
     #[must_use]
     pub fn device(&self) -> &Arc<CudaDevice> {
         &self.device
     }
 
-    /// Where its pages come from.
+    /// Returns the origin of the arena's pages.
     #[must_use]
     pub fn placement(&self) -> Placement {
         self.placement
     }
 
-    /// Whether kernels see the arena, and at the host's own addresses. Where devices have their own addresses for registered
-    /// memory, chunks need not be adjacent in them, and only copies reach the arena.
+    /// Whether kernels see the arena, at the host's own addresses. If devices have their own addresses
+    /// for registered memory, chunks need not be adjacent there, and only copies reach the arena.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
         self.mapped
     }
 
-    /// Its chunks, from and to: no copy may lie across two.
+    /// Returns the start and the end of each chunk: no copy may lie across two chunks.
     pub(super) fn registered(&self) -> impl Iterator<Item = (u64, u64)> {
         self.chunks.iter().map(|(address, bytes)| (*address as u64, (address + bytes) as u64))
     }
 
-    /// A host address as a kernel sees it.
+    /// Returns a host address as a kernel sees it.
     pub(super) fn kernel_address(&self, host: u64) -> Result<u64, CudaError> {
         if self.mapped { Ok(host) } else { Err(CudaError::NotMapped) }
     }
 
-    /// Whether the block is one of this arena's, so that devices reach it.
+    /// Checks that the block belongs to this arena, so that devices reach it.
     pub(super) fn has_read(&self, block: &BlockRead) -> Result<(), CudaError> {
         self.has(block.arena(), "block to be read")
     }
@@ -225,7 +229,7 @@ impl PinnedStorage {
     }
 }
 
-/// Memory, and how it is cut.
+/// Memory, and its division into chunks.
 #[derive(Clone, Copy)]
 struct Cut {
     base: usize,
@@ -244,21 +248,22 @@ impl Cut {
     }
 }
 
-/// The most bytes up to `most` that are whole blocks of `stride` bytes and whole pages; the least such number if that is more.
+/// Returns the most bytes up to `most` that are whole blocks of `stride` bytes and whole pages; if there
+/// are none, the least such number.
 fn whole_blocks(most: usize, stride: usize, page: usize) -> usize {
-    // A page is a power of two, and so is what it shares with the stride.
+    // A page is a power of two, and so is its greatest common divisor with the stride.
     let shared = 1 << stride.trailing_zeros().min(page.trailing_zeros());
     let unit = stride.saturating_mul(page / shared);
     unit.saturating_mul((most / unit).max(1))
 }
 
 fn page_bytes() -> usize {
-    // SAFETY: takes and gives numbers.
+    // SAFETY: takes and returns numbers.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).unwrap_or(4096)
 }
 
-/// Registers chunk after chunk into `done`, until all are or one is refused.
+/// Registers chunk after chunk into `done`, until all are registered or one is refused.
 fn register_all(
     device: &Arc<CudaDevice>,
     cut: Cut,
@@ -297,13 +302,14 @@ fn register(device: &CudaDevice, chunk: (usize, usize)) -> Result<(usize, usize)
     let (address, bytes) = chunk;
     let pointer = core::ptr::with_exposed_provenance_mut(address);
     device.call("cuMemHostRegister", |api| {
-        // SAFETY: the chunk is part of a mapping that the arena holds (I2). Pinning it changes nothing that Rust sees.
+        // SAFETY: the chunk is part of a mapping that the arena holds (I2). Pinning it changes nothing
+        // visible to Rust.
         unsafe { (api.cuMemHostRegister_v2)(pointer, bytes, PORTABLE | DEVICE_MAP) }
     })?;
     Ok(chunk)
 }
 
-/// The device's address of registered memory.
+/// Returns the device's address of registered memory.
 fn device_address(device: &CudaDevice, host: usize) -> Result<u64, CudaError> {
     let mut address = 0;
     device.call("cuMemHostGetDevicePointer", |api| {
@@ -314,7 +320,7 @@ fn device_address(device: &CudaDevice, host: usize) -> Result<u64, CudaError> {
     Ok(address)
 }
 
-/// The soft limit; none where there is none.
+/// Returns the soft limit on locked memory; `None` if it is unlimited.
 fn lock_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is ours.
@@ -326,7 +332,7 @@ impl Drop for PinnedStorage {
     fn drop(&mut self) {
         for (address, bytes) in self.chunks.drain(..).rev() {
             let thing = Thing::Registration(core::ptr::with_exposed_provenance_mut(address));
-            // It holds the arena too (I2, I3).
+            // The registration holds the arena too (I2, I3).
             let unforked = Arc::clone(&self.unforked);
             // SAFETY: registered by us (I1), and nothing is in flight: transfers hold `self` (I2).
             unsafe { self.device.give_back(thing, bytes as u64, Some(unforked)) };

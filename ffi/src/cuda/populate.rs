@@ -1,9 +1,9 @@
-//! Pages of an arena, made before it is registered.
+//! Makes an arena's pages before it is registered.
 //!
-//! The driver makes pages that are not there while it holds a lock that every process of the machine shares,
-//! one page after the other: gigabytes take minutes, and every other CUDA call of the machine waits
-//! (NVIDIA/TensorRT-LLM#15431). So threads of ours make them first, side by side, and the driver only pins.
-//! No byte changes.
+//! The driver makes missing pages one after the other, while it holds a lock that every process of the
+//! machine shares. Gigabytes take minutes, and every other CUDA call of the machine waits
+//! (NVIDIA/TensorRT-LLM#15431). So our threads make the pages first, in parallel, and the driver only
+//! pins them. No byte changes.
 //!
 //! ```text
 //!   arena   ├─ 64 MiB ─┼─ 64 MiB ─┼─ … ─┤      each thread takes the next piece
@@ -14,14 +14,15 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// What a thread makes at a time: so little that progress is seen, and whole huge pages, so that no two threads want the same one.
+/// The bytes that a thread makes at a time: small enough to show progress, and whole huge pages, so that
+/// no two threads want the same one.
 const PIECE_BYTES: usize = 64 << 20;
 
-/// Runs `act` for each number below `count` by at most `threads` threads, until one fails; `told` hears each answer, in the order in
-/// which they come.
+/// Runs `act` for each number below `count` by at most `threads` threads, until one fails. `told`
+/// receives each answer, in the order of their arrival.
 ///
 /// # Errors
-/// [`CudaError::Thread`]: there is no thread to be had.
+/// [`CudaError::Thread`]: no thread can be started.
 pub(super) fn by_threads<T: Send, E: Send>(
     count: usize,
     threads: usize,
@@ -31,7 +32,7 @@ pub(super) fn by_threads<T: Send, E: Send>(
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let (tell, hear) = mpsc::channel();
     let serve = |tell: mpsc::Sender<_>| {
-        // Relaxed, here and below: what has been done is told by the channel.
+        // Relaxed, here and below: the results travel through the channel.
         while !stop.load(Ordering::Relaxed) {
             let at = next.fetch_add(1, Ordering::Relaxed);
             if at >= count {
@@ -51,26 +52,26 @@ pub(super) fn by_threads<T: Send, E: Send>(
             let thread = thread::Builder::new().name("kvstrata-pin".to_owned());
             match thread.spawn_scoped(scope, move || serve(tell)) {
                 Ok(_) => {}
-                // Fewer do it too.
+                // Fewer threads do it, too.
                 Err(_) if started > 0 => break,
                 Err(error) => answer = Err(CudaError::Thread { errno: error.raw_os_error().unwrap_or(0) }),
             }
         }
         drop(tell);
-        // Ends when the last thread has: what was begun is always told of.
+        // Ends when the last thread has ended: everything that was begun is reported.
         hear.into_iter().for_each(&mut told);
         answer
     })
 }
 
-/// Makes the pages of memory of ours, as far as the system can; `told` hears of bytes. Where it cannot, the driver will, and says what
-/// is wrong.
+/// Makes the pages of memory of ours, as far as the system can; `told` receives bytes. Pages that cannot
+/// be made here are left to the driver, which reports the reason.
 ///
 /// # Errors
 /// As for [`by_threads`].
 ///
 /// # Safety
-/// The bytes are mapped and writable. If they are `fresh`, nobody else reaches them.
+/// The bytes are mapped and writable. If they are `fresh`, no one else reaches them.
 pub(super) unsafe fn populate(
     address: usize,
     bytes: usize,
@@ -82,7 +83,8 @@ pub(super) unsafe fn populate(
     let make = |at| {
         let (address, bytes) = piece(at);
         match advise(address, bytes) {
-            // Linux before 5.14. Another's blocks are left alone: writing a byte back may undo what its owner writes meanwhile.
+            // Linux before 5.14. Pages that are not fresh are left alone: writing a byte back may undo
+            // their owner's concurrent write.
             Err(libc::EINVAL) if fresh => {
                 // SAFETY: the caller's promise.
                 unsafe { touch(address, bytes) };
@@ -99,11 +101,11 @@ pub(super) unsafe fn populate(
     })
 }
 
-/// Has the kernel make pages as a write would, which it knows how to do without one.
+/// Has the kernel make pages as a write would make them, but without a write.
 #[cfg(target_os = "linux")]
 fn advise(address: usize, bytes: usize) -> Result<(), i32> {
     let start = core::ptr::with_exposed_provenance_mut(address);
-    // SAFETY: memory of ours (the callers'); the advice changes no byte.
+    // SAFETY: memory of ours (the callers' promise); the advice changes no byte.
     match unsafe { libc::madvise(start, bytes, libc::MADV_POPULATE_WRITE) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0)),
@@ -118,10 +120,11 @@ fn advise(_address: usize, _bytes: usize) -> Result<(), i32> {
 /// Writes the zero that a fresh page has anyway, once every 4 KiB.
 ///
 /// # Safety
-/// The bytes are mapped and writable, zero, and nobody else's.
+/// The bytes are mapped, writable, zero, and only ours.
 unsafe fn touch(address: usize, bytes: usize) {
     for at in (address..address + bytes).step_by(4096) {
-        // SAFETY: the caller's promise. Volatile: nothing reads it, and the page is what is wanted.
+        // SAFETY: the caller's promise. Volatile: nothing reads the zero, and the write is needed for the
+        // page alone.
         unsafe { core::ptr::with_exposed_provenance_mut::<u8>(at).write_volatile(0) };
     }
 }
@@ -131,12 +134,12 @@ mod tests {
     use super::*;
     use crate::arena::HostArena;
 
-    /// Pages of the memory that are there.
+    /// Counts the pages of the memory that are present.
     #[cfg(target_os = "linux")]
     fn resident(address: usize, bytes: usize) -> usize {
         let mut pages = vec![0_u8; bytes.div_ceil(4096)];
         let start = core::ptr::with_exposed_provenance_mut(address);
-        // SAFETY: asks for pages of a live mapping; a byte a page is ours.
+        // SAFETY: queries the pages of a live mapping; `pages` is ours, one byte per page.
         assert_eq!(unsafe { libc::mincore(start, bytes, pages.as_mut_ptr()) }, 0);
         pages.iter().filter(|page| **page & 1 != 0).count()
     }

@@ -1,20 +1,20 @@
-//! A stream with its transfers: what they own, and the thread that ends them.
+//! A stream with its transfers: the memory that they own, and the thread that ends them.
 //!
 //! ```text
 //!   submit ─► slot: batch, event, number ─► fifo ─► thread: waits for the oldest ─► outcome ─► waker
 //!                     │                                                               │
-//!                     └── the device reads and writes what the batch holds ───────────┘ batch back, or dropped
+//!                     └── the device reads and writes the batch's memory ─────────────┘ batch back, or drop
 //! ```
 //!
 //! Invariants
-//! - I1: a batch of which anything was queued stays in its slot until the device has answered for it,
-//!   whatever becomes of the [`Transfer`]; and if the device never does, it stays for ever (leaked, counted).
-//!   Nothing is freed or reused before.
+//! - I1: once any part of a batch is queued, the batch stays in its slot until the device has answered
+//!   for it, whatever happens to the [`Transfer`]. If the device never answers, the batch stays for ever
+//!   (leaked, counted). Nothing is freed or reused before.
 //! - I2: the order of `fifo` is the order in the stream: both change under `turn`.
-//! - I3: each transfer in `fifo` gets an outcome: once the device is quarantined, every wait answers at once.
-//!   A wait that is refused otherwise is no answer, and is repeated.
-//! - I4: what may be anybody's code (wakers, owners' drops) runs under no lock, and its panic ends neither
-//!   the thread nor the others' transfers.
+//! - I3: each transfer in `fifo` gets an outcome: once the device is quarantined, every wait answers at
+//!   once. A wait that is refused otherwise is no answer, and is repeated.
+//! - I4: foreign code (wakers, owners' drops) runs under no lock, and its panic ends neither the thread
+//!   nor other transfers.
 
 use super::batch::Batch;
 use super::completion::Way;
@@ -30,7 +30,7 @@ use core::time::Duration;
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// How a queue is made.
+/// The options of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct QueueOptions {
@@ -40,25 +40,25 @@ pub struct QueueOptions {
 }
 
 impl QueueOptions {
-    /// Waits by events; at most 256 transfers, under way or not yet taken; a host function that does not come is looked after
-    /// every 100 ms.
+    /// Waits by events; at most 256 transfers, in flight or not yet taken; a missing host function is
+    /// checked for every 100 ms.
     pub fn new() -> QueueOptions {
         QueueOptions { way: Way::Event, depth: 256, watch: Duration::from_millis(100) }
     }
 
-    /// How the thread waits.
+    /// Sets how the thread waits.
     pub fn way(mut self, way: Way) -> Self {
         self.way = way;
         self
     }
 
-    /// Transfers at most; at least 1.
+    /// Sets the maximum number of transfers; at least 1.
     pub fn depth(mut self, depth: usize) -> Self {
         self.depth = depth.max(1);
         self
     }
 
-    /// How long an error can go unseen when the queue waits by [`Way::HostFunction`].
+    /// Sets how long an error can stay unseen if the queue waits by [`Way::HostFunction`].
     pub fn watch(mut self, watch: Duration) -> Self {
         self.watch = watch;
         self
@@ -78,7 +78,7 @@ pub struct TransferQueue {
 }
 
 impl TransferQueue {
-    /// A stream of its own, and a thread that waits for it.
+    /// Creates a queue with a stream of its own, and a thread that waits for its transfers.
     ///
     /// # Errors
     /// [`CudaError`]: the driver refuses, or a thread cannot be started.
@@ -92,7 +92,8 @@ impl TransferQueue {
         let served = Arc::clone(&shared);
         let thread = thread::Builder::new().name(format!("kvstrata-{purpose}"));
         let thread = thread.spawn(move || {
-            // Bound once for the thread's life; quarantined, it still ends what is pending.
+            // The context is bound once for the thread's life. If the device is quarantined, the thread
+            // still ends pending transfers.
             if served.device().bound(|| served.serve()).is_err() {
                 served.serve();
             }
@@ -102,7 +103,7 @@ impl TransferQueue {
         Ok(TransferQueue { shared, thread: Some(thread) })
     }
 
-    /// Its device.
+    /// Returns the queue's device.
     #[must_use]
     pub fn device(&self) -> &Arc<CudaDevice> {
         self.shared.device()
@@ -112,7 +113,7 @@ impl TransferQueue {
         &self.shared
     }
 
-    /// Its stream, for events of others that it is to wait for.
+    /// Returns the queue's stream, to make it wait for foreign events.
     #[must_use]
     pub fn stream(&self) -> &CudaStream {
         &self.shared.stream
@@ -121,19 +122,22 @@ impl TransferQueue {
     /// Queues all pieces of a batch.
     ///
     /// # Errors
-    /// [`Rejected`] with the batch: the queue is full, memory is another device's, the driver refuses, the device is
-    /// quarantined. What goes wrong when some of it is queued already is the [`Transfer`]'s outcome.
+    /// [`Rejected`] with the batch: the queue is full, memory belongs to another device, the driver
+    /// refuses, or the device is quarantined. An error after the first piece was queued is the
+    /// [`Transfer`]'s outcome instead.
     pub fn submit(&self, batch: Batch) -> Result<Transfer, Box<Rejected>> {
         let mut work = self.begin(batch)?;
         work.copy();
         work.finish()
     }
 
-    /// Begins a transfer out of parts: copies, fills and kernels, in the order in which they are called. Whoever queues something
-    /// else waits for its end, this thread too, and then for ever.
+    /// Begins a transfer made of parts: copies, fills and kernels, in the order of the calls. Until it
+    /// ends, any other caller that queues a transfer waits. If that caller is this very thread, it waits
+    /// for ever.
     ///
     /// # Errors
-    /// [`Rejected`] with the batch: the queue is full, memory is another device's, the device is quarantined.
+    /// [`Rejected`] with the batch: the queue is full, memory belongs to another device, or the
+    /// device is quarantined.
     pub fn begin(&self, batch: Batch) -> Result<Work<'_>, Box<Rejected>> {
         match self.shared.reserve(&batch) {
             Ok((slot, event)) => {
@@ -144,7 +148,7 @@ impl TransferQueue {
         }
     }
 
-    /// Transfers that the device has not answered for.
+    /// Returns the number of transfers that the device has not answered for.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.shared.lock().fifo.len()
@@ -152,7 +156,8 @@ impl TransferQueue {
 }
 
 impl Drop for TransferQueue {
-    /// Does not wait for the device: the thread ends what is pending, and then itself. Idle, it ends now.
+    /// Does not wait for the device: the thread ends pending transfers, and then itself. An idle thread
+    /// ends now.
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.closing = true;

@@ -1,13 +1,13 @@
-//! What comes back where nothing was submitted.
+//! The answer to a submission that queued nothing.
 
 use super::batch::Batch;
 use super::error::CudaError;
 
-/// A batch that was not submitted, and why.
+/// A batch that was not submitted, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Rejected {
-    /// Why.
+    /// The reason.
     #[source]
     pub error: CudaError,
     /// The batch, as it was.

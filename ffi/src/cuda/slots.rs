@@ -1,4 +1,4 @@
-//! The slots of a queue: what each transfer owns, and the life of the thread that ends them.
+//! The slots of a queue: what each transfer owns, and the thread that ends transfers.
 //!
 //! Invariants: the queue's (`queue.rs`).
 
@@ -15,21 +15,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// What a queue, its thread and its transfers share.
+/// State shared by a queue, its thread and its transfers.
 pub(super) struct Shared {
-    // In the order of their drop: events and signal before the stream, that before the device.
+    // In the order of their drop: events and signal before the stream, the stream before the device.
     pub(super) signal: Signal,
     /// For order with the engine's streams (`engine.rs`).
     pub(super) mark: Mutex<Option<CudaEvent>>,
     pub(super) events: EventPool,
     pub(super) stream: CudaStream,
     device: Arc<CudaDevice>,
-    /// Who queues something in the stream (I2); transfers announced so far.
+    /// Held by the caller that queues work in the stream (I2). The number counts the transfers announced
+    /// so far.
     pub(super) turn: Mutex<u32>,
     state: Mutex<State>,
-    /// The thread waits for transfers.
+    /// The thread waits here for transfers.
     pub(super) work: Condvar,
-    /// Threads wait for outcomes.
+    /// Callers' threads wait here for outcomes.
     answered: Condvar,
 }
 
@@ -44,27 +45,27 @@ pub(super) struct State {
 #[derive(Default)]
 pub(super) struct Slot {
     pub(super) batch: Option<Batch>,
-    /// The event, the number and whether that was announced; until the thread takes them.
+    /// The event, the number, and whether the transfer was announced; until the thread takes them.
     pub(super) awaited: Option<(CudaEvent, u32, bool)>,
     pub(super) outcome: Option<Result<(), CudaError>>,
     waker: Option<Waker>,
-    /// What went wrong while it was queued; the outcome, when the device has answered.
+    /// The error of a refused part; it becomes the outcome when the device has answered.
     pub(super) late: Option<CudaError>,
-    /// Nobody waits for it.
+    /// The transfer has no waiter any more.
     pub(super) abandoned: bool,
 }
 
-/// How a transfer ended, and its batch; none that a device keeps (I1).
+/// The outcome of a transfer, and its batch, unless a device keeps that (I1).
 pub(super) type Ended = (Result<(), CudaError>, Option<Batch>);
 
-/// How long the thread pauses before it asks again, at first and at most: twice as long each time.
+/// The thread's pause before it asks again: the first and the longest; each pause is twice the one before.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(128));
 
-/// How often it asks again where nothing says that the refusal passes: for a second in all.
+/// How often the thread asks again after a refusal that is not known to pass: for a second in all.
 const TRIES: u32 = 14;
 
 impl State {
-    /// Makes a slot free again.
+    /// Frees a slot.
     pub(super) fn vacate(&mut self, at: usize) {
         self.slots[at] = Slot::default();
         self.free.push(at);
@@ -80,7 +81,7 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    /// Makes the stream, and `depth` slots; `way` and `watch` are those of the queue's options.
+    /// Makes the stream and `depth` slots; `way` and `watch` are those of the queue's options.
     pub(super) fn new(
         device: &Arc<CudaDevice>,
         purpose: Purpose,
@@ -108,7 +109,7 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        // No caller's code runs under the lock, so that a poisoned state is a whole one.
+        // No caller's code runs under the lock, so a poisoned state is still consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,22 +129,22 @@ impl Shared {
         }
     }
 
-    /// Leaves a batch to a device that may still write what it holds (I1).
+    /// Leaves a batch to a device that may still write the batch's memory (I1).
     pub(super) fn leak(&self, batch: Batch) {
         let bytes = batch.bytes();
         self.device.keep(Box::new(batch), bytes);
     }
 
-    /// Runs a caller's code (I4). Its panic has been reported by the hook; another context that it has left,
-    /// a `cudaSetDevice` of an owner's drop, is replaced by ours.
+    /// Runs a caller's code (I4). The panic hook has reported its panic. If it left another context (a
+    /// `cudaSetDevice` in an owner's drop), ours is bound again.
     fn contained(&self, act: impl FnOnce()) {
         let _ = catch_unwind(AssertUnwindSafe(act));
         self.device.rebind();
     }
 
-    /// The device's answer for a transfer. A wait that is refused, though not for good, says nothing of the
-    /// transfer, and the device is well: asked again, and for as long as it takes where a graph's capture is in
-    /// the way.
+    /// Waits for the device's answer for a transfer. A refused wait that is not sticky says nothing of
+    /// the transfer, and the device is well. So the thread asks again; while a graph's capture is in the
+    /// way, without limit.
     fn answer(&self, number: u32, event: &CudaEvent, announced: bool) -> Result<(), CudaError> {
         let (mut pause, mut tries) = (PAUSES.0, 0);
         loop {
@@ -158,7 +159,7 @@ impl Shared {
         }
     }
 
-    /// The thread's life.
+    /// The body of the thread.
     pub(super) fn serve(&self) {
         let mut state = self.lock();
         loop {
@@ -170,14 +171,14 @@ impl Shared {
                 continue;
             };
             let Some((event, number, announced)) = state.slots[at].awaited.take() else {
-                // Only this thread takes it, and it leaves the front with it.
+                // Only this thread takes `awaited`, and it also removes that transfer from the front.
                 state.fifo.pop_front();
                 continue;
             };
             drop(state);
             let answer = self.answer(number, &event, announced);
             let ended = answer.is_ok();
-            // Before its slot is free: a slot that is has an event.
+            // Before the slot becomes free: every free slot must find a free event.
             if ended {
                 self.events.give(event)
             } else {
@@ -191,7 +192,7 @@ impl Shared {
             if slot.abandoned {
                 state.vacate(at);
             } else {
-                // Back to who waits for it, if the device has answered, and be it that a part was refused.
+                // The batch goes back to the waiter if the device has answered, even if a part was refused.
                 slot.batch = batch.take_if(|_| ended);
                 slot.outcome = Some(outcome);
             }
@@ -212,7 +213,7 @@ impl Shared {
 
     // ---- for `Transfer` ----
 
-    /// The outcome, with the batch; the slot is free then.
+    /// Takes the outcome with the batch, which frees the slot.
     fn take(&self, state: &mut State, at: usize) -> Option<Ended> {
         let slot = &mut state.slots[at];
         let outcome = slot.outcome.take()?;
@@ -221,7 +222,7 @@ impl Shared {
         Some((outcome, batch))
     }
 
-    /// The outcome, or a promise to wake.
+    /// Takes the outcome, or stores the waker.
     pub(super) fn poll(&self, at: usize, waker: &Waker) -> Option<Ended> {
         let mut state = self.lock();
         let taken = self.take(&mut state, at);
@@ -236,7 +237,7 @@ impl Shared {
         taken
     }
 
-    /// Blocks until there is an outcome, or for so long.
+    /// Blocks until there is an outcome, or until `patience` is over.
     pub(super) fn block(&self, at: usize, patience: Option<Duration>) -> Option<Ended> {
         let begun = std::time::Instant::now();
         let mut state = self.lock();
@@ -254,7 +255,7 @@ impl Shared {
         }
     }
 
-    /// Nobody waits for it any more.
+    /// Marks the transfer as having no waiter any more.
     pub(super) fn abandon(&self, at: usize) {
         let mut state = self.lock();
         let outcome = self.take(&mut state, at);

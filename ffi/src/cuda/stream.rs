@@ -1,8 +1,8 @@
-//! Streams by purpose. Each is its own order of work; none waits for the legacy default stream.
+//! Streams by purpose. Each has its own order of work; none waits for the legacy default stream.
 //!
-//! The priority is for kernels alone: of pending ones the greater goes first. Copies between host and device
-//! have none (`cuStreamCreateWithPriority`, notes): they go by the copy engines in the order in which they
-//! become ready.
+//! The priority concerns kernels only: of pending kernels, the one with the greater priority goes first.
+//! Copies between host and device have no priority (`cuStreamCreateWithPriority`, notes): the copy
+//! engines execute them in the order in which they become ready.
 
 use super::back::Thing;
 use super::context::CudaDevice;
@@ -13,19 +13,19 @@ use core::fmt;
 use core::ptr::null_mut;
 use std::sync::Arc;
 
-/// What a stream is for.
+/// The purpose of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Purpose {
-    /// Away from the device. Nobody waits for it: its kernels have the least priority.
+    /// Copies away from the device. No request waits for them: their kernels have the least priority.
     Offload,
-    /// Towards the device. A request waits for it: its kernels have the greatest priority.
+    /// Copies towards the device. A request waits for them: their kernels have the greatest priority.
     Onboard,
-    /// Between the disk's buffers and the device: in the middle.
+    /// Copies between the disk's buffers and the device: priority in the middle.
     Staging,
 }
 
 impl Purpose {
-    /// The priority in the device's range, whose least is the larger number.
+    /// Returns the priority in the device's range. The least priority is the larger number.
     fn priority(self, least: i32, greatest: i32) -> i32 {
         match self {
             Purpose::Offload => least,
@@ -48,20 +48,21 @@ impl fmt::Display for Purpose {
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;
 
-/// A stream. What is queued when it is dropped is still executed.
+/// A stream. Work that is queued when it is dropped is still executed.
 pub struct CudaStream {
     device: Arc<CudaDevice>,
     stream: CUstream,
     purpose: Purpose,
 }
 
-// SAFETY: a stream may be used from any thread (the driver is thread-safe); the pointer is never followed here.
+// SAFETY: a stream may be used from any thread (the driver is thread-safe); the pointer is never
+// followed here.
 unsafe impl Send for CudaStream {}
 // SAFETY: as above; nothing changes behind `&CudaStream`.
 unsafe impl Sync for CudaStream {}
 
 impl CudaStream {
-    /// A stream of the device.
+    /// Creates a stream of the device.
     ///
     /// # Errors
     /// [`CudaError`]: the driver refuses.
@@ -81,13 +82,13 @@ impl CudaStream {
         Ok(CudaStream { device: Arc::clone(device), stream, purpose })
     }
 
-    /// Its device.
+    /// Returns the stream's device.
     #[must_use]
     pub fn device(&self) -> &Arc<CudaDevice> {
         &self.device
     }
 
-    /// What it is for.
+    /// Returns the stream's purpose.
     #[must_use]
     pub fn purpose(&self) -> Purpose {
         self.purpose
@@ -97,7 +98,8 @@ impl CudaStream {
         self.stream
     }
 
-    /// The driver's handle of it (`CUstream`, the runtime's `cudaStream_t`), for other libraries to queue in. It ends with the stream.
+    /// Returns the driver's handle (`CUstream`, the runtime's `cudaStream_t`), for other libraries to
+    /// queue in. It ends with the stream.
     #[must_use]
     pub fn handle(&self) -> *mut c_void {
         self.stream.cast()
@@ -106,7 +108,7 @@ impl CudaStream {
 
 impl Drop for CudaStream {
     fn drop(&mut self) {
-        // SAFETY: made by us and destroyed once; the driver lets go of it when its work is done.
+        // SAFETY: made by us and destroyed once; the driver releases it when its work is done.
         unsafe { self.device.give_back(Thing::Stream(self.stream), 0, None) };
     }
 }

@@ -1,14 +1,13 @@
-//! CUDA's driver API as it is found at run time: one table of entries, each with the declaration that
-//! `cudarc` has of it.
+//! CUDA's driver API, found at run time: one table of entries, each with `cudarc`'s declaration.
 //!
-//! `cudarc` declares every result as its enumeration of the codes of CUDA 13.0, and a newer driver may answer
-//! with a code that is not in there: undefined behaviour for a Rust enum. Its wrappers also panic where an
-//! entry is missing. So each entry is looked up here, with the same arguments and a plain number for the
-//! result; the compiler checks each row's arguments against cudarc's.
+//! `cudarc` declares every result as its enumeration of the codes of CUDA 13.0. A newer driver may answer
+//! with a code outside that enumeration: undefined behaviour for a Rust enum. Its wrappers also panic if
+//! an entry is missing. So each entry is looked up here, with the same arguments and a plain number for
+//! the result; the compiler checks each row's arguments against cudarc's.
 //!
 //! Invariants
-//! - I1: each entry is a function of the declared signature (`own` rows: of `cuda.h`'s, which nobody checks
-//!   for us), and stays loaded until the process ends: cudarc never unloads.
+//! - I1: each entry is a function of the declared signature, and stays loaded until the process ends:
+//!   cudarc never unloads. (`own` rows have the signature of `cuda.h`, and no compiler checks them.)
 
 use super::error::CudaError;
 use crate::sys::library::Library;
@@ -51,7 +50,8 @@ macro_rules! entries {
                 Ok(Api {
                     $(
                         $name: match find(concat!(stringify!($name), "\0").as_bytes()) {
-                            // SAFETY: the row has cudarc's declaration (checked above), but for the result, a 32-bit number in C.
+                            // SAFETY: the row has cudarc's declaration (checked above), except for the
+                            // result, a 32-bit number in C.
                             Some(found) => unsafe { entry(found) },
                             None => return Err(CudaError::SymbolMissing { symbol: stringify!($name) }),
                         },
@@ -63,7 +63,8 @@ macro_rules! entries {
                     )*
                     $(
                         $own: find(concat!(stringify!($own), "\0").as_bytes())
-                            // SAFETY: the row has the declaration of `cuda.h`; of the drivers that have another one it is not called.
+                            // SAFETY: the row has the declaration of `cuda.h`; it is not called on
+                            // drivers that have another one.
                             .map(|found| unsafe { entry(found) }),
                     )*
                 })
@@ -132,10 +133,12 @@ entries! {
         );
     }
     own {
-        // The mode, in cudarc's declaration an enumeration too, is a number here, as a result is. The same for a stream's status.
+        // The mode is an enumeration in cudarc's declaration, and a plain number here, like a result. The
+        // same holds for a stream's status.
         cuThreadExchangeStreamCaptureMode(*mut c_uint);
         cuStreamIsCapturing(CUstream, *mut c_uint);
-        // Of CUDA 12.8 and 12.9 only, which say where they failed. Later drivers may have it under this name or not.
+        // Only of CUDA 12.8 and 12.9, which report where they failed. Later drivers may or may not have
+        // it under this name.
         cuMemcpyBatchAsync(
             *mut CUdeviceptr, *mut CUdeviceptr, *mut usize, usize, *mut CUmemcpyAttributes, *mut usize, usize, *mut usize,
             CUstream
@@ -155,7 +158,8 @@ pub(super) type BatchPlain = unsafe extern "C" fn(
     CUstream,
 ) -> Code;
 
-/// `cuMemcpyBatchAsync` of 12.8: before the stream, where the first piece that was refused is told.
+/// `cuMemcpyBatchAsync` of 12.8: the argument before the stream receives the index of the first
+/// refused piece.
 pub(super) type BatchFailing = unsafe extern "C" fn(
     *mut CUdeviceptr,
     *mut CUdeviceptr,
@@ -168,13 +172,14 @@ pub(super) type BatchFailing = unsafe extern "C" fn(
     CUstream,
 ) -> Code;
 
-/// The address of an entry as a function pointer.
+/// Returns the address of an entry as a function pointer.
 ///
 /// # Safety
-/// `F` is a function pointer type, and that of the entry's declaration.
+/// `F` is a function pointer type, the one of the entry's declaration.
 unsafe fn entry<F: Copy>(address: NonNull<c_void>) -> F {
     const { assert!(size_of::<F>() == size_of::<NonNull<c_void>>()) };
-    // SAFETY: a function pointer is as large as its address, and has the type of what lies there (the caller's promise).
+    // SAFETY: a function pointer is as large as its address, and its type is that of the function there
+    // (the caller's promise).
     unsafe { core::mem::transmute_copy(&address) }
 }
 
@@ -186,7 +191,7 @@ impl Api {
             let why = Library::open(&[c"libcuda.so", c"libcuda.so.1"]).err();
             return Err(CudaError::LibraryMissing { why: why.unwrap_or_else(|| "gone again".to_owned()) });
         }
-        // SAFETY: as above; it is there, so that this does not panic.
+        // SAFETY: as above; the library is present, so this does not panic.
         let library = unsafe { culib() };
         Api::find(|name| {
             // SAFETY: the address is only looked up here; `entry` has the type.

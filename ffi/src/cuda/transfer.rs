@@ -1,4 +1,4 @@
-//! A submitted transfer: a future, or something to block on. What it touches belongs to its queue until the
+//! A submitted transfer: a future, or an object to block on. Its memory belongs to its queue until the
 //! device has answered.
 
 use super::batch::Batch;
@@ -11,14 +11,14 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 use std::sync::Arc;
 
-/// Ends with the batch when the device has answered. Dropped at any moment, it is carried out all the same, and the batch is dropped when
-/// the device has answered.
+/// A transfer in flight. It ends with its batch when the device has answered. A dropped transfer is
+/// carried out all the same, and its batch is dropped when the device has answered.
 #[must_use = "dropping it discards the transfer's outcome"]
 pub struct Transfer {
     shared: Arc<Shared>,
-    /// None when the outcome has been taken.
+    /// `None` after the outcome was taken.
     slot: Option<usize>,
-    /// What came back though it failed.
+    /// The batch of a failed transfer, if it came back.
     left: Option<Batch>,
 }
 
@@ -30,15 +30,16 @@ impl Transfer {
     /// Blocks the thread until the device has answered.
     ///
     /// # Errors
-    /// [`CudaError`]: a part was refused when it was queued, or the device has failed. What the device may still write is kept then.
+    /// [`CudaError`]: a part was refused when it was queued, or the device has failed. Memory that the
+    /// device may still write is kept then.
     pub fn wait(mut self) -> Result<Batch, CudaError> {
         self.blocked(None).unwrap_or_else(|| Ok(Batch::new()))
     }
 
-    /// The same for at most so long.
+    /// Blocks as [`wait`](Transfer::wait) does, for at most `patience`.
     ///
     /// # Errors
-    /// [`CudaError::Deadline`] too: the device has not answered; the transfer goes on, and nobody waits for it.
+    /// Also [`CudaError::Deadline`]: the device has not answered; the transfer continues without a waiter.
     pub fn wait_for(mut self, patience: Duration) -> Result<Batch, CudaError> {
         self.blocked(Some(patience)).unwrap_or_else(|| {
             let waited_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
@@ -62,7 +63,8 @@ impl Transfer {
         }
     }
 
-    /// The batch of a transfer that was polled to its failure, once; none if the device may still use what it holds, and keeps it.
+    /// Returns, once, the batch of a transfer that was polled to its failure; `None` if the device keeps
+    /// it, because it may still use the memory.
     pub fn take_left(&mut self) -> Option<Batch> {
         self.left.take()
     }
@@ -71,7 +73,7 @@ impl Transfer {
 impl Future for Transfer {
     type Output = Result<Batch, CudaError>;
 
-    /// Polled again after it was ready, it is never ready any more.
+    /// After it was ready once, the transfer stays pending for ever.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(slot) = self.slot else { return Poll::Pending };
         match self.shared.poll(slot, context.waker()) {

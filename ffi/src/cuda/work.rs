@@ -1,7 +1,7 @@
-//! A transfer while it is being queued: its parts in their order, and what becomes of it when one is refused.
+//! A transfer while it is being queued: its parts in their order, and the handling of a refused part.
 //!
-//! Invariants: the queue's. What is queued belongs to the slot from the end of the [`Work`] on, however that
-//! comes about.
+//! Invariants: the queue's. The queued parts belong to the slot from the end of the [`Work`] on, however
+//! it ends.
 
 use super::batch::{Batch, RegionId};
 use super::error::CudaError;
@@ -13,21 +13,21 @@ use super::stream::CudaStream;
 use super::transfer::Transfer;
 use std::sync::{Arc, MutexGuard};
 
-/// A transfer that is being queued. Dropped, it is finished, and nobody waits for it.
+/// A transfer that is being queued. Dropping it finishes the transfer, without a waiter.
 pub struct Work<'a> {
     shared: &'a Arc<Shared>,
-    /// Until it is ended: owners are dropped under no lock (I4).
+    /// Held until the work is ended: owners are dropped under no lock (I4).
     turn: Option<MutexGuard<'a, u32>>,
     slot: usize,
     parts: Option<(Batch, CudaEvent)>,
-    /// Something is in the stream.
+    /// Whether anything is in the stream.
     issued: bool,
-    /// What was refused; nothing more is queued then.
+    /// The first refusal; nothing more is queued after it.
     error: Option<CudaError>,
 }
 
 impl<'a> Work<'a> {
-    /// A slot that is reserved, and whose turn it is.
+    /// Begins the work of a reserved slot. The caller holds the turn.
     pub(super) fn new(
         shared: &'a Arc<Shared>,
         turn: MutexGuard<'a, u32>,
@@ -40,18 +40,19 @@ impl<'a> Work<'a> {
     fn part(&mut self, act: impl FnOnce(&CudaStream, &mut Batch, &mut bool) -> Result<(), CudaError>) {
         if let (None, Some((batch, _))) = (&self.error, &mut self.parts) {
             let (stream, issued) = (&self.shared.stream, &mut self.issued);
-            // Bound once for all its pieces.
+            // The context is bound once for all pieces.
             self.error = stream.device().bound(|| act(stream, batch, issued)).and_then(|done| done).err();
         }
     }
 
-    /// Queues all pieces of the batch. What goes wrong is [`finish`](Work::finish)'s answer, here and below.
+    /// Queues all pieces of the batch. [`finish`](Work::finish) reports errors, here and below.
     pub fn copy(&mut self) {
-        // SAFETY: the batch goes into its slot, where it stays until the stream has answered (the queue's I1).
+        // SAFETY: the batch goes into its slot, and stays there until the stream has answered (the
+        // queue's I1).
         self.part(|stream, batch, issued| unsafe { batch.issue(stream, false, issued) });
     }
 
-    /// The same by a call for each piece, whatever the driver has.
+    /// Queues all pieces with one call per piece, even if the driver has a call for many.
     pub fn copy_singly(&mut self) {
         // SAFETY: as above.
         self.part(|stream, batch, issued| unsafe { batch.issue(stream, true, issued) });
@@ -61,14 +62,16 @@ impl<'a> Work<'a> {
     pub fn fill(&mut self, at: (RegionId, u64), bytes: u64, byte: u8) {
         self.part(|stream, batch, issued| {
             let address = batch.device_address(at, bytes)?;
-            // SAFETY: inside memory of the batch, which stays in its slot until the stream has answered (the queue's I1).
+            // SAFETY: inside memory of the batch, which stays in its slot until the stream has answered
+            // (the queue's I1).
             unsafe { stream.fill(address, bytes, byte) }?;
             *issued = true;
             Ok(())
         });
     }
 
-    /// Address of a part of a region that a kernel writes: device memory, or a block borrowed for writing.
+    /// Returns the address of a part of a region that a kernel writes: device memory, or a block borrowed
+    /// for writing.
     ///
     /// # Errors
     /// [`CudaError::OutOfRange`], [`CudaError::NotMapped`].
@@ -76,7 +79,7 @@ impl<'a> Work<'a> {
         self.address(at, bytes, true)
     }
 
-    /// Address of a part of a region that a kernel reads.
+    /// Returns the address of a part of a region that a kernel reads.
     ///
     /// # Errors
     /// [`CudaError::OutOfRange`], [`CudaError::NotMapped`].
@@ -91,7 +94,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Launches a kernel, whose function the transfer holds.
+    /// Launches a kernel. The transfer holds the kernel's function.
     ///
     /// # Safety
     /// As for [`CudaStream::launch`]; memory that the transfer holds lives long enough.
@@ -105,10 +108,11 @@ impl<'a> Work<'a> {
         });
     }
 
-    /// Ends it: from now on the device has it.
+    /// Ends the queuing: from now on the device has the transfer.
     ///
     /// # Errors
-    /// [`Rejected`] with the batch if nothing was queued: the first part was refused, or there was none that could be.
+    /// [`Rejected`] with the batch if nothing was queued: the first part was refused, or no part
+    /// could be queued.
     pub fn finish(mut self) -> Result<Transfer, Box<Rejected>> {
         match self.end(false) {
             None => Ok(Transfer::new(Arc::clone(self.shared), self.slot)),
@@ -116,7 +120,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Puts the batch into its slot, if anything was queued or all went well.
+    /// Puts the batch into its slot if any part was queued or none was refused.
     fn end(&mut self, abandoned: bool) -> Option<Box<Rejected>> {
         let (batch, event) = self.parts.take()?;
         let shared = self.shared;
@@ -137,7 +141,7 @@ impl<'a> Work<'a> {
             *turn = turn.wrapping_add(1);
         }
         if let Err(error) = recorded {
-            // Nobody can say when the device is done with it.
+            // It is unknown when the device will be done with the batch.
             shared.events.leak(event);
             shared.leak(batch);
             let mut state = shared.lock();
@@ -162,7 +166,7 @@ impl<'a> Work<'a> {
 
 impl Drop for Work<'_> {
     fn drop(&mut self) {
-        // A batch of which nothing was queued is dropped here, and its owners with it.
+        // A batch without queued parts is dropped here, and its owners with it.
         drop(self.end(true));
     }
 }

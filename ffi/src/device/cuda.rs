@@ -1,20 +1,20 @@
-//! A CUDA device's memory behind the device port: copies through a few pinned blocks, each awaited by its
-//! completion.
+//! A CUDA device's memory behind the device port: copies go through a few pinned blocks, and each copy
+//! waits for its completion.
 //!
 //! ```text
 //!   caller's bytes ──► bounce block (pinned) ──► device block          copy_in, a bounce block at a time
 //!   caller's bytes ◄── bounce block (pinned) ◄── device block          copy_out
 //! ```
 //!
-//! The port's callers offer any host memory, which the device does not reach; whoever has registered memory
-//! uses a [`TransferQueue`](crate::cuda::TransferQueue) and copies once.
+//! The port's callers offer any host memory, which the device cannot reach. A caller with registered
+//! memory uses a [`TransferQueue`](crate::cuda::TransferQueue) instead and copies once.
 //!
 //! Invariants
-//! - I1: a copy takes the device block's borrow word first: two that conflict give [`DeviceError::Busy`]. The
-//!   transfer holds the word too, so that a block whose copy was given up at its deadline stays busy until
-//!   the device has answered.
-//! - I2: a bounce block is in `idle`, with a copy, or with a transfer that was given up; the arena's own
-//!   borrow words see to it.
+//! - I1: a copy takes the device block's borrow word first: of two conflicting copies, one gets
+//!   [`DeviceError::Busy`]. The transfer holds the word too, so a block whose copy was given up at its
+//!   deadline stays busy until the device has answered.
+//! - I2: a bounce block is used by one copy at a time, or by a transfer that was given up at its
+//!   deadline. The arena's own borrow words ensure this even if such a block is back in `idle`.
 
 use crate::arena::BorrowWords;
 use crate::cuda::{
@@ -26,16 +26,16 @@ use core::time::Duration;
 use kvstrata_core::storage::{DeviceError, DevicePort, Storage, StorageKind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Bytes a bounce block at most: enough that a copy's fixed cost is small beside it.
+/// Maximum bytes of a bounce block: large enough that a copy's fixed cost is small beside it.
 const BOUNCE_BYTES: usize = 1 << 20;
 
-/// Bounce blocks: so many copies are under way at a time.
+/// The number of bounce blocks, and so of concurrent copies.
 const BOUNCES: usize = 8;
 
-/// How long a copy may take. Far more than any takes on a device that works: it tells a dead one.
+/// The deadline of a copy. A working device needs far less time, so a late answer means a dead device.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// `blocks` blocks of `block_bytes` bytes of a CUDA device, zeroed at first.
+/// A device tier of `blocks` blocks of `block_bytes` bytes on a CUDA device, initially zeroed.
 pub struct CudaDeviceTier {
     memory: Arc<DeviceStorage>,
     block_bytes: usize,
@@ -61,7 +61,7 @@ impl CudaDeviceTier {
         CudaDeviceTier::with_deadline(device, blocks, block_bytes, DEADLINE)
     }
 
-    /// The same, with copies that fail when the device has not answered for so long.
+    /// As [`new`](CudaDeviceTier::new), with a deadline: a copy fails if the device has not answered by then.
     ///
     /// # Errors
     /// As for [`new`](CudaDeviceTier::new).
@@ -97,7 +97,8 @@ impl CudaDeviceTier {
         self.words.blocks()
     }
 
-    /// The memory, for transfers that need no bounce. They take no borrow words: whoever starts one knows that nobody else uses its blocks.
+    /// The device memory, for transfers that need no bounce. They take no borrow words: a caller that
+    /// starts one must know that its blocks have no other user.
     #[must_use]
     pub fn memory(&self) -> &Arc<DeviceStorage> {
         &self.memory
@@ -108,7 +109,7 @@ impl CudaDeviceTier {
         let all = batch.device(self.memory.range(0, self.memory.size_bytes())?);
         let mut work = self.onboard.begin(batch).map_err(|rejected| rejected.error)?;
         work.fill((all, 0), self.memory.size_bytes(), 0);
-        // Not the copies' deadline: this may be all of a device's memory.
+        // The copies' deadline does not apply: this may fill all of a device's memory.
         work.finish().map_err(|rejected| rejected.error)?.wait_for(DEADLINE)?;
         Ok(())
     }
@@ -118,7 +119,7 @@ impl CudaDeviceTier {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A bounce block, when one is idle.
+    /// Takes an idle bounce block, waiting for one until the deadline.
     fn take_bounce(&self) -> Result<Bounce<'_>, CudaError> {
         let waiting = self.returned.wait_timeout_while(self.idle(), self.deadline, |idle| idle.is_empty());
         let (mut idle, _) = waiting.unwrap_or_else(PoisonError::into_inner);
@@ -141,14 +142,14 @@ impl CudaDeviceTier {
     fn check(&self, block: u32, offset: usize, bytes: usize) -> Result<(), DeviceError> {
         let blocks = u32::try_from(self.blocks()).unwrap_or(u32::MAX);
         DeviceError::check_range(block, offset, bytes, blocks, self.block_bytes)?;
-        // Its blocks stay borrowed, which would hide why.
+        // After a fault the blocks stay borrowed, and `Busy` would hide the cause.
         match self.memory.device().fault() {
             None => Ok(()),
             Some(fault) => Err(DeviceError::Failed { code: fault.code.number(), retryable: false }),
         }
     }
 
-    /// Bytes from the memory's start.
+    /// Returns the position in bytes from the memory's start.
     fn offset_of(&self, block: u32, offset: usize) -> u64 {
         u64::from(block) * self.block_bytes as u64 + offset as u64
     }
@@ -192,7 +193,7 @@ struct Bounce<'a> {
 }
 
 impl Bounce<'_> {
-    /// Refused while a transfer that was given up still has it (I2).
+    /// Borrows the block for writing. Refused while a transfer that was given up still holds it (I2).
     fn write(&self) -> Result<crate::arena::BlockWrite, CudaError> {
         let block = self.tier.bounce.arena().write(self.block);
         block.map_err(|_| CudaError::Full { what: "bounce blocks", limit: BOUNCES })
@@ -206,7 +207,7 @@ impl Drop for Bounce<'_> {
     }
 }
 
-/// A device block that is borrowed until the last transfer that uses it has ended (I1).
+/// A device block, borrowed until the last transfer that uses it has ended (I1).
 struct Borrowed {
     words: Arc<BorrowWords>,
     block: usize,
@@ -219,7 +220,7 @@ impl Drop for Borrowed {
     }
 }
 
-/// What the port says of an error.
+/// Translates an error into the port's.
 fn failed(error: &CudaError) -> DeviceError {
     DeviceError::Failed { code: error.number(), retryable: error.is_passing() }
 }

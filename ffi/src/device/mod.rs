@@ -1,9 +1,9 @@
-//! Device memory behind the core's [`DevicePort`]: one backend a file.
+//! Device memory behind the core's [`DevicePort`]: one backend per file.
 //!
 //! | backend | memory | file |
 //! |---|---|---|
-//! | [`SimDevice`] | host memory posing as a device, with an address space of its own, a tensor a layer | `sim.rs` |
-//! | [`CudaDeviceTier`] | a CUDA device's, by the driver that is found at run time | `cuda.rs` |
+//! | [`SimDevice`] | host memory posing as a device: its own address space, one tensor per layer | `sim.rs` |
+//! | [`CudaDeviceTier`] | a CUDA device's memory, by the driver found at run time | `cuda.rs` |
 
 mod cuda;
 mod sim;

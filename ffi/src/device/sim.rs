@@ -1,23 +1,23 @@
-//! A device made of host memory, for machines without one and for tests.
+//! A device made of host memory, for tests and for machines without a device.
 //!
 //! It keeps the one property of a device that code gets wrong: its memory lies in an address space of its
-//! own. The addresses that it reports are not canonical on any CPU that we run on, so that code which
+//! own. The addresses that it reports are not canonical on any CPU that we run on. So code that
 //! dereferences one faults at once instead of working by accident; only the port moves bytes.
 //!
 //! ```text
-//!   reported:  0x0Doo_oo00_0000_0000 + block × block_bytes      (oooo: ordinal; 1 TiB a device)
-//!   held:      an arena a layer, private to this file, as an engine has a tensor a layer
+//!   reported:  0x0Doo_oo00_0000_0000 + block × block_bytes      (oooo: ordinal; 1 TiB per device)
+//!   held:      one arena per layer, private to this file, as an engine has one tensor per layer
 //!
-//!   block 2 by the port   │ layer 0 │ layer 1 │ … │             offsets run over the layers, one behind the other
+//!   block 2 by the port   │ layer 0 │ layer 1 │ … │         offsets run over the layers, one after the other
 //!                              │         └────────────────┐
 //!   arena of layer 0      b0 b1 b2 b3 …      of layer 1   b0 b1 b2 b3 …      each with its own borrow words
 //! ```
 //!
 //! Invariants
 //! - I1: no address of an arena leaves this file.
-//! - I2: a copy takes the borrow words of the block's layers that it touches before it moves a byte: two
-//!   copies that conflict give [`DeviceError::Busy`], and leave all bytes alone. Copies of different layers
-//!   of one block do not conflict.
+//! - I2: before a copy moves a byte, it takes the borrow words of all the block's layers that it touches.
+//!   Of two conflicting copies, one gets [`DeviceError::Busy`] and leaves all bytes alone. Copies of
+//!   different layers of one block do not conflict.
 
 use crate::arena::{ArenaError, BlockWrite, BorrowError, HostArena};
 use crate::copy::HostCopy;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// Address of byte 0 of device 0: bits 47 to 63 differ, so no x86-64 or AArch64 user address has this form.
 pub const SIM_ADDRESS_BASE: u64 = 0x0D00_0000_0000_0000;
 
-/// Simulated device memory: `blocks` blocks of so many layers, zeroed at first.
+/// Simulated device memory: `blocks` blocks of one or more layers, initially zeroed.
 #[derive(Debug)]
 pub struct SimDevice {
     layers: Box<[Arc<HostArena>]>,
@@ -35,7 +35,7 @@ pub struct SimDevice {
     ordinal: u16,
 }
 
-/// A block that the device itself is busy with ([`SimDevice::hold`]).
+/// A block that the device itself uses ([`SimDevice::hold`]).
 #[derive(Debug)]
 #[must_use = "dropping it frees the block"]
 pub struct SimHold {
@@ -51,7 +51,8 @@ impl SimDevice {
         SimDevice::with_ordinal(0, blocks, block_bytes)
     }
 
-    /// The same with a given ordinal; devices of different ordinals have disjoint addresses.
+    /// As [`new`](SimDevice::new), with a given ordinal; devices of different ordinals have
+    /// disjoint addresses.
     ///
     /// # Errors
     /// [`ArenaError`]: a zero or impossible size, or no memory.
@@ -59,7 +60,8 @@ impl SimDevice {
         SimDevice::with_layers(ordinal, blocks, &[block_bytes])
     }
 
-    /// The same with a tensor for each layer: `layer_bytes[l]` bytes a block.
+    /// As [`with_ordinal`](SimDevice::with_ordinal), with one tensor per layer: `layer_bytes[l]` bytes
+    /// per block.
     ///
     /// # Errors
     /// [`ArenaError`]: no layer, a zero or impossible size, or no memory.
@@ -86,17 +88,18 @@ impl SimDevice {
         self.layers[0].blocks()
     }
 
-    /// Bytes a block of each layer.
+    /// Bytes per block of each layer.
     #[must_use]
     pub fn layer_bytes(&self) -> impl ExactSizeIterator<Item = usize> {
         self.layers.iter().map(|layer| layer.block_bytes())
     }
 
-    /// Copies a layer of a block from host memory, and tells the XXH3-64 of the bytes that have passed. Past the caches where `copy`
-    /// says so of this many bytes.
+    /// Copies a layer of a block from host memory and returns the XXH3-64 of the bytes. The copy bypasses
+    /// the caches if `copy` says so for this many bytes.
     ///
     /// # Errors
-    /// [`DeviceError`]: no such block or layer, or `src` is not as long as it; another copy uses it. The layer is untouched.
+    /// [`DeviceError`]: there is no such block or layer, `src` has another length, or another copy uses
+    /// the layer. The layer is untouched.
     pub fn copy_layer_in(
         &self,
         block: u32,
@@ -109,7 +112,7 @@ impl SimDevice {
             .map_err(|_| self.no_layer(layer, src.len()))
     }
 
-    /// As [`copy_layer_in`](SimDevice::copy_layer_in), and nothing is summed.
+    /// As [`copy_layer_in`](SimDevice::copy_layer_in), without the sum.
     ///
     /// # Errors
     /// As [`copy_layer_in`](SimDevice::copy_layer_in).
@@ -141,13 +144,14 @@ impl SimDevice {
             .map_err(|_| self.no_layer(layer, dst.len()))
     }
 
-    /// Keeps a block from all copies, as a kernel that is at work on it should: they are [`DeviceError::Busy`] until the hold is dropped.
+    /// Keeps a block from all copies, as a kernel at work on it should: they get [`DeviceError::Busy`]
+    /// until the hold is dropped.
     ///
     /// # Errors
-    /// [`DeviceError`]: no such block, or a copy uses it.
+    /// [`DeviceError`]: there is no such block, or a copy uses it.
     pub fn hold(&self, block: u32) -> Result<SimHold, DeviceError> {
         self.check(block, 0, 0)?;
-        // Collected one by one: those before a refusal are given back.
+        // Collected one by one: a refusal releases the words taken before it.
         let layers: Result<_, _> = self.layers.iter().map(|layer| layer.write(block as usize)).collect();
         Ok(SimHold { _layers: layers.map_err(busy(block))? })
     }
@@ -157,7 +161,7 @@ impl SimDevice {
         DeviceError::check_range(block, offset, bytes, blocks, self.block_bytes)
     }
 
-    /// The memory of a layer, of which there is such a block.
+    /// Returns the memory of a layer, if it has that block.
     fn layer(&self, block: u32, layer: u32, bytes: usize) -> Result<&Arc<HostArena>, DeviceError> {
         self.check(block, 0, 0)?;
         self.layers.get(layer as usize).ok_or_else(|| self.no_layer(layer, bytes))
@@ -169,7 +173,8 @@ impl SimDevice {
     }
 }
 
-/// Copies `src` to `offset` on from the first of these layers' start; bytes move when the words of all layers are taken (I2).
+/// Copies `src` to `offset` from the start of the first of these layers; bytes move once the words of all
+/// layers are taken (I2).
 fn put(layers: &[Arc<HostArena>], block: u32, offset: usize, src: &[u8]) -> Result<(), DeviceError> {
     let (false, Some((layer, rest))) = (src.is_empty(), layers.split_first()) else { return Ok(()) };
     if offset >= layer.block_bytes() {
@@ -182,7 +187,7 @@ fn put(layers: &[Arc<HostArena>], block: u32, offset: usize, src: &[u8]) -> Resu
     Ok(())
 }
 
-/// Copies the other way, with the same promise.
+/// As [`put`], in the other direction.
 fn get(layers: &[Arc<HostArena>], block: u32, offset: usize, dst: &mut [u8]) -> Result<(), DeviceError> {
     let (false, Some((layer, rest))) = (dst.is_empty(), layers.split_first()) else { return Ok(()) };
     if offset >= layer.block_bytes() {
@@ -282,7 +287,7 @@ mod tests {
         }
     }
 
-    /// A device of 3 blocks, each of whose bytes tells its place.
+    /// A device of 3 blocks; the value of each byte tells its place.
     fn layered() -> SimDevice {
         let device = SimDevice::with_layers(0, 3, &[5, 100, 1, 70]).expect("device");
         for block in 0..3 {
@@ -364,7 +369,7 @@ mod tests {
         assert_eq!(device.copy_layer_out(0, 2, &mut [0], &copy), busy);
         device.copy_layer_in(0, 1, &[1; 100], &copy).expect("another layer");
         device.copy_layer_in(1, 2, &[1], &copy).expect("another block");
-        // Over several layers, of which one is in use: none has changed.
+        // Over several layers, one of them in use: no layer changes.
         assert_eq!(device.copy_in(0, 0, &[2; 176]).err(), busy.err());
         assert_eq!(device.copy_out(0, 0, &mut [2; 176]).err(), busy.err());
         device.copy_in(0, 5, &[3; 100]).expect("up to the layer in use");

@@ -1,15 +1,15 @@
-//! cuFile's driver, and the CUDA device that transfers are to reach.
+//! cuFile's driver, and the CUDA device of the transfers.
 //!
-//! cuFile is one per process and counts who has opened it (1.14 and 1.19). Its settings are those of whoever
-//! opened it first: another user in the same process (a storage library of the engine's, say) shares them.
+//! A process has one cuFile, which counts its openers (1.14 and 1.19). Its settings are the first
+//! opener's: another user in the same process, such as a storage library of the engine's, shares them.
 //!
 //! Invariants
-//! - I1: each [`GdsDriver`] opens cuFile once and closes it once, unless cuFile says that it was open
-//!   already.
-//! - I2: `cuFileDriverOpen` is called only where [`MODULES`] can be read, and after `cuInit` has succeeded.
-//!   Where it cannot, cuFile (1.14 and 1.19) reads it in a loop that has no end.
-//! - I3: registered files and buffers hold the driver, so that it outlives them; the device's context
-//!   outlives both.
+//! - I1: each [`GdsDriver`] opens cuFile once and closes it once, unless cuFile says that it was
+//!   open already.
+//! - I2: `cuFileDriverOpen` is called only if [`MODULES`] can be read, and after `cuInit` has succeeded.
+//!   If the file cannot be read, cuFile (1.14 and 1.19) tries again in a loop without end.
+//! - I3: registered files and buffers hold the driver, so it outlives them; the device's context outlives
+//!   the driver.
 
 use super::error::{CuFileCode, GdsError};
 use super::sys::{
@@ -21,7 +21,7 @@ use core::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What to open, and how.
+/// The device to open, and the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct GdsOptions {
@@ -31,34 +31,38 @@ pub struct GdsOptions {
 }
 
 impl GdsOptions {
-    /// CUDA's device of this ordinal; 4 threads a volume.
+    /// CUDA's device of this ordinal; 4 threads per volume.
     pub fn new(device: u32) -> GdsOptions {
         GdsOptions { device, allow_compat: false, threads: 4 }
     }
 
-    /// Whether cuFile may bounce through host memory where it cannot go direct; no unless set. kvstrata's own way through
-    /// pinned memory is then the better one: it needs no [`DeviceSums`](super::DeviceSums).
+    /// Sets whether cuFile may bounce through host memory if it cannot transfer directly. Default: no.
+    /// kvstrata's own path through pinned memory is the better bounce: it needs no
+    /// [`DeviceSums`](super::DeviceSums).
     ///
-    /// "No" is said to cuFile itself (1.14 and later), which then refuses what it cannot do directly. Where somebody else in
-    /// the process has opened cuFile before, their setting stays; [`GdsDescription::mode`] says which it is.
+    /// "No" is passed to cuFile itself (1.14 and later), which then refuses transfers that it cannot do
+    /// directly. If other code in the process has opened cuFile before, that code's setting stays;
+    /// [`GdsDescription::mode`] reports it.
     pub fn allow_compat(mut self, allow: bool) -> Self {
         self.allow_compat = allow;
         self
     }
 
-    /// Threads a volume, which is how many calls of cuFile it has under way at a time; 4 unless set.
+    /// Sets the threads per volume, which is the number of its concurrent cuFile calls. Default: 4.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
     }
 }
 
-/// How bytes get from a drive to the device, as far as cuFile says.
+/// The path of bytes from a drive to the device, as cuFile reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Without host memory: compatibility mode is switched off, so cuFile refuses what it cannot do directly.
+    /// Without host memory: compatibility mode is off, so cuFile refuses transfers that it cannot
+    /// do directly.
     Direct,
-    /// Directly where the file and the device allow it. cuFile bounces the rest through host memory without a word.
+    /// Directly if the file and the device allow it; cuFile silently bounces other transfers through
+    /// host memory.
     Possible,
     /// Compatibility mode: every transfer bounces through host memory.
     Compat,
@@ -74,19 +78,19 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What the driver turned out to be.
+/// The properties of the opened driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GdsDescription {
-    /// Version of cuFile as it counts it: 1190 is 1.19; 0 where it does not say.
+    /// cuFile's version number: 1190 is 1.19; 0 if cuFile does not report it.
     pub version: u32,
     /// Version of the nvidia-fs module; 0.0 without it.
     pub nvidia_fs: (u32, u32),
-    /// How bytes travel.
+    /// The path of the bytes.
     pub mode: Mode,
     /// CUDA's ordinal of the device.
     pub device: u32,
-    /// Bytes that cuFile hands to the kernel at a time; it cuts longer transfers itself.
+    /// Bytes that cuFile passes to the kernel at a time; it splits longer transfers itself.
     pub max_direct_bytes: u64,
 }
 
@@ -112,18 +116,19 @@ pub(super) fn dotted(version: u32) -> String {
 
 /// cuFile's driver, open, and one device's context.
 pub struct GdsDriver {
-    // In the order of their drop: cuFile's driver goes before the context that it uses (I3).
+    // In the order of their drop: cuFile's driver before the context that it uses (I3).
     session: Session,
     context: Context,
     description: GdsDescription,
 }
 
 impl GdsDriver {
-    /// Loads the libraries and opens cuFile. Retains the device's primary context, which costs device memory if
-    /// nobody in the process has one yet.
+    /// Loads the libraries and opens cuFile. Retains the device's primary context, which costs device
+    /// memory if the process has none yet.
     ///
     /// # Errors
-    /// [`GdsError`]: a library is missing, CUDA or cuFile refuses, or cuFile could only bounce and that is not allowed.
+    /// [`GdsError`]: a library is missing, CUDA or cuFile refuses, or cuFile can only bounce and that is
+    /// not allowed.
     pub fn open(options: GdsOptions) -> Result<Arc<GdsDriver>, GdsError> {
         let (api, cuda) = (CuFileApi::load()?, CudaApi::load()?);
         readable(Path::new(MODULES))?;
@@ -154,7 +159,7 @@ impl GdsDriver {
         Ok(Arc::new(GdsDriver { session, context, description }))
     }
 
-    /// What the driver turned out to be.
+    /// Returns the properties of the opened driver.
     #[must_use]
     pub fn describe(&self) -> &GdsDescription {
         &self.description
@@ -164,16 +169,17 @@ impl GdsDriver {
         &self.session.api
     }
 
-    /// Makes the device's context the thread's own until the guard is dropped, in front of whatever the thread had.
+    /// Makes the device's context the thread's current one until the guard is dropped; the thread's
+    /// previous context then returns.
     pub(super) fn enter(&self) -> Result<Entered<'_>, c_int> {
         self.context.enter()
     }
 }
 
-/// Where cuFile looks for nvidia-fs. Missing in a kernel without modules, and in some sandboxes.
+/// The file in which cuFile looks for nvidia-fs. Missing in a kernel without modules, and in some sandboxes.
 const MODULES: &str = "/proc/modules";
 
-/// Whether cuFile would get past its look at this file (I2).
+/// Checks that cuFile can read this file (I2).
 pub(super) fn readable(path: &Path) -> Result<(), GdsError> {
     match std::fs::read(path) {
         Ok(_) => Ok(()),
@@ -187,12 +193,13 @@ impl fmt::Debug for GdsDriver {
     }
 }
 
-/// Whether cuFile may bounce, by its own word; the properties say what its configuration file said.
+/// Whether cuFile may bounce. cuFile's own setting decides; if it cannot be queried, the properties of
+/// its configuration file do.
 fn compat_allowed(api: &CuFileApi, properties: &Properties) -> bool {
     allowed(api).unwrap_or(properties.control_flags & CONTROL_ALLOW_COMPAT != 0)
 }
 
-/// The setting, of a driver that is open; none where cuFile is too old to be asked.
+/// Returns the setting of an open driver; `None` if cuFile is too old to be asked.
 fn allowed(api: &CuFileApi) -> Option<bool> {
     let mut allowed = false;
     // SAFETY: `allowed` is ours.
@@ -210,7 +217,7 @@ fn mode(properties: &Properties, compat_allowed: bool) -> Mode {
     }
 }
 
-/// Some refusal, or none.
+/// Returns the refusal, if there is one.
 pub(super) fn refused(status: Status) -> Option<CuFileCode> {
     let Status { code, cuda } = status;
     (code != 0).then_some(CuFileCode { code, cuda })
@@ -224,16 +231,17 @@ const ALREADY_OPEN: c_int = 5026;
 /// cuFile, opened.
 struct Session {
     api: CuFileApi,
-    /// It was us who opened it (I1).
+    /// This session opened cuFile (I1).
     ours: bool,
 }
 
 impl Session {
-    /// CUDA is initialised already (I2).
+    /// The caller has initialised CUDA (I2).
     fn open(api: CuFileApi, allow_compat: bool) -> Result<Session, GdsError> {
         if let (false, Some(set)) = (allow_compat, api.set_bool) {
-            // Holds for the next open alone, and is refused where cuFile is open; what came of it, `allowed` finds out.
-            // SAFETY: numbers only.
+            // The setting holds only for the next open, and is refused if cuFile is open; `allowed` reads
+            // the result.
+            // SAFETY: takes only numbers.
             let _ = unsafe { set(PARAMETER_ALLOW_COMPAT, false) };
         }
         // SAFETY: no pointers; CUDA is initialised.
@@ -247,7 +255,7 @@ impl Session {
 
     fn properties(&self) -> Result<Properties, GdsError> {
         let mut properties = Properties::default();
-        // SAFETY: `properties` is ours, and as large as cuFile takes it to be (tests in `sys.rs`).
+        // SAFETY: `properties` is ours, and has the size that cuFile assumes (tests in `sys.rs`).
         let status = unsafe { (self.api.driver_properties)(&mut properties) };
         match refused(status) {
             None => Ok(properties),
@@ -260,8 +268,9 @@ impl Drop for Session {
     fn drop(&mut self) {
         if self.ours {
             let close = self.api.driver_close_v2.unwrap_or(self.api.driver_close);
-            // SAFETY: no pointers. No file or buffer of this driver's is registered any more, and none of its calls is under way:
-            // they hold it (I3). A refusal has nobody to be told to: cuFile then stays open until the process ends.
+            // SAFETY: no pointers. No file or buffer of this driver is still registered, and none of its
+            // calls is under way: they hold it (I3). A refusal has no receiver: cuFile then stays open
+            // until the process ends.
             let _ = unsafe { close() };
         }
     }
@@ -276,7 +285,8 @@ struct Context {
     context: CudaContext,
 }
 
-// SAFETY: a context may be pushed and released from any thread (CUDA's driver is thread-safe); the pointer is never followed here.
+// SAFETY: a context may be pushed and released from any thread (CUDA's driver is thread-safe); the
+// pointer is never followed here.
 unsafe impl Send for Context {}
 // SAFETY: as above; no call through `&Context` changes it.
 unsafe impl Sync for Context {}
@@ -290,7 +300,7 @@ impl Context {
         // SAFETY: the flags must be 0, and are.
         check("cuInit", unsafe { (cuda.init)(0) })?;
         let mut device = 0;
-        // An ordinal that is no `int` is no device either: CUDA refuses −1.
+        // An ordinal that is not an `int` is not a device either: CUDA refuses −1.
         let asked = c_int::try_from(ordinal).unwrap_or(-1);
         // SAFETY: `device` is ours.
         check("cuDeviceGet", unsafe { (cuda.device)(&mut device, asked) })?;
@@ -311,12 +321,12 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: retained once, released once; nobody has entered it, since that borrows `self`.
+        // SAFETY: retained once, released once; no thread is inside it, since entering borrows `self`.
         let _ = unsafe { (self.cuda.context_release)(self.device) };
     }
 }
 
-/// The context is on top of this thread's stack of contexts. Stays on its thread.
+/// Keeps the context on top of this thread's stack of contexts. Stays on its thread.
 pub(super) struct Entered<'a> {
     context: &'a Context,
     _thread: core::marker::PhantomData<*const ()>,

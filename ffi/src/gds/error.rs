@@ -1,11 +1,11 @@
-//! What can go wrong with cuFile: at start-up ([`GdsError`]), and in one call ([`CuFileCode`]).
+//! cuFile's errors: at start-up ([`GdsError`]), and in one call ([`CuFileCode`]).
 
 use crate::shown::shown_path;
 use core::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// A code of cuFile, `CUfileOpError`, with CUDA's own where cuFile says that CUDA failed.
+/// A code of cuFile, `CUfileOpError`, with CUDA's own code if cuFile says that CUDA failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CuFileCode {
     /// 5001 to 5050 in cuFile 1.19.
@@ -17,7 +17,7 @@ pub struct CuFileCode {
 /// `CU_FILE_CUDA_DRIVER_ERROR`.
 const CUDA_DRIVER_ERROR: i32 = 5011;
 
-/// Names from `cufile.h` of 1.19, by code. That of 1.14 has the same up to 5038, and ends there.
+/// Names from `cufile.h` of 1.19, by code. The header of 1.14 has the same names up to 5038, and ends there.
 const NAMES: [(i32, &str); 47] = [
     (5001, "DRIVER_NOT_INITIALIZED"),
     (5002, "DRIVER_INVALID_PROPS"),
@@ -69,12 +69,12 @@ const NAMES: [(i32, &str); 47] = [
 ];
 
 impl CuFileCode {
-    /// The code that a number above all error numbers stands for.
+    /// Returns the code for a number that is above all error numbers.
     pub(crate) fn of_number(number: i32) -> Option<CuFileCode> {
         (5001..=5999).contains(&number).then_some(CuFileCode { code: number, cuda: 0 })
     }
 
-    /// The name in `cufile.h` without its prefix `CU_FILE_`; none for a code that is not known here.
+    /// Returns the name in `cufile.h` without its prefix `CU_FILE_`; `None` for an unknown code.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         NAMES.iter().find(|(code, _)| *code == self.code).map(|(_, name)| *name)
@@ -92,7 +92,7 @@ impl fmt::Display for CuFileCode {
     }
 }
 
-/// Why device memory and a file cannot be joined by cuFile. Each message says what to do.
+/// The reason why cuFile cannot join device memory and a file. Each message has a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum GdsError {
     /// A library is not installed, or does not load.
@@ -101,9 +101,9 @@ pub enum GdsError {
          Storage and NVIDIA's driver, or set LD_LIBRARY_PATH"
     )]
     LibraryMissing {
-        /// The file name that was looked for.
+        /// The requested file name.
         library: String,
-        /// The dynamic linker's words.
+        /// The dynamic linker's message.
         why: String,
     },
     /// A library lacks an entry.
@@ -126,7 +126,7 @@ pub enum GdsError {
         /// `CUresult`.
         code: i32,
     },
-    /// A file that cuFile reads when its driver opens, and waits for without end.
+    /// cuFile's driver reads this file when it opens, and would wait for it without end.
     #[error(
         "cuFile would wait for ever: {} cannot be read ({source}); use a \
          kernel with modules, or a sandbox with this file",
@@ -154,10 +154,10 @@ pub enum GdsError {
          compatibility mode"
     )]
     Compat {
-        /// How that was seen.
+        /// The evidence.
         why: String,
     },
-    /// The file's file system, or the way it was opened, is not one that cuFile serves.
+    /// cuFile does not serve the file's file system, or the way in which the file was opened.
     #[error(
         "cuFile refuses the file with {code}; it needs ext4 or xfs on local NVMe, O_DIRECT, a name, and in \
          a container /run/udev"
@@ -193,21 +193,22 @@ pub enum GdsError {
     },
 }
 
-/// Bytes that are asked for are not in the buffer.
+/// The requested bytes are not inside the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{bytes} bytes at offset {offset} are outside of the buffer's {limit} bytes")]
 pub struct OutOfRange {
-    /// First byte asked for.
+    /// First requested byte.
     pub offset: usize,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub bytes: usize,
-    /// Bytes that there are.
+    /// Bytes of the buffer.
     pub limit: usize,
 }
 
-/// What cuFileRead and cuFileWrite say, as one number: bytes moved; or, negated, an error number or a code of cuFile's. They
-/// return −1 with `errno`, or a negated code; a negated error number is understood too. What they do not document becomes
-/// `EPROTO`, a claim to have moved more than was asked for among it.
+/// Turns an answer of cuFileRead or cuFileWrite into one number: the bytes moved; or, negated, an error
+/// number or a code of cuFile's. The calls return −1 with `errno`, or a negated code; a negated error
+/// number is understood too. Undocumented answers become `EPROTO`, including a claim to have moved more
+/// bytes than requested.
 pub(super) fn answer_of(answer: isize, errno: i32, asked: usize) -> i32 {
     match answer {
         -1 => -errno,

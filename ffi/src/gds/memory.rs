@@ -1,4 +1,4 @@
-//! Device memory that cuFile reaches: someone else's allocation, held while it is registered or in flight.
+//! Device memory that cuFile reaches: a foreign allocation, held while it is registered or in flight.
 //!
 //! ```text
 //!   base                    offset          offset + bytes              base + size
@@ -8,7 +8,8 @@
 //!
 //! Invariants
 //! - I1: a range lies inside its buffer.
-//! - I2: the owner is given up after the buffer is deregistered, and that after the last range is gone.
+//! - I2: the owner is dropped after the buffer is deregistered, and the buffer is deregistered after its
+//!   last range is gone.
 
 use super::driver::{GdsDriver, refused};
 use super::error::{GdsError, OutOfRange};
@@ -25,18 +26,19 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// `bytes` bytes at the device address `base`, which stay allocated at least until `owner` is dropped.
+    /// Describes `bytes` bytes at the device address `base`, which stay allocated at least until `owner`
+    /// is dropped.
     ///
     /// # Safety
-    /// The bytes are one allocation of CUDA's (`cuMemAlloc`, `cudaMalloc`) on the device that the [`GdsDriver`] is opened
-    /// for, live as long as `owner` does, and are not reached by references of Rust's: cuFile writes them at any time
-    /// while a read is under way.
+    /// The bytes are one allocation of CUDA's (`cuMemAlloc`, `cudaMalloc`) on the device of the
+    /// [`GdsDriver`]. They live as long as `owner`, and no Rust reference reaches them: during a read,
+    /// cuFile writes them at any time.
     pub unsafe fn new(base: u64, bytes: usize, owner: Arc<dyn Any + Send + Sync>) -> DeviceMemory {
         DeviceMemory { base, bytes, owner }
     }
 }
 
-/// Device memory made known to cuFile, registered if that succeeded. Deregistered when the last range of it is gone.
+/// Device memory known to cuFile. If it is registered, it is deregistered when its last range is gone.
 pub struct GdsBuffer {
     memory: DeviceMemory,
     driver: Arc<GdsDriver>,
@@ -44,8 +46,9 @@ pub struct GdsBuffer {
 }
 
 impl GdsBuffer {
-    /// Registers the memory, so that drives write it without a copy on the device. It takes as much of the window
-    /// through which devices on the bus see each other (BAR1, `nvidia-smi -q`), which may be small.
+    /// Registers the memory, so that drives write it without a copy on the device. It takes as many bytes
+    /// of the window (BAR1, `nvidia-smi -q`) through which devices on the bus see each other; the window
+    /// may be small.
     ///
     /// # Errors
     /// [`GdsError::BufferRefused`] or [`GdsError::Cuda`]; the memory's owner is dropped then.
@@ -66,7 +69,7 @@ impl GdsBuffer {
         }
     }
 
-    /// Leaves the memory unregistered: cuFile then copies through buffers of its own on the device.
+    /// Leaves the memory unregistered: cuFile then copies through its own buffers on the device.
     #[must_use]
     pub fn unregistered(driver: &Arc<GdsDriver>, memory: DeviceMemory) -> Arc<GdsBuffer> {
         GdsBuffer::of(driver, memory, false)
@@ -76,20 +79,20 @@ impl GdsBuffer {
         Arc::new(GdsBuffer { memory, driver: Arc::clone(driver), registered })
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.memory.bytes
     }
 
-    /// The driver that it was made with.
+    /// Returns the driver of the buffer.
     #[must_use]
     pub fn driver(&self) -> &Arc<GdsDriver> {
         &self.driver
     }
 
-    /// Part of the buffer, to be handed to a volume. Offsets and lengths that are multiples of 4096 go direct; cuFile
-    /// copies others through buffers of its own.
+    /// Returns a part of the buffer, for a volume. Offsets and lengths that are multiples of 4096 go
+    /// direct; cuFile copies others through its own buffers.
     ///
     /// # Errors
     /// [`OutOfRange`].
@@ -108,7 +111,8 @@ impl Drop for GdsBuffer {
             return;
         }
         let _entered = self.driver.enter();
-        // SAFETY: registered once, at this address; no transfer is under way, since each holds the buffer (I2).
+        // SAFETY: registered once, at this address; no transfer is under way, since each holds the
+        // buffer (I2).
         let _ = unsafe { (self.driver.api().buffer_deregister)(self.memory.base as *const c_void) };
     }
 }
@@ -133,32 +137,32 @@ pub struct DeviceRange {
 }
 
 impl DeviceRange {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Where it starts in its buffer.
+    /// Returns the start of the range in its buffer.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Its buffer.
+    /// Returns the range's buffer.
     #[must_use]
     pub fn buffer(&self) -> &Arc<GdsBuffer> {
         &self.buffer
     }
 
-    /// Its first byte's address on the device.
+    /// Returns the device address of the first byte.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.buffer.memory.base + self.offset as u64
     }
 
-    /// A share in a part of it, for one call; what has no such part gets none. The range stays the owner: who has a share holds
-    /// the memory, and does what the owner asked for.
+    /// Returns a share of a part of the range, for one call; `None` if the range has no such part. The
+    /// range stays the owner: a share only holds the memory and serves the owner's request.
     pub(crate) fn share(&self, offset: usize, bytes: usize) -> Option<DeviceRange> {
         let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
         inside.then(|| DeviceRange { buffer: Arc::clone(&self.buffer), offset: self.offset + offset, bytes })

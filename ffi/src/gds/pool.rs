@@ -1,7 +1,7 @@
 //! The threads that wait for cuFile, and for sums.
 //!
-//! `cuFileRead` and `cuFileWrite` return when the bytes have arrived, [`DeviceSums::sum`] when the device has
-//! summed them. So that a volume's ring thread waits for neither, a few threads make the calls:
+//! `cuFileRead` and `cuFileWrite` return when the bytes have arrived, [`DeviceSums::sum`] when the device
+//! has summed them. A few threads make these calls, so that a volume's ring thread need not wait:
 //!
 //! ```text
 //!   ring thread ─ begin ─► todo ─► thread ─┐
@@ -10,10 +10,10 @@
 //! ```
 //!
 //! Invariants
-//! - I1: a job shares in its device memory until its call has returned, and no longer: it has let go before
-//!   its answer is there.
+//! - I1: a job shares its device memory until its call has returned, and no longer: it drops its share
+//!   before its answer is visible.
 //! - I2: the file is deregistered after the last thread has ended.
-//! - I3: the bell rings after each answer has been left: who looks when it has rung finds it.
+//! - I3: the bell rings after each answer is stored: a thread that looks after the ring finds the answer.
 
 use super::driver::GdsOptions;
 use super::error::GdsError;
@@ -28,12 +28,12 @@ use std::thread::{self, JoinHandle};
 /// Called by the threads when there is an answer.
 pub(crate) type Bell = Box<dyn Fn() + Send + Sync>;
 
-/// What to do with the memory.
+/// The operation of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Fills it from the file.
+    /// Fills the memory from the file.
     Read,
-    /// Copies it to the file.
+    /// Copies the memory to the file.
     Write,
     Sum,
 }
@@ -51,14 +51,15 @@ pub(crate) struct Job {
 pub(crate) enum Answer {
     /// Bytes moved; or, negated, an error number or a code of cuFile's.
     Moved(i32),
-    /// The sum; or the code of [`DeviceSums`], [`PANICKED`], or CUDA's where the context cannot be made current.
+    /// The sum; or the code of [`DeviceSums`], [`PANICKED`], or CUDA's if the context cannot be made current.
     Summed(Result<u64, i32>),
 }
 
 /// The code of a sum that panicked.
 pub(crate) const PANICKED: i32 = i32::MIN;
 
-/// The answer to a transfer whose device's context cannot be made current: `CU_FILE_INVALID_CONTEXT_ERROR`.
+/// The answer to a transfer if its device's context cannot be made current:
+/// `CU_FILE_INVALID_CONTEXT_ERROR`.
 const INVALID_CONTEXT: i32 = 5047;
 
 pub(crate) struct Pool {
@@ -85,7 +86,7 @@ impl Pool {
     /// Starts the threads.
     ///
     /// # Errors
-    /// [`GdsError::Thread`], where not even one starts.
+    /// [`GdsError::Thread`], if not even one thread starts.
     pub(crate) fn start(
         file: GdsFile,
         options: GdsOptions,
@@ -101,27 +102,27 @@ impl Pool {
             match thread {
                 Ok(thread) => pool.threads.push(thread),
                 Err(source) if pool.threads.is_empty() => return Err(GdsError::Thread { source }),
-                // Fewer do it too.
+                // Fewer threads do it, too.
                 Err(_) => break,
             }
         }
         Ok(pool)
     }
 
-    /// Hands a job to the threads. Its answer comes with its token.
+    /// Hands a job to the threads. Its answer has its token.
     pub(crate) fn begin(&self, job: Job) {
         self.shared.lock().todo.push_back(job);
         self.shared.work.notify_one();
     }
 
-    /// Appends the answers that have come.
+    /// Appends the available answers.
     pub(crate) fn ended(&self, answers: &mut Vec<(u32, Answer)>) {
         answers.append(&mut self.shared.lock().ended);
     }
 }
 
 impl Drop for Pool {
-    /// Waits for the calls under way. What has not begun never does: nobody looks for its answer.
+    /// Waits for the calls under way. Jobs that have not begun are dropped: their answers have no reader.
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.closing = true;
@@ -130,7 +131,7 @@ impl Drop for Pool {
         self.shared.work.notify_all();
         drop(left);
         for thread in self.threads.drain(..) {
-            // A thread catches what callers' code panics with; there is nobody to tell of more.
+            // A thread catches the panics of callers' code; there is no one to tell of any other.
             let _ = thread.join();
         }
     }
@@ -138,7 +139,7 @@ impl Drop for Pool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No caller's code runs under the lock, so that a poisoned state is a whole one.
+        // No caller's code runs under the lock, so a poisoned state is still consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -148,7 +149,7 @@ impl Shared {
             if let Some(job) = state.todo.pop_front() {
                 drop(state);
                 let token = job.token;
-                // The job ends here, and with it its share in the memory (I1).
+                // The job ends here, and with it its share of the memory (I1).
                 let answer = self.carry_out(job);
                 self.lock().ended.push((token, answer));
                 (self.bell)();
@@ -175,7 +176,7 @@ impl Shared {
     }
 
     fn sum(&self, payload: &DeviceRange) -> Result<u64, i32> {
-        // A volume without them asks for none.
+        // A volume without sums requests none.
         let sums = self.sums.as_ref().ok_or(libc::ENOSYS)?;
         let _entered = payload.driver().enter()?;
         // A caller's code: its panic ends neither the thread nor the other jobs.

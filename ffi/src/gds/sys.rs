@@ -1,23 +1,23 @@
 //! cuFile's and CUDA's entries, found at run time: types and signatures as in `cufile.h` and `cuda.h`.
 //!
-//! The types are those of cuFile 1.14 and 1.19, whose headers agree on each field used here; their sizes and
-//! offsets are pinned by the tests below, with the figures that a C compiler gives for those headers.
+//! The types are those of cuFile 1.14 and 1.19, whose headers agree on each field used here. The tests
+//! below pin their sizes and offsets to the figures that a C compiler gives for those headers.
 //!
 //! Invariants
-//! - I1: a table is made by its `load`, or by a test from functions of its own: each entry is a function of
-//!   the declared signature, which stays loaded until the process ends ([`Library`] is never unloaded).
+//! - I1: only `load`, or a test with functions of its own, makes a table: each entry is a function of the
+//!   declared signature, which stays loaded until the process ends ([`Library`] is never unloaded).
 
 use super::error::GdsError;
 use crate::sys::library::Library;
 use core::ffi::{CStr, c_int, c_uint, c_void};
 
-/// The file names of cuFile, as the dynamic linker is asked for them, and the one for messages.
+/// The file names of cuFile that the dynamic linker tries, and the name for messages.
 pub(super) const CUFILE_NAMES: [&CStr; 2] = [c"libcufile.so.0", c"libcufile.so"];
 pub(super) const CUFILE: &str = "libcufile.so.0";
 const CUDA_NAMES: [&CStr; 2] = [c"libcuda.so.1", c"libcuda.so"];
 const CUDA: &str = "libcuda.so.1";
 
-/// `CUfileError_t`: cuFile's code, and CUDA's where that one says that CUDA failed.
+/// `CUfileError_t`: cuFile's code, and CUDA's code if the first says that CUDA failed.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Status {
@@ -46,11 +46,11 @@ pub(super) union DescriptorHandle {
 pub(super) struct Descriptor {
     pub(super) kind: c_uint,
     pub(super) handle: DescriptorHandle,
-    /// Null: cuFile asks the kernel which file system it is.
+    /// Null: cuFile asks the kernel for the file system.
     pub(super) fs_ops: *const c_void,
 }
 
-/// `CUfileDrvProps_t`; its inner struct `nvfs` is spread out, which leaves every offset as it is.
+/// `CUfileDrvProps_t`; its inner struct `nvfs` is flattened, which changes no offset.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Properties {
@@ -59,7 +59,7 @@ pub(super) struct Properties {
     pub(super) nvfs_minor: c_uint,
     pub(super) poll_threshold_kib: usize,
     pub(super) max_direct_io_kib: usize,
-    /// One bit a file system or bus that can go direct ([`STATUS_NVME_P2P`]).
+    /// One bit for each file system or bus that can go direct ([`STATUS_NVME_P2P`]).
     pub(super) status_flags: c_uint,
     /// [`CONTROL_ALLOW_COMPAT`].
     pub(super) control_flags: c_uint,
@@ -81,14 +81,15 @@ pub(super) const FEATURE_P2P: c_uint = 1 << 4;
 /// `CUFILE_PARAM_PROPERTIES_ALLOW_COMPAT_MODE`, the same in 1.14 and 1.19.
 pub(super) const PARAMETER_ALLOW_COMPAT: c_int = 1;
 
-/// The address of an entry as a function pointer.
+/// Returns the address of an entry as a function pointer.
 ///
 /// # Safety
-/// `F` is a function pointer type, and that of the entry's declaration.
+/// `F` is a function pointer type, the one of the entry's declaration.
 unsafe fn entry<F: Copy>(library: &Library, name: &CStr) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     let address = library.symbol(name)?.as_ptr();
-    // SAFETY: a function pointer is as large as its address, and has the type of what lies there (the caller's promise).
+    // SAFETY: a function pointer is as large as its address, and its type is that of the function there
+    // (the caller's promise).
     Some(unsafe { core::mem::transmute_copy(&address) })
 }
 
@@ -135,7 +136,8 @@ macro_rules! table {
 }
 
 table! {
-    /// cuFile. Each call may come from any thread; a CUDA context is current where device addresses are passed.
+    /// cuFile. Each call may come from any thread; a CUDA context is current where device addresses
+    /// are passed.
     CuFileApi of CUFILE, CUFILE_NAMES;
     required {
         driver_open = c"cuFileDriverOpen": unsafe extern "C" fn() -> Status;
@@ -151,7 +153,7 @@ table! {
         driver_close = c"cuFileDriverClose": unsafe extern "C" fn() -> Status;
     }
     optional {
-        // What the header has programs call by the name of `cuFileDriverClose`.
+        // The header maps `cuFileDriverClose` to this name.
         driver_close_v2 = c"cuFileDriverClose_v2": unsafe extern "C" fn() -> Status;
         version = c"cuFileGetVersion": unsafe extern "C" fn(*mut c_int) -> Status;
         set_bool = c"cuFileSetParameterBool": unsafe extern "C" fn(c_int, bool) -> Status;
@@ -163,10 +165,12 @@ table! {
 pub(super) type CudaContext = *mut c_void;
 
 table! {
-    /// The little of CUDA's driver API that cuFile needs its caller to do. Codes are `CUresult`, 0 for success.
+    /// The few entries of CUDA's driver API that cuFile requires of its caller. Codes are `CUresult`, 0
+    /// for success.
     ///
-    /// Not `crate::cuda`'s table and context: these refuse every call on a device that has failed, where cuFile's buffers must still be
-    /// deregistered before their owners free them; and the tests' stand-in would have to be a whole driver instead of six entries.
+    /// This does not use `crate::cuda`'s table and context, because these refuse every call on a failed
+    /// device. cuFile's buffers must be deregistered even there, before their owners free them. Also, the
+    /// tests' stand-in would have to be a whole driver instead of six entries.
     CudaApi of CUDA, CUDA_NAMES;
     required {
         init = c"cuInit": unsafe extern "C" fn(c_uint) -> c_int;
@@ -180,7 +184,7 @@ table! {
 }
 
 impl CuFileApi {
-    /// The library's version as it counts it, 1190 for 1.19; 0 where it is too old to say.
+    /// Returns the library's version number, 1190 for 1.19; 0 if it is too old to report it.
     pub(super) fn version(&self) -> u32 {
         let mut version = 0;
         let Some(ask) = self.version else { return 0 };
@@ -197,7 +201,7 @@ mod tests {
     use super::*;
     use core::mem::offset_of;
 
-    /// Figures of gcc for `cufile.h` of 1.14.1 and 1.19.1, 64 bits; both give the same.
+    /// gcc's figures for `cufile.h` of 1.14.1 and 1.19.1, 64 bits; both give the same.
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn cufile_types_match_the_header() {
@@ -225,7 +229,7 @@ mod tests {
     fn missing_library_is_named() {
         let missing = Library::open(&[c"libkvstrata-no-such-library.so.0"]).expect_err("no such library");
         assert!(missing.contains("libkvstrata-no-such-library.so.0"), "{missing}");
-        // Either may be installed here; what is missing is named by its own name.
+        // Either may be installed here; a missing library is named by its own name.
         for (loaded, name) in [(CuFileApi::load().err(), CUFILE), (CudaApi::load().err(), CUDA)] {
             match loaded {
                 None => {}

@@ -1,4 +1,4 @@
-//! The file system under a path: which, how much room, and whether it takes O_DIRECT.
+//! The file system under a path: its type, its free space, and whether it supports O_DIRECT.
 
 use super::{Fact, binary, read_trimmed};
 use crate::disk::{Backend, Volume, VolumeError, VolumeOptions};
@@ -21,7 +21,7 @@ pub(super) fn facts(path: &Path) -> Vec<Fact> {
     }
 }
 
-/// Where a folder's files are.
+/// The mount that holds a folder's files.
 struct Mount {
     point: PathBuf,
     device: String,
@@ -29,7 +29,7 @@ struct Mount {
 }
 
 impl Mount {
-    /// Whether it shows the kernel's state and nothing else: there is no room in it, and it is not full either.
+    /// Whether the mount only shows the kernel's state: it has no free space, and it is not full either.
     fn keeps_no_files(&self) -> bool {
         const SHOWN: [&str; 19] = [
             "autofs",
@@ -63,7 +63,8 @@ impl core::fmt::Display for Mount {
     }
 }
 
-/// The mount that a folder lies under: the longest point; the last of equals hides the others.
+/// Returns the mount of a folder: the one with the longest mount point. Of equal points, the last hides
+/// the others.
 fn mount_of(folder: &Path) -> Option<Mount> {
     let mounts = read_trimmed("/proc/self/mounts").unwrap_or_default();
     let absolute = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
@@ -76,7 +77,7 @@ fn mount_of(folder: &Path) -> Option<Mount> {
     under.max_by_key(|mount| mount.point.as_os_str().len())
 }
 
-/// As the kernel writes a field: blanks, ends of lines and backslashes by three octal digits.
+/// Decodes a field of the kernel's: it writes blanks, ends of lines and backslashes as three octal digits.
 fn unescaped(field: &str) -> String {
     let mut text = String::new();
     let mut parts = field.split('\\');
@@ -92,7 +93,7 @@ fn unescaped(field: &str) -> String {
     text
 }
 
-/// Of a folder where no file can be.
+/// The facts of a folder that cannot hold files.
 fn no_files(mount: &Mount) -> Vec<Fact> {
     let remedy = "name a folder on a local file system with --path";
     let of = |name, detail, why| Fact::not_found(name, detail, why, remedy);
@@ -105,7 +106,7 @@ fn no_files(mount: &Mount) -> Vec<Fact> {
     ]
 }
 
-/// The folder that a volume at `path` would lie in.
+/// Returns the folder of a volume at `path`.
 pub(super) fn folder_of(path: &Path) -> PathBuf {
     if path.is_dir() {
         return path.to_owned();
@@ -150,11 +151,11 @@ fn free_space(folder: &Path) -> Fact {
     }
 }
 
-/// Creates a volume of one slot, as small as they come; it has no name for longer than an instant.
+/// Creates a volume of one slot, the smallest possible; its name exists only for an instant.
 fn direct(folder: &Path) -> Fact {
     let (name, why) = (DIRECT, DIRECT_WHY);
     let path = folder.join(format!(".kvstrata-probe-{}", std::process::id()));
-    // The blocking backend, so that this asks about O_DIRECT alone.
+    // The blocking backend, so that the outcome depends on O_DIRECT alone.
     let volume = Volume::open(VolumeOptions::new(path, 1, 4096).backend(Backend::Blocking).threads(1));
     let remedy = "put the volume on ext4 or xfs; until then the page cache buffers transfers";
     match volume {

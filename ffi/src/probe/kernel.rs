@@ -63,7 +63,7 @@ pub(super) fn io_uring() -> Fact {
     }
 }
 
-/// What to do where no ring can be set up, and what the sysctl says.
+/// Returns the remedy if no ring can be set up. `disabled` is the value of the sysctl.
 #[cfg(target_os = "linux")]
 pub(super) fn remedy(error: &std::io::Error, disabled: Option<&str>) -> String {
     let remedy = match (error.raw_os_error(), disabled) {

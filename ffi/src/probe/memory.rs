@@ -25,7 +25,7 @@ pub(super) fn lock_limit() -> Fact {
     let name = "memory-lock limit";
     let why = "registered buffers are pinned once instead of at every transfer";
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is ours, and all that the call writes to.
+    // SAFETY: `limit` is ours, and the call writes to nothing else.
     if unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) } != 0 {
         let error = std::io::Error::last_os_error();
         return Fact::limited(name, error.to_string(), why, "check `ulimit -l`");

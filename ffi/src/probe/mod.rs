@@ -1,7 +1,7 @@
-//! What this machine offers to kvstrata, as facts for `kvstrata doctor`.
+//! The features of this machine, as facts for `kvstrata doctor`.
 //!
-//! A probe never panics and never hangs: what may wait for a sick driver or a dead network mount runs on a
-//! thread of its own, and is reported as limited when it does not answer in time.
+//! A probe never panics and never hangs. A part that may wait for a sick driver or a dead network mount
+//! runs on a thread of its own, and is reported as limited if it does not answer in time.
 //!
 //! | file | facts |
 //! |---|---|
@@ -26,14 +26,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Whether something is there.
+/// Whether a feature is present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// There, as good as it gets.
+    /// Present, as good as it gets.
     Found,
-    /// Not there.
+    /// Absent.
     NotFound,
-    /// There, but less than it could be.
+    /// Present, but less than it could be.
     Limited,
 }
 
@@ -50,15 +50,15 @@ impl core::fmt::Display for Status {
 /// One fact about this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact {
-    /// What it is about; unique among the facts, and stable.
+    /// The subject; unique among the facts, and stable.
     pub name: &'static str,
-    /// Whether it is there.
+    /// Whether the subject is present.
     pub status: Status,
-    /// What was found, in one line.
+    /// The finding, in one line.
     pub detail: String,
     /// Why it matters, in one line.
     pub why: &'static str,
-    /// What to do about it, where something can be done.
+    /// The remedy, if there is one.
     pub remedy: Option<String>,
 }
 
@@ -86,11 +86,11 @@ impl Fact {
     }
 }
 
-/// How long a part of the probe may take.
+/// The time limit of a part of the probe.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Asks the machine. `disk_path` is a folder, or a file that exists or could be created in one, where a volume would lie;
-/// a small file is created beside it for a moment, to try O_DIRECT.
+/// Probes the machine. `disk_path` is the future place of a volume: a folder, or a file that exists or
+/// could be created. To try O_DIRECT, a small file is created beside it for a moment.
 #[must_use]
 pub fn probe(disk_path: &Path) -> Vec<Fact> {
     let mut facts = vec![kernel::version(), kernel::io_uring(), kernel::cpu()];
@@ -111,7 +111,7 @@ pub fn probe(disk_path: &Path) -> Vec<Fact> {
     facts
 }
 
-/// Bytes that can be written in a folder, or beside a path that is none.
+/// Returns the bytes that can be written in a folder, or beside a path that is not a folder.
 ///
 /// # Errors
 /// There is no such folder, or it cannot be opened.
@@ -119,13 +119,13 @@ pub fn disk_room(disk_path: &Path) -> std::io::Result<u64> {
     crate::disk::available_at(&disk::folder_of(disk_path))
 }
 
-/// How much memory may be locked.
+/// Reports how much memory may be locked.
 #[must_use]
 pub fn memory_lock() -> Fact {
     memory::lock_limit()
 }
 
-/// Runs a part of the probe on its own thread; one that does not answer in time is left behind.
+/// Runs a part of the probe on its own thread. A thread that does not answer in time is left behind.
 fn in_time(name: &'static str, part: impl FnOnce() -> Vec<Fact> + Send + 'static) -> Vec<Fact> {
     answer_within(PATIENCE, name, part)
 }
@@ -157,11 +157,11 @@ fn answer_within(
     })
 }
 
-/// Bytes as people read them: three digits, and the unit that they fit.
+/// Formats bytes for people: three digits, and the unit that fits.
 fn binary(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let (mut number, mut unit) = (bytes as f64, 0);
-    // What would be rounded up to 1024 is one of the next.
+    // A number that would be rounded up to 1024 takes the next unit.
     while number >= 1023.5 && unit + 1 < units.len() {
         (number, unit) = (number / 1024.0, unit + 1);
     }
@@ -174,7 +174,7 @@ fn binary(bytes: u64) -> String {
     format!("{number:.digits$} {}", units[unit])
 }
 
-/// A small file of the kernel's, trimmed; none where it cannot be read.
+/// Reads a small file of the kernel's, trimmed. `None` if it cannot be read.
 fn read_trimmed(path: impl AsRef<Path>) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }

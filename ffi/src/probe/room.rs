@@ -1,4 +1,4 @@
-//! How much memory this process can still have: the machine's, and what each memory control group leaves it.
+//! The memory that this process can still use: the machine's, less the limits of each memory control group.
 //!
 //! ```text
 //!   /proc/self/cgroup      4:memory:/pods/a        v1            0::/pods/a        v2
@@ -9,8 +9,9 @@
 //!   <mount>           the same                                          ┘
 //! ```
 //!
-//! The kernel promises memory that it does not have, and kills the process that touches it. A limit of any
-//! group above the process's own kills too. So sizes are compared with this before anything is mapped.
+//! The kernel promises memory that it does not have, and kills the process that touches it. A limit of
+//! any group above the process's own group kills, too. So sizes are compared with this figure before
+//! anything is mapped.
 
 #[cfg(test)]
 mod tests;
@@ -18,19 +19,19 @@ mod tests;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Limits from here on are none: v1 writes the largest number of whole pages.
+/// Limits from here on mean no limit: v1 writes the largest number of whole pages.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// What bounds the memory of a process.
+/// The bound of a process's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bound {
-    /// The machine has no more (`MemAvailable`).
+    /// The machine's available memory (`MemAvailable`).
     Machine,
     /// A control group of the process, its own or one above it.
     Group {
         /// Its folder.
         path: PathBuf,
-        /// The file in it that says so.
+        /// The file in the folder that has the limit.
         file: &'static str,
         /// The limit, in bytes.
         limit_bytes: u64,
@@ -42,9 +43,9 @@ pub enum Bound {
 pub struct MemoryRoom {
     /// Bytes, without swapping.
     pub available_bytes: u64,
-    /// What bounds them.
+    /// Their bound.
     pub bound: Bound,
-    /// Bytes of reserved huge pages of 2 MiB that are free. They are not in `available_bytes`, and no memory
+    /// Bytes of free reserved huge pages of 2 MiB. `available_bytes` does not include them, and no memory
     /// control group counts them.
     pub huge_bytes: u64,
 }
@@ -60,13 +61,13 @@ impl fmt::Display for Bound {
     }
 }
 
-/// Asks the kernel; none where it does not say.
+/// Asks the kernel for the room. `None` if the kernel does not say.
 #[must_use]
 pub fn memory_room() -> Option<MemoryRoom> {
     room_under(Path::new("/"))
 }
 
-/// The same of a tree that has `proc` and `sys`.
+/// The same, for a tree that has `proc` and `sys`.
 fn room_under(root: &Path) -> Option<MemoryRoom> {
     let meminfo = read(&root.join("proc/meminfo"))?;
     let machine = kibibytes(&meminfo, "MemAvailable:")?;
@@ -75,7 +76,7 @@ fn room_under(root: &Path) -> Option<MemoryRoom> {
     let huge_bytes = pages("free_hugepages").saturating_sub(pages("resv_hugepages")).saturating_mul(2 << 20);
     let mut room = MemoryRoom { available_bytes: machine, bound: Bound::Machine, huge_bytes };
     for (folder, top, version) in hierarchies(root) {
-        // From the process's own group up to the mount, which may itself be a group of the host's.
+        // From the process's own group up to the mount, which may itself be a group of the host.
         for group in folder.ancestors().take_while(|group| group.starts_with(&top)) {
             // In v1 a group may keep its members' memory to itself.
             if version == Version::One && group != folder && is_apart(group) {
@@ -106,9 +107,9 @@ impl Version {
         }
     }
 
-    /// A group's limit, and what of it is left; none without a limit.
+    /// Returns a group's limit, and the bytes left of it. `None` without a limit.
     fn left_in(self, group: &Path) -> Option<(u64, u64)> {
-        // "max" is no number.
+        // "max" is not a number.
         let limit = number(&group.join(self.limit())).filter(|limit| *limit < NO_LIMIT)?;
         let (used, cached) = match self {
             Version::One => ("memory.usage_in_bytes", ["total_inactive_file", "total_active_file"]),
@@ -122,13 +123,13 @@ impl Version {
     }
 }
 
-/// Whether a v1 group does not count what the groups below it use.
+/// Whether a v1 group ignores the use of the groups below it.
 fn is_apart(group: &Path) -> bool {
     number(&group.join("memory.use_hierarchy")) == Some(0)
 }
 
-/// The process's own group in each hierarchy that may limit memory: its folder, the mount above it, its
-/// version.
+/// Returns the process's own group in each hierarchy that may limit memory: its folder, the mount above
+/// it, its version.
 fn hierarchies(root: &Path) -> Vec<(PathBuf, PathBuf, Version)> {
     let groups = read(&root.join("proc/self/cgroup")).unwrap_or_default();
     let mounts = read(&root.join("proc/self/mountinfo")).unwrap_or_default();
@@ -145,7 +146,7 @@ fn hierarchies(root: &Path) -> Vec<(PathBuf, PathBuf, Version)> {
         };
         for (inside, point) in mounts.lines().filter_map(|line| mounted(line, version)) {
             let top = below(root, &point);
-            // A container may see its group's path as the host has it, with the group itself mounted, or a
+            // A container may see its group's path as the host does, with the group itself mounted, or a
             // path that it cannot reach.
             let own = match Path::new(path).strip_prefix(&inside) {
                 Ok(rest) if !path.contains("..") => below(&top, &rest.to_string_lossy()),
@@ -157,7 +158,8 @@ fn hierarchies(root: &Path) -> Vec<(PathBuf, PathBuf, Version)> {
     found
 }
 
-/// A line of `mountinfo`, if it mounts such a hierarchy: which of its groups, and where.
+/// Parses a line of `mountinfo`. If the line mounts such a hierarchy, returns the mounted group and the
+/// mount point.
 fn mounted(line: &str, version: Version) -> Option<(String, String)> {
     let (mount, kind) = line.split_once(" - ")?;
     let mut fields = mount.split(' ').skip(3);
@@ -172,7 +174,7 @@ fn mounted(line: &str, version: Version) -> Option<(String, String)> {
     is_it.then(|| (plain(inside), plain(point)))
 }
 
-/// A path from the root, under another one.
+/// Moves a path from the root to another root.
 fn below(root: &Path, path: &str) -> PathBuf {
     match path.trim_start_matches('/') {
         "" => root.to_owned(),
@@ -188,12 +190,12 @@ fn number(path: &Path) -> Option<u64> {
     read(path)?.trim().parse().ok()
 }
 
-/// A line of `memory.stat`.
+/// Returns a figure of `memory.stat`.
 fn counted(stat: &str, name: &str) -> Option<u64> {
     stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// A line of `/proc/meminfo`, in bytes.
+/// Returns a figure of `/proc/meminfo`, in bytes.
 fn kibibytes(table: &str, name: &str) -> Option<u64> {
     let line = table.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

@@ -1,4 +1,4 @@
-//! What vendors install: CUDA driver and devices, nvcc, NIXL, cuFile. Looked for at run time only.
+//! Vendor software: CUDA driver and devices, nvcc, NIXL, cuFile. Looked for at run time only.
 
 use super::Fact;
 use crate::cuda::{CudaDriver, CudaError};
@@ -76,7 +76,7 @@ pub(super) fn nvcc() -> Fact {
             }
         };
     }
-    // Where `kernels/build.rs` looks, in its order.
+    // The places where `kernels/build.rs` looks, in its order.
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(variable).map(|home| home.join("bin"));
     let on_path = std::env::var_os("PATH").unwrap_or_default();
     let folders = homes.chain(std::env::split_paths(&on_path)).chain([PathBuf::from("/usr/local/cuda/bin")]);
@@ -94,7 +94,7 @@ pub(super) fn nvcc() -> Fact {
     }
 }
 
-/// The kernels that this program was built with.
+/// Reports the kernels that this program was built with.
 pub(super) fn kernels() -> Fact {
     let (name, why) = (
         "kernels",
@@ -117,7 +117,7 @@ pub(super) fn nixl() -> Fact {
     }
 }
 
-/// Loads the library and looks for its entries; opening its driver would take device memory.
+/// Loads the library and looks for its entries. It does not open the driver, which would take device memory.
 pub(super) fn cufile() -> Fact {
     let (name, why) =
         ("cuFile", "GPUDirect Storage moves blocks between drive and device without a copy in host memory");

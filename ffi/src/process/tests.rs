@@ -34,9 +34,10 @@ fn entry_is_reused_after_its_descriptor_closes() {
     drop(open_null());
 }
 
-/// What a forked child does and gives; it must not panic.
+/// Runs `body` in a forked child and returns its result; `body` must not panic.
 fn in_child(body: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child runs `body` only, which needs no other thread, and ends without running anything else.
+    // SAFETY: the child runs `body` only, which needs no other thread, and ends without running
+    // anything else.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no process to be had");
     if child == 0 {
@@ -66,7 +67,7 @@ fn forked_child_knows_itself_and_keeps_no_descriptor() {
     assert!(here.is_here() && is_open(number));
 }
 
-/// A descriptor that another thread opens and closes all the time is in no child, whenever that is forked.
+/// No child has a descriptor that another thread opens and closes all the time, whenever the fork happens.
 #[test]
 fn fork_beside_openings_and_closings_keeps_no_descriptor() {
     let folder = tempfile::tempdir().expect("a temporary directory");
@@ -103,7 +104,7 @@ fn an_inherited_descriptor_closes_nothing_in_a_child() {
         // SAFETY: takes the lowest free number, which is that of the closed file or one below.
         let others: Vec<_> = (0..=number).map(|_| unsafe { libc::dup(2) }).collect();
         let taken = others.contains(&number);
-        // SAFETY: the parent's is another copy; this one is dropped once, since the child ends behind it.
+        // SAFETY: the parent has another copy; this one is dropped once, since the child ends right after.
         drop(unsafe { ptr::read(&raw const file) });
         i32::from(taken && is_open(number))
     };

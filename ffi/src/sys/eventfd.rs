@@ -1,4 +1,4 @@
-//! An eventfd: the bell that wakes a thread which sleeps in the kernel.
+//! An eventfd: a bell that wakes a thread asleep in the kernel.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ impl EventFd {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+        // SAFETY: the kernel has just given us this descriptor; it has no other owner.
         let file = unsafe { File::from_raw_fd(fd) };
         Ok(EventFd { file })
     }
@@ -26,12 +26,14 @@ impl EventFd {
         self.file.as_raw_fd()
     }
 
-    /// Makes the descriptor readable. The one refusal, a counter at its maximum, means that it is.
+    /// Makes the descriptor readable. The kernel refuses only if the counter is at its maximum, and then
+    /// it is readable.
     pub(crate) fn ring(&self) {
         let _ = (&self.file).write(&1_u64.to_ne_bytes());
     }
 
-    /// Makes the descriptor unreadable again; refused when it was not readable, which is as good.
+    /// Makes the descriptor unreadable again. The kernel refuses only if it was not readable, which
+    /// is as good.
     pub(crate) fn silence(&self) {
         let _ = (&self.file).read(&mut [0; 8]);
     }

@@ -3,16 +3,16 @@
 use core::ffi::{CStr, c_void};
 use core::ptr::NonNull;
 
-/// A loaded library. Never unloaded: drivers leave threads and exit handlers behind that must not lose
-/// their code.
+/// A loaded library. It is never unloaded: drivers leave threads and exit handlers behind, and their code
+/// must stay.
 #[derive(Debug)]
 pub(crate) struct Library {
     handle: NonNull<c_void>,
 }
 
 impl Library {
-    /// Loads the first of the names that the dynamic linker finds; the linker's words about the last one
-    /// otherwise. Runs the library's initialisers.
+    /// Loads the first of the names that the dynamic linker finds, or returns the linker's message about
+    /// the last one. Runs the library's initialisers.
     pub(crate) fn open(names: &[&CStr]) -> Result<Library, String> {
         let mut error = "no name given".to_owned();
         for name in names {
@@ -26,7 +26,7 @@ impl Library {
         Err(error)
     }
 
-    /// The address of a symbol.
+    /// Returns the address of a symbol.
     pub(crate) fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
         // SAFETY: the handle is of a library that is never unloaded, and the name is a C string.
         NonNull::new(unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) })

@@ -1,11 +1,12 @@
-//! Memory between two pages that nobody can touch: an executor that reads or writes past its region ends with a signal.
+//! Memory between two inaccessible pages: an executor that reads or writes past its region ends with
+//! a signal.
 
 use kvstrata_core::layout::Region;
 use std::ptr;
 
 const PAGE: usize = 4096;
 
-/// A region, somewhere in some pages, and a guard page before and behind these.
+/// A region, somewhere in some pages, with a guard page before and one behind.
 pub struct Guarded {
     mapping: *mut libc::c_void,
     mapped: usize,
@@ -15,15 +16,15 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// A region that ends at the guard page behind it, as far as its alignment lets it, or begins `shift` alignments behind the one
-    /// before it.
+    /// Makes a region that ends at the guard page behind it, as far as its alignment allows, or begins
+    /// `shift` alignments behind the guard page before it.
     pub fn new(bytes: usize, alignment: usize, at_end: bool, shift: usize) -> Guarded {
         assert!(alignment <= PAGE);
         let before = (shift % 200) * alignment;
         let inner = (bytes + if at_end { alignment } else { before }).next_multiple_of(PAGE);
         let mapped = inner + 2 * PAGE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping where the kernel likes.
+        // SAFETY: a new mapping at an address of the kernel's choice.
         let mapping = unsafe { libc::mmap(ptr::null_mut(), mapped, libc::PROT_NONE, flags, -1, 0) };
         assert_ne!(mapping, libc::MAP_FAILED);
         mapping.expose_provenance();
@@ -46,7 +47,8 @@ impl Guarded {
     /// All bytes between the guards.
     pub fn all(&self) -> &[u8] {
         let (pages, bytes) = self.pages();
-        // SAFETY: mapped, readable and zeroed at first; writers need `&mut`, or are copies that the caller has made.
+        // SAFETY: mapped, readable and initially zeroed; writers need `&mut`, or are copies that the
+        // caller has made.
         unsafe { std::slice::from_raw_parts(pages, bytes) }
     }
 
@@ -56,7 +58,7 @@ impl Guarded {
         unsafe { std::slice::from_raw_parts_mut(pages, bytes) }
     }
 
-    /// Where an address of the region is in [`all`](Guarded::all).
+    /// Returns the place of an address of the region in [`all`](Guarded::all).
     pub fn place(&self, address: u64) -> Option<usize> {
         let at = address.checked_sub(self.region().address)? as usize;
         (at < self.bytes).then_some(self.start + at)

@@ -1,4 +1,5 @@
-//! Random copies between regions that end at guard pages, and what the oracle makes of them: for the property test and the fuzzer.
+//! Random copies between regions that end at guard pages, and the oracle's results: for the property test
+//! and the fuzzer.
 
 pub mod guarded;
 
@@ -7,18 +8,18 @@ use kvstrata_core::BlockId;
 use kvstrata_core::layout::{Arrangement, DType, HeadOrder, Layout, LayoutConfig, ScalePlace};
 use kvstrata_core::plan::{CopyPlan, PlanError, Slice, naive};
 
-/// Numbers that a case is made of; each is brought into its range.
+/// Numbers that define a case; each is brought into its range.
 #[derive(Clone, Debug)]
 pub struct Picks {
     /// Blocks, layers, outer indices, tokens, heads, elements.
     pub sizes: [u8; 6],
     pub dtype: u8,
-    /// Of either side: what it is called in [`Case`].
+    /// For either side: its name in [`Case`].
     pub arrangements: [u8; 2],
     pub alignments: [u8; 2],
     pub hnd: [bool; 2],
     pub scales_apart: [bool; 2],
-    /// Whether regions end at their guard page, or begin near theirs, and how far from it.
+    /// Whether regions end at their guard page, or begin near it, and the distance from it.
     pub at_end: [bool; 2],
     pub shifts: [u8; 2],
     /// Blocks of the destination.
@@ -27,7 +28,7 @@ pub struct Picks {
     /// Of layers and heads: all of them, or some.
     pub all: [bool; 2],
     pub slices: [[u8; 3]; 2],
-    /// Whether what a plan would refuse is brought into range too.
+    /// Whether picks that a plan would refuse are brought into range, too.
     pub tame: bool,
 }
 
@@ -63,7 +64,7 @@ impl Side {
         Some(Side { layout, memory })
     }
 
-    /// Gives every byte, gaps included, what `salt` and its place say.
+    /// Gives every byte, gaps included, a value that depends on `salt` and its place.
     pub fn fill(&mut self, salt: u64) {
         for (number, memory) in (0u64..).zip(&mut self.memory) {
             for (at, byte) in (0u64..).zip(memory.all_mut()) {
@@ -105,7 +106,7 @@ fn slice(all: bool, of: u32, pick: [u8; 3], tame: bool) -> Slice {
 }
 
 impl Case {
-    /// None for what no layout can be, or what takes too long.
+    /// `None` if the picks make no layout, or take too long.
     pub fn new(picks: &Picks) -> Option<Case> {
         let [blocks, layers, outers, tokens, heads, elements] = picks.sizes.map(u32::from);
         let dtype = DType::ALL[usize::from(picks.dtype) % DType::ALL.len()];
@@ -151,13 +152,13 @@ impl Case {
         CopyPlan::new(&self.src.layout, &self.src_blocks, &self.dst.layout, &self.dst_blocks, layers, heads)
     }
 
-    /// Which blocks go where, and which layers and heads of them: for a plan between other memory of the same layouts.
+    /// The blocks, layers and heads of the copy, for a plan between other memory of the same layouts.
     #[allow(dead_code, reason = "not every test copies elsewhere")]
     pub fn selection(&self) -> ([&[BlockId]; 2], [Slice; 2]) {
         ([&self.src_blocks, &self.dst_blocks], [self.layers.clone(), self.heads.clone()])
     }
 
-    /// What the destination has when the oracle has copied; gaps included.
+    /// Returns the destination's bytes after the oracle has copied, gaps included.
     pub fn oracle(&self) -> Vec<Vec<u8>> {
         let mut after = self.dst.bytes();
         let (src, dst) = ((&self.src.layout, &*self.src_blocks), (&self.dst.layout, &*self.dst_blocks));

@@ -1,4 +1,4 @@
-//! An engine's graph capture and our calls leave each other alone; and what is refused for now is not lost.
+//! An engine's graph capture and our calls leave each other alone, and temporary refusals lose nothing.
 
 use crate::{copy_in, machine, memory, open, pattern, pinned, queue, read_back, until};
 use core::time::Duration;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The calling thread's mode of capture.
 fn mode() -> sys::CUstreamCaptureMode {
     let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
-    // SAFETY: `mode` is ours; the double answers with modes alone.
+    // SAFETY: `mode` is ours; the double answers only with modes.
     unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) }.result().expect("exchanged");
     let found = mode;
     // SAFETY: as above.
@@ -54,7 +54,7 @@ fn capture_mode_of_a_thread_is_restored() {
     let exchanges = double.calls("cuThreadExchangeStreamCaptureMode");
     let inside = device.bound(|| [mode(), other.bound(mode).expect("bound"), mode()]).expect("bound");
     assert_eq!((inside, mode()), ([RELAXED; 3], GLOBAL));
-    // Two for each of the four that ask, and two for the outermost.
+    // Two for each of the four queries, and two for the outermost.
     assert_eq!(double.calls("cuThreadExchangeStreamCaptureMode") - exchanges, 10);
     let caught = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
         device.bound(|| std::panic::resume_unwind(Box::new("gone")))
@@ -127,7 +127,7 @@ fn refused_release_is_retried_later() {
     let left = double.left();
     assert_eq!((left.registrations, left.allocations), (0, 0), "with the next");
     assert!(arena.upgrade().is_none());
-    // By the next allocation, by a transfer's end, and by the device's own.
+    // By the next allocation, by a transfer's end, and by the device's own end.
     double.fail("cuMemFree_v2", 1, 900);
     drop(memory(&device, 64));
     let third = memory(&device, 64);

@@ -1,4 +1,4 @@
-//! The three ways in which a queue learns that the device has answered give the same answers.
+//! The three ways in which a queue learns of the device's answer give the same answers.
 
 use crate::{copy_in, machine, memory, pattern, pinned, read_back, until};
 use core::time::Duration;
@@ -67,7 +67,7 @@ fn the_flags_memory_stays_until_it_is_written() {
     let queue = TransferQueue::new(&device, Purpose::Onboard, options).expect("a queue");
     double.hold();
     let transfer = copy_in(&queue, &host, 0, &target);
-    // The copy and the event, not the write.
+    // The copy and the event, but not the write.
     double.step(2);
     drop((transfer, queue, host, target, device));
     assert_eq!(double.left().registrations, 2, "the block's and the flag's");

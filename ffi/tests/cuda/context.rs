@@ -1,4 +1,4 @@
-//! Contexts: bound when needed, gone afterwards, one a device.
+//! Contexts: bound when needed, gone afterwards, one per device.
 
 use crate::{machine, memory, open};
 use core::ffi::c_void;
@@ -7,7 +7,7 @@ use cudarc::driver::sys;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 
-/// The context that this thread has.
+/// Returns the context of this thread.
 fn current() -> *mut c_void {
     let mut context = null_mut();
     // SAFETY: `context` is ours.
@@ -60,13 +60,13 @@ fn a_panic_leaves_no_context_behind() {
         catch_unwind(AssertUnwindSafe(|| device.bound(|| std::panic::resume_unwind(Box::new("gone")))));
     assert!(caught.is_err());
     assert!(current().is_null());
-    // And what is remembered of the thread is right too.
+    // The record of the thread is right, too.
     device.memory().expect("bound anew");
     drop(device);
     double.finish();
 }
 
-/// An owner whose drop leaves the thread another context, or none.
+/// An owner that leaves the thread, in its drop, with another context or none.
 struct Leaves(Option<usize>);
 
 impl Drop for Leaves {
@@ -74,7 +74,7 @@ impl Drop for Leaves {
         match self.0 {
             Some(other) => {
                 let other = core::ptr::with_exposed_provenance_mut(other);
-                // SAFETY: a context that the test holds. What `cudaSetDevice` does.
+                // SAFETY: a context that the test holds. `cudaSetDevice` does the same.
                 assert_eq!(unsafe { sys::cuCtxSetCurrent(other) }, sys::CUresult::CUDA_SUCCESS);
             }
             None => {
@@ -103,7 +103,7 @@ fn context_changed_by_an_owners_drop_is_restored() {
         drop(memory);
         drop(queue.submit(second).expect("queued"));
         double.release();
-        // Freed by the queue's thread, in the context that the memory is of.
+        // Freed by the queue's thread, in the memory's own context.
         crate::until("the memory's end", || double.left().allocations == 0);
         drop(queue);
         assert_eq!(double.misuse(), (0, String::new()));
@@ -127,7 +127,7 @@ fn threads_of_two_devices_do_not_interfere() {
                     let device = &devices[(thread + round) % 2];
                     let memory = memory(device, 4096);
                     let address = kvstrata_core::storage::Storage::base_address(&*memory);
-                    // The double's addresses say whose they are.
+                    // The double's addresses contain the device's ordinal.
                     assert_eq!((address >> 40) & 0xff, u64::from(device.ordinal()));
                 }
             });

@@ -1,11 +1,12 @@
-//! Copies of every kind arrive, by one call or by many, and what does not fit is refused before anything is queued.
+//! Copies of every kind arrive, by one call or by many; copies out of range are refused before anything
+//! is queued.
 
 use crate::{machine, memory, open, pattern, pinned, queue, read_back};
 use kvstrata_core::storage::Storage;
 use kvstrata_cuda_double::Double;
 use kvstrata_ffi::cuda::{Batch, CudaError, Held, Purpose};
 
-/// A generator that is good enough to choose pieces by.
+/// A generator good enough to choose pieces.
 fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -15,7 +16,7 @@ fn random(state: &mut u64) -> u64 {
 
 const BYTES: usize = 40_000;
 
-/// Scatters pieces of two blocks over device memory, in both ways at once, and gives what is there afterwards.
+/// Scatters pieces of two blocks over device memory, in both ways at once, and returns the bytes afterwards.
 fn scattered(double: &Double, seed: u64) -> (Vec<u8>, u64, u64) {
     let device = open(0);
     double.seed(seed);
@@ -65,7 +66,7 @@ fn one_call_and_many_give_the_same_bytes() {
     let double = Double::new();
     let (by_one, batches, singles) = scattered(&double, 5);
     assert_eq!((batches, singles), (1, 0));
-    // Of 12.8 and 12.9 by their own declaration; the double refuses one version's call to another.
+    // 12.8 and 12.9 have their own declaration; the double refuses one version's call to another.
     for version in [12080, 12090] {
         double.reset();
         double.version(version);
@@ -120,7 +121,7 @@ fn device_without_batches_is_tried_once() {
     let (_, batches, singles) = scattered(&double, 9);
     assert_eq!(batches, 1);
     assert!(singles > 30);
-    // Another device has them, and asked once more it would be taken.
+    // Another device has the call, and would take it if asked again.
     let device = open(1);
     let (host, target) = (pinned(&device, 2, 64), memory(&device, 64));
     let queue = queue(&device, Purpose::Staging);
@@ -199,7 +200,7 @@ fn piece_out_of_range_is_refused_before_queuing() {
     assert_eq!(refused, CudaError::NotRegistered { what: "block to be written" });
     assert!(other.arena().write(0).is_ok(), "given back");
     assert_eq!((batch.pieces(), batch.bytes()), (0, 0));
-    // Another device's memory, found when the batch is submitted, which comes back.
+    // Another device's memory is found at submission, and the batch comes back.
     let elsewhere = open(1);
     let foreign = memory(&elsewhere, 8);
     batch.device(foreign.range(0, 8).expect("in range"));

@@ -1,4 +1,4 @@
-//! What `kvstrata doctor` says of CUDA, by the same driver code.
+//! The facts that `kvstrata doctor` reports about CUDA, by the same driver code.
 
 use kvstrata_cuda_double::Double;
 use kvstrata_ffi::probe::{Fact, Status, probe};

@@ -1,4 +1,5 @@
-//! The double itself: that it sees each misuse which the other tests say there was none of. Calls go past kvstrata's own code.
+//! The double itself: it must see every misuse that the other tests rule out. Calls go past
+//! kvstrata's own code.
 
 use crate::{copy_in, machine, memory, open, pinned, queue};
 use core::ffi::c_void;
@@ -9,7 +10,7 @@ use kvstrata_cuda_double::{Double, POISON};
 use kvstrata_ffi::cuda::{Batch, CudaDevice, CudaEvent, Held, Purpose};
 use std::sync::Arc;
 
-/// Calls something wrong in the device's context, and says what the double saw.
+/// Makes a wrong call in the device's context, and returns the double's report.
 fn wrong(double: &Double, device: &Arc<CudaDevice>, call: impl FnOnce() -> CUresult) -> String {
     assert_eq!(double.misuse().0, 0, "nothing before");
     let answer = device.bound(call).expect("bound");
@@ -66,7 +67,7 @@ fn a_call_that_breaks_a_capture_is_seen() {
         // SAFETY: the declaration of 12.8.
         let call = unsafe { core::mem::transmute::<*mut c_void, Old>(found) };
         let mut failed = 0;
-        // SAFETY: refused before a pointer is followed but `failed`, which is ours.
+        // SAFETY: refused before any pointer is followed, except `failed`, which is ours.
         unsafe { call(null_mut(), null_mut(), null_mut(), 1, none, null_mut(), 1, &mut failed, none) }
     });
     assert!(words.contains("of a driver of version 13000"));
@@ -143,7 +144,8 @@ fn destroyed_handles_and_other_contexts_streams_are_seen() {
         })
         .expect("bound");
     let other = open(1);
-    // SAFETY: wrong on purpose, as all below: a handle that is not this context's, or is gone. The double looks it up.
+    // SAFETY: wrong on purpose, like all calls below: the handle is of another context, or gone. The
+    // double looks it up.
     let words = wrong(&double, &other, || unsafe { sys::cuEventRecord(event, stream) });
     assert!(words.contains("another context's"));
     double.hold();
@@ -170,7 +172,7 @@ fn destroyed_handles_and_other_contexts_streams_are_seen() {
 fn a_driver_call_from_a_host_function_is_seen() {
     unsafe extern "C" fn calls(_: *mut c_void) {
         let (mut free, mut total) = (0, 0);
-        // SAFETY: both are ours. Not allowed here, which is the point.
+        // SAFETY: both are ours. The call is not allowed here; that is the test.
         let answer = unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) };
         assert_eq!(answer, CUresult::CUDA_ERROR_NOT_PERMITTED);
     }
@@ -222,7 +224,7 @@ fn stream_order_keeps_a_source_that_is_a_later_target() {
     let from = batch.device(target.range(0, 100).expect("in range"));
     batch.copy((from, 0), (to, 0), 100).expect("in range");
     let out = stream.submit(batch).expect("queued");
-    // The first has been executed, and what was read from its target has not.
+    // The first copy has been executed; the copy out of its target has not.
     double.step(2);
     let second = copy_in(&stream, &host, 1, &target);
     assert_eq!(double.peek(target.base_address(), 100), crate::pattern(0, 100), "not poisoned by the second");

@@ -1,4 +1,4 @@
-//! Finding and initialising the driver, and what a machine may lack.
+//! Finding and initialising the driver, and machines that lack something.
 
 use kvstrata_cuda_double::{Double, Leftovers};
 use kvstrata_ffi::cuda::{CudaDevice, CudaDriver, CudaError};
@@ -63,7 +63,7 @@ fn driver_without_device_gives_the_reason() {
         refused.starts_with("cuDeviceGetCount answered 100 CUDA_ERROR_NO_DEVICE: no CUDA device"),
         "{refused}"
     );
-    // Not kept: what was not ready can be asked again.
+    // The refusal is not kept: a driver that was not ready can be asked again.
     double.devices(1);
     let driver = CudaDriver::load().expect("one device");
     let refused = CudaDevice::open(&driver, 1).expect_err("the second of one");
@@ -100,7 +100,7 @@ fn every_refused_call_of_opening_is_named_and_undone() {
     double.finish();
 }
 
-/// Set for a child process, which finds the double by `LD_LIBRARY_PATH` as a program finds the real one.
+/// Set for a child process, which finds the double by `LD_LIBRARY_PATH`, as a program finds the real driver.
 const CHILD: &str = "KVSTRATA_TEST_CUDA_CHILD";
 
 #[test]
@@ -123,7 +123,7 @@ fn a_child_process_finds_the_double_in_libcudas_place() {
     assert!(output.status.success(), "{words}{}", String::from_utf8_lossy(&output.stderr));
     assert!(words.contains("found: device 0: kvstrata test double 0"), "{words}");
     Double::verdict(folder.path());
-    // One that leaves something is found out.
+    // A child that leaves something is detected.
     assert!(!child.env(CHILD, "forgets").output().expect("run").stdout.is_empty());
     assert!(std::panic::catch_unwind(|| Double::verdict(folder.path())).is_err(), "a context is left");
 }

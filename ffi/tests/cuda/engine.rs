@@ -1,4 +1,4 @@
-//! Order between a queue and an engine's own streams, whatever order the device takes streams in.
+//! Order between a queue and an engine's own streams, in any order in which the device serves streams.
 
 use crate::{copy_in, machine, memory, pattern, pinned, queue, read_back};
 use core::ffi::c_void;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 const BYTES: u64 = 4096;
 
-/// A stream as an engine makes it, past our own code.
+/// Makes a stream as an engine does, past our own code.
 fn engine_stream(device: &Arc<CudaDevice>) -> *mut c_void {
     let mut stream = null_mut();
     // SAFETY: `stream` is ours.
@@ -31,10 +31,10 @@ fn destroy(device: &Arc<CudaDevice>, stream: *mut c_void) {
         .expect("destroyed");
 }
 
-/// What an engine's kernel writes.
+/// Writes as an engine's kernel does.
 fn engine_fills(stream: *mut c_void, memory: &Arc<DeviceStorage>, byte: u8) {
     let (device, address) = (memory.device(), memory.base_address());
-    // SAFETY: all of live memory, which the test alone uses.
+    // SAFETY: all of live memory that only the test uses.
     let filled =
         device.bound(|| unsafe { sys::cuMemsetD8Async(address, byte, BYTES as usize, stream.cast()) });
     filled.expect("bound").result().expect("queued");
@@ -61,7 +61,7 @@ fn bytes_of(transfer: Transfer) -> Vec<u8> {
     }
 }
 
-/// The engine writes, we read, the engine writes again: in each order of the double's that the marks leave.
+/// The engine writes, we read, the engine writes again: in each order of the double's that the marks allow.
 fn ordered(seed: u64, kind: Option<EngineStream>, handle: *mut c_void) {
     let (double, device) = machine();
     double.seed(seed);
@@ -199,7 +199,7 @@ fn a_stream_that_is_captured_is_left_alone() {
     assert_eq!(unsafe { queue.wait_for_stream(EngineStream::of(stream)) }, Err(CudaError::Capturing));
     // SAFETY: as above.
     assert_eq!(unsafe { queue.hold_stream(EngineStream::of(stream)) }, Err(CudaError::Capturing));
-    // What the default stream says while a stream that it waits for is captured.
+    // The default stream answers this while a stream that it waits for is captured.
     double.fail("cuStreamIsCapturing", 1, 906);
     // SAFETY: as above.
     assert_eq!(unsafe { queue.wait_for_stream(EngineStream::NULL) }, Err(CudaError::Capturing));
@@ -220,7 +220,7 @@ fn a_stream_that_is_lent_is_ordered_and_held() {
         let (double, device) = machine();
         double.seed(seed);
         let (stream, owner) = (engine_stream(&device), Arc::new(()));
-        // SAFETY: the stream is of this device, and destroyed when the owner's last share but ours is gone.
+        // SAFETY: the stream is of this device, and destroyed when all other shares of the owner are gone.
         let lent = unsafe { LentStream::lend(&device, EngineStream::of(stream), owner.clone()) };
         let (host, target) = (pinned(&device, 2, BYTES as usize), memory(&device, BYTES));
         let queue = queue(&device, Purpose::Offload);
@@ -234,7 +234,7 @@ fn a_stream_that_is_lent_is_ordered_and_held() {
         assert!(bytes_of(out) == [7; BYTES as usize], "seed {seed}");
         double.idle();
         assert!(read_back(&host, 1, &target) == [9; BYTES as usize]);
-        // Another device's queue has no order with it.
+        // Another device's queue cannot be ordered with it.
         let other = crate::open(1);
         let elsewhere = crate::queue(&other, Purpose::Offload);
         let refused = CudaError::WrongDevice { what: "the stream", found: 0, wanted: 1 };

@@ -1,11 +1,11 @@
-//! Another process's memory. The double does not mind that it is the same one; that the code does, is tested first.
+//! Another process's memory. The double accepts the same process; kvstrata does not, which is tested first.
 
 use crate::{copy_in, machine, memory, open, pinned, queue, read_back};
 use kvstrata_core::storage::Storage;
 use kvstrata_ffi::cuda::{CudaError, DeviceStorage, IpcHandle, Purpose};
 use std::sync::Arc;
 
-/// The handle as another process would have sent it.
+/// Returns the handle as another process would have sent it.
 fn from_elsewhere(memory: &DeviceStorage) -> IpcHandle {
     let mut bytes = IpcHandle::export(memory).expect("exported").to_bytes();
     bytes[80..84].copy_from_slice(&u32::MAX.to_le_bytes());
@@ -18,7 +18,7 @@ fn an_import_is_the_same_memory_and_is_closed_at_the_end() {
     let (host, exported) = (pinned(&device, 2, 4096), memory(&device, 4096));
     let handle = from_elsewhere(&exported);
     assert_eq!((handle.offset(), handle.size_bytes(), handle.process()), (0, 4096, u32::MAX));
-    // SAFETY: `exported` lives longer, and nobody writes it meanwhile but this test.
+    // SAFETY: `exported` lives longer, and only this test writes it meanwhile.
     let import = || unsafe { handle.import(&device) };
     let imported = import().expect("opened");
     assert_ne!(imported.base_address(), exported.base_address());
@@ -40,7 +40,7 @@ fn an_import_is_the_same_memory_and_is_closed_at_the_end() {
 fn a_part_of_an_allocation_says_where_it_is() {
     let (double, device) = machine();
     let all = memory(&device, 4096);
-    // SAFETY: `all` keeps it, and nobody uses it.
+    // SAFETY: `all` keeps it, and it has no other user.
     let part =
         unsafe { DeviceStorage::lend(&device, all.base_address() + 256, 512, all.clone()) }.expect("inside");
     let handle = from_elsewhere(&part);
@@ -64,7 +64,7 @@ fn handle_of_the_wrong_process_or_device_is_refused() {
     let mut bytes = own.to_bytes();
     bytes[84] ^= 1;
     let handle = IpcHandle::from_bytes(&bytes).expect("whole");
-    // SAFETY: `memory` lives longer, and nobody uses it.
+    // SAFETY: `memory` lives longer, and has no other user.
     drop(unsafe { handle.import(&device) }.expect("opened"));
     assert_eq!(double.calls("cuIpcOpenMemHandle_v2"), 1);
     let other = open(1);

@@ -23,7 +23,7 @@ unsafe extern "C" fn count(grid: u32, block: u32, args: *const c_void) {
     let translate = TRANSLATE.get().expect("set by the test");
     let place = translate(target, words * 4).cast::<u32>();
     for thread in (0..grid * block).take(words as usize) {
-        // SAFETY: below `words`, which are there.
+        // SAFETY: below `words`, which exist.
         let word = unsafe { place.add(thread as usize) };
         // SAFETY: as above; the allocation is aligned.
         unsafe { word.write_unaligned(start + thread) };
@@ -59,7 +59,7 @@ fn a_launch_is_given_its_struct_and_its_memory_is_held() {
     // Copied at the launch.
     core::hint::black_box(&mut arguments).start = 0;
     let transfer = work.finish().expect("queued");
-    // Everything is dropped; the device has the module and the memory all the same.
+    // Everything is dropped, but the device keeps the module and the memory.
     drop((module, function, target, transfer));
     assert_eq!((double.left().modules, double.left().allocations), (1, 1));
     double.step(2);
@@ -78,7 +78,7 @@ fn a_launch_is_given_its_struct_and_its_memory_is_held() {
 fn impossible_launches_and_images_are_refused() {
     let (double, device) = machine();
     kernel(&double);
-    // SAFETY: empty, which is found before it is read.
+    // SAFETY: empty, which is detected before it is read.
     let refused = unsafe { CudaModule::load(&device, &[]) }.expect_err("empty");
     assert_eq!(refused, CudaError::ZeroBytes { what: "image" });
     double.fail("cuModuleLoadData", 1, 209);
@@ -149,7 +149,8 @@ fn memory_mapped_elsewhere_is_for_copies_only() {
     let mut work = queue.begin(batch).expect("begun");
     assert_eq!(work.source_address((read, 0), 1), Err(CudaError::NotMapped));
     drop(work);
-    // Many copies go one by one, which take the host's addresses for what they are; and a batch that is used again forgets it.
+    // Many copies go one by one; these calls take the host's addresses as such. A batch that is used
+    // again forgets the fact.
     let mut batch = Batch::new();
     let read = batch.read(host.arena().read(1).expect("free"), &host).expect("registered");
     let range = batch.device(target.range(0, 100).expect("in range"));
@@ -173,13 +174,13 @@ fn memory_mapped_elsewhere_is_for_copies_only() {
     double.finish();
 }
 
-/// As `count`, compiled for the CPU: follows the pointer that it is given.
+/// As `count`, compiled for the CPU: follows the given pointer.
 unsafe extern "C" fn count_plainly(grid: u32, block: u32, args: *const c_void) {
     // SAFETY: the double passes a copy of the launch's struct.
     let Arguments { target, words, start } = unsafe { args.cast::<Arguments>().read() };
     let place = core::ptr::with_exposed_provenance_mut::<u32>(target as usize);
     for thread in (0..grid * block).take(words as usize) {
-        // SAFETY: below `words`, which are there.
+        // SAFETY: below `words`, which exist.
         let word = unsafe { place.add(thread as usize) };
         // SAFETY: as above, and aligned as CUDA's allocations are.
         unsafe { word.write(start + thread) };

@@ -1,4 +1,5 @@
-//! The CUDA part over the test double of libcuda: host memory, no GPU, and a count of misuse that each test ends with.
+//! The CUDA part over the test double of libcuda: host memory, no GPU, and a count of misuse at the end
+//! of each test.
 
 #![cfg(target_os = "linux")]
 
@@ -42,14 +43,14 @@ use kvstrata_ffi::cuda::{
 };
 use std::sync::Arc;
 
-/// The double, had alone, and its first device.
+/// The double, held exclusively, and its first device.
 pub fn machine() -> (Double, Arc<CudaDevice>) {
     let double = Double::new();
     let device = open(0);
     (double, device)
 }
 
-/// A device of the double that somebody holds.
+/// Opens a device of the double; the caller holds the double.
 pub fn open(ordinal: u32) -> Arc<CudaDevice> {
     let driver = CudaDriver::load().expect("the double");
     CudaDevice::open(&driver, ordinal).expect("a device")
@@ -111,7 +112,7 @@ pub fn read_back(host: &Arc<PinnedStorage>, block: usize, from: &Arc<DeviceStora
     }
 }
 
-/// Waits for something that another thread does.
+/// Waits for a change by another thread.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !done() {

@@ -42,7 +42,7 @@ fn zero_and_too_many_bytes_are_refused_by_name() {
     };
     assert_eq!(refused, expected);
     assert_eq!(refused.number(), 2);
-    // Not for good: what fits is given.
+    // Not for good: a smaller request succeeds.
     drop(held);
     drop(memory(&device, (1 << 19) + 1));
     double.fail("cuMemAlloc_v2", 1, 1);
@@ -61,7 +61,7 @@ fn lent_memory_is_held_and_left_to_its_owner() {
     let engine = memory(&device, 4096);
     let address = engine.base_address();
     let owner: Arc<dyn core::any::Any + Send + Sync> = engine;
-    // SAFETY: `owner` keeps the allocation, and nobody else uses it.
+    // SAFETY: `owner` keeps the allocation, and it has no other user.
     let lend = |address, bytes| unsafe { DeviceStorage::lend(&device, address, bytes, Arc::clone(&owner)) };
     let lent = lend(address + 96, 4000).expect("inside");
     assert_eq!((lent.base_address(), lent.size_bytes()), (address + 96, 4000));
@@ -72,7 +72,7 @@ fn lent_memory_is_held_and_left_to_its_owner() {
         );
     }
     assert_eq!(lend(address, 0).expect_err("nothing"), CudaError::ZeroBytes { what: "device memory" });
-    // The driver has an ordinal for pinned memory too.
+    // The driver reports an ordinal for pinned memory too.
     let host = crate::pinned(&device, 1, 4096);
     let refused = lend(host.base_address(), 4096).expect_err("the host's");
     assert_eq!(refused, CudaError::HostMemory { address: host.base_address() });

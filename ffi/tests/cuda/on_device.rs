@@ -1,4 +1,5 @@
-//! What `cuda_device.rs` runs on a real device, over the double with the kernels on the CPU: so that it is known to be right.
+//! The tests of `cuda_device.rs`, over the double with the kernels on the CPU, so that the tests
+//! themselves are verified.
 
 use crate::plans::kernels;
 use crate::{device_plans, machine};

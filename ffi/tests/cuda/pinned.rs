@@ -1,4 +1,4 @@
-//! Registering host memory: in chunks, by threads, and undone when it fails half way.
+//! Registering host memory: in chunks, by threads, and undone if it fails half way.
 
 use crate::{copy_in, machine, memory, open, queue};
 use kvstrata_core::storage::{Storage, StorageKind};
@@ -87,7 +87,7 @@ fn limits_and_second_registrations_are_errors() {
     double.finish();
 }
 
-/// Whether children have not the mapping with this address in it, by the kernel's word: "don't copy".
+/// Whether children do not inherit the mapping that contains this address; the kernel marks it "don't copy".
 fn is_kept_from_children(address: u64) -> bool {
     let maps = std::fs::read_to_string("/proc/self/smaps").expect("the kernel's list");
     let mut inside = false;
@@ -125,7 +125,7 @@ fn a_child_process_has_nothing_of_a_registered_arena() {
     assert_eq!(kept(), [true; 2]);
     register().expect_err("a second time");
     assert_eq!(kept(), [true; 2], "still the first one's");
-    // What the driver did not take back yet is still pinned.
+    // Chunks that the driver did not take back yet are still pinned.
     double.fail("cuMemHostUnregister", 5, 900);
     drop(first);
     assert_eq!((kept(), double.left().registrations), ([true; 2], 1));
@@ -152,7 +152,7 @@ fn pages_are_made_before_the_driver_pins_them() {
         PinnedStorage::allocate(&device, 6, MIB, PinOptions::new(), &mut |_, _| {}).expect("registered");
     let mut pages = [0_u8; 6 * MIB / 4096];
     let start = core::ptr::with_exposed_provenance_mut(host.base_address() as usize);
-    // SAFETY: asks for pages of a live mapping; a byte a page is ours.
+    // SAFETY: queries the pages of a live mapping; `pages` is ours, one byte per page.
     assert_eq!(unsafe { libc::mincore(start, 6 * MIB, pages.as_mut_ptr()) }, 0);
     assert!(pages.iter().all(|page| page & 1 != 0), "the double touches none");
     drop((host, device));

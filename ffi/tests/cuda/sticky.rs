@@ -1,4 +1,5 @@
-//! Errors for good: the device is quarantined, what it may still write is kept, and everything else goes on.
+//! Sticky errors: the device is quarantined, memory that it may still write is kept, and everything
+//! else continues.
 
 use crate::{copy_in, machine, memory, open, pattern, pinned, queue, read_back, until};
 use core::time::Duration;
@@ -66,7 +67,7 @@ fn every_sticky_code_quarantines_and_no_other_does() {
     double.finish();
 }
 
-/// A machine whose first device breaks at this operation, with three transfers under way in two queues.
+/// A machine whose first device breaks at this operation, with three transfers in flight in two queues.
 fn broken(way: Way, operation: u64) {
     let (double, device) = machine();
     let well = open(1);
@@ -97,10 +98,10 @@ fn broken(way: Way, operation: u64) {
         }
     }
     assert!(failed >= 1, "operation {operation}");
-    // The abandoned one too has come to its end, which is to be kept.
+    // The abandoned transfer has ended too, and its block is kept.
     until("an empty queue", || queues[0].in_flight() == 0);
     assert!(host.arena().write(2).is_err());
-    // The other device's goes on.
+    // The other device's transfer continues.
     drop(on_the_well.wait().expect("copied"));
     assert!(read_back(&well_host, 1, &well_target) == pattern(0, 1000));
     let calls = (
@@ -141,7 +142,7 @@ fn memory_of_a_dead_device_is_kept_and_its_lenders_too() {
     let (double, device) = machine();
     let engine = Arc::new(memory(&device, 64));
     let address = kvstrata_core::storage::Storage::base_address(&**engine);
-    // SAFETY: the owner keeps the allocation, and nobody uses it.
+    // SAFETY: the owner keeps the allocation, and it has no other user.
     let lent = unsafe { DeviceStorage::lend(&device, address, 64, engine.clone()) }.expect("lent");
     let own = memory(&device, 100);
     let host = pinned(&device, 1, 4096);
@@ -165,7 +166,7 @@ fn memory_of_a_dead_device_is_kept_and_its_lenders_too() {
     });
 }
 
-/// Has the device fail for good.
+/// Makes the device fail for good.
 fn kill(double: &Double, device: &Arc<CudaDevice>) {
     double.fail_for_good("cuMemGetInfo_v2", 1, 214);
     device.memory().expect_err("uncorrectable");

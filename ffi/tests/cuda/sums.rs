@@ -1,4 +1,4 @@
-//! Sums of payloads in device memory, by the kernel and otherwise: those of the disk tier's seals.
+//! Sums of payloads in device memory, by the kernel and otherwise: the same as in the disk tier's seals.
 
 use crate::{machine, memory, open, pattern, plans, queue, until};
 use core::time::Duration;
@@ -16,7 +16,7 @@ use twox_hash::XxHash3_64;
 const CHUNK: usize = 64 << 10;
 const MIB: usize = 1 << 20;
 
-/// As `docs/disk-format.md` has it.
+/// The sum defined in `docs/disk-format.md`.
 fn wanted(payload: &[u8]) -> u64 {
     let chunks = (0..).zip(payload.chunks(CHUNK));
     let sums: Vec<u64> = chunks.map(|(seed, chunk)| XxHash3_64::oneshot_with_seed(seed, chunk)).collect();
@@ -28,7 +28,7 @@ fn sums_with(double: &Double, device: &Arc<CudaDevice>, options: SumOptions) -> 
     CudaSums::new(device, &plans::kernels(double, device), options).expect("it has the kernel")
 }
 
-/// Memory of the device with a pattern, and that.
+/// Device memory with a pattern, and the pattern.
 fn filled(device: &Arc<CudaDevice>, bytes: usize) -> (Arc<DeviceStorage>, Vec<u8>) {
     let (storage, pattern) = (memory(device, bytes as u64), pattern(3, bytes));
     let arena = HostArena::new(1, bytes).expect("an arena");
@@ -76,7 +76,7 @@ fn sums_by_kernel_and_cpu_are_the_disk_tiers() {
         check(0, len, [1, 0]);
         check(48, len, [1, 0]);
     }
-    // Too short, odd, or from an odd address: MiB by MiB.
+    // Too short, odd, or from an odd address: one MiB at a time.
     for (offset, len, parts) in [
         (0, 0, 0),
         (0, 1, 1),
@@ -119,7 +119,7 @@ fn many_threads_each_get_their_own_sum() {
                 let (sums, storage, bytes) = (&sums, &storage, &bytes);
                 scope.spawn(move || {
                     for round in 0..6 {
-                        // Every third one is hashed by the CPU.
+                        // The CPU hashes every third one.
                         let len = 2 * CHUNK + 256 * (1 + round) - usize::from(round % 3 == 2);
                         let at = thread * 3 * CHUNK;
                         let range = storage.range(at as u64, len as u64).expect("in range");
@@ -213,7 +213,7 @@ fn dead_device_gets_no_more_sums() {
     let sums = sums_with(&double, &device, SumOptions::new().calls(1));
     let (storage, _) = filled(&device, CHUNK);
     let range = storage.range(0, CHUNK as u64).expect("in range");
-    // The launch is executed, and breaks it.
+    // The launch is executed, and breaks the device.
     double.break_at(0, 1, 700);
     let first = sums.of_range(&range).expect_err("an illegal address");
     assert_eq!(first.fault().map(|fault| fault.code.number()), Some(700), "{first}");

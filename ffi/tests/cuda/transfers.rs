@@ -1,4 +1,4 @@
-//! Who owns what while a transfer is under way: at each moment at which somebody can let go.
+//! Ownership during a transfer: each object is dropped at each possible moment.
 
 use crate::{copy_in, machine, memory, open, pattern, pinned, queue, read_back, until};
 use core::pin::pin;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 
-/// Counts how often it is woken.
+/// Counts its wake-ups.
 struct Woken(AtomicUsize);
 
 impl Wake for Woken {
@@ -52,7 +52,7 @@ fn a_future_is_woken_once_and_gives_the_batch_back() {
     double.finish();
 }
 
-/// Lets go of everything when so many of the transfer's two operations have been executed.
+/// Drops everything when this many of the transfer's two operations have been executed.
 fn let_go_after(steps: u64, polled: bool) {
     let (double, device) = machine();
     let (host, target) = (pinned(&device, 1, 4096), memory(&device, 4096));
@@ -102,7 +102,7 @@ fn a_transfer_that_is_not_finished_is_not_waited_for() {
         batch
     };
     double.hold();
-    // Nothing queued: recorded all the same, as an empty transfer.
+    // Nothing is queued, but the transfer is recorded all the same, as an empty one.
     drop(queue.begin(batch()).expect("begun"));
     let mut work = queue.begin(batch()).expect("begun");
     work.copy();
@@ -110,7 +110,7 @@ fn a_transfer_that_is_not_finished_is_not_waited_for() {
     assert!(host.arena().write(0).is_err());
     double.release();
     until("the block's return", || host.arena().write(0).is_ok());
-    // What was refused from the start is given back at once.
+    // A batch that was refused from the start is given back at once.
     double.fail("cuMemcpyHtoDAsync_v2", 1, 1);
     let mut work = queue.begin(batch()).expect("begun");
     work.copy();
@@ -147,7 +147,8 @@ fn piece_refused_half_way_fails_after_the_others_end() {
     double.finish();
 }
 
-/// Whoever polls a failed transfer gets its batch when the device has answered, and none when it never will.
+/// A caller that polls a failed transfer gets its batch when the device has answered, and no batch if it
+/// never will.
 #[test]
 fn failed_transfer_returns_its_memory_unless_in_use() {
     for dies in [false, true] {
@@ -203,7 +204,7 @@ fn a_full_queue_gives_the_batch_back() {
     assert_eq!(rejected.batch.held().len(), 1);
     double.release();
     drop(first.wait().expect("copied"));
-    // A place is free when the outcome has been taken.
+    // A slot is free when the outcome has been taken.
     drop(queue.submit(rejected.batch).expect("room again").wait().expect("nothing to copy"));
     drop(second.wait().expect("copied"));
     assert_eq!(double.left().events, 2, "events are made once");
@@ -272,7 +273,7 @@ fn transfer_of_a_refused_event_is_kept_for_ever() {
     assert_eq!(refused.number(), 400);
     assert!(host.arena().write(0).is_err(), "kept");
     assert_eq!((device.leaked().things, device.leaked().bytes), (2, 4096), "the event, and the transfer");
-    // The queue goes on.
+    // The queue continues.
     copy_in(&queue, &host, 1, &target).wait().expect("copied");
     drop((queue, host, target, device));
     let (misuse, words) = double.misuse();
@@ -324,7 +325,7 @@ fn queues_threads_and_devices_do_not_interfere() {
     }
 }
 
-/// An owner whose drop panics.
+/// An owner that panics in its drop.
 struct Fused;
 
 impl Drop for Fused {
@@ -357,7 +358,7 @@ fn free_slot_has_its_event() {
     let mut accepted = 0;
     while accepted < 5000 {
         batch = match queue.submit(batch) {
-            // Given up, so that its end and the next one's beginning meet.
+            // Given up, so that its end meets the beginning of the next.
             Ok(_transfer) => {
                 accepted += 1;
                 Batch::new()

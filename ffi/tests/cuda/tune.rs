@@ -1,4 +1,5 @@
-//! Tuning over the double, with the kernels as the CPU has them. That its times are the double's, and say nothing of a device, is plain.
+//! Tuning over the double, with the kernels on the CPU. Its times are the double's, and say nothing
+//! of a device.
 
 use crate::machine;
 use core::ffi::c_void;
@@ -10,7 +11,7 @@ use kvstrata_ffi::cuda::{
 use kvstrata_kernels::{Image, cpu};
 use std::sync::Arc;
 
-/// The kernels as the CPU has them; `broken` does nothing.
+/// The kernels on the CPU; `broken` does nothing.
 fn kernels(
     double: &Double,
     device: &Arc<CudaDevice>,
@@ -21,7 +22,7 @@ fn kernels(
     let kernels = crate::plans::kernels(double, device);
     if let Some(name) = broken {
         let kernel = cpu::kernels().find(|kernel| kernel.name.to_str() == Ok(name)).expect("a kernel");
-        // SAFETY: whatever it is told, it does nothing.
+        // SAFETY: it does nothing, whatever its arguments.
         unsafe { double.kernel(name, kernel.parameters_bytes, nothing) };
         let images = ["convert", "copy", "permute", "sum"].map(|name| Image { name, bytes: b"image" });
         // SAFETY: the double takes any image.
@@ -34,7 +35,7 @@ fn none() -> Result<CudaKernels, CudaError> {
     Err(CudaError::NoKernels { why: "left out by the test".to_owned() })
 }
 
-/// As long as it takes, for copies of so many bytes.
+/// No time limit in practice, for copies of up to this many bytes.
 fn up_to(bytes: u64) -> TuneOptions {
     TuneOptions::new().time_limit(Duration::from_secs(600)).most_bytes(bytes)
 }
@@ -47,7 +48,7 @@ fn quietly(
     tune(device, kernels, &mut |_, _| {}, options)
 }
 
-/// Cells of a route that were measured, of all directions.
+/// Counts the measured cells of a route, in all directions.
 fn measured(costs: &CopyCosts, route: Route) -> usize {
     let cells = |direction: usize| costs.directions()[direction].cells[route as usize];
     (0..3).map(|direction| cells(direction).iter().flatten().flatten().count()).sum()
@@ -109,7 +110,7 @@ fn missing_routes_are_not_measured() {
     for refused in [false, true] {
         let double = Double::new();
         if refused {
-            // When a part of the cells is done.
+            // After a part of the cells.
             double.fail("cuMemcpyBatchAsync_v2", 60, 801);
         } else {
             double.version(12_060);
@@ -125,7 +126,7 @@ fn missing_routes_are_not_measured() {
 
 #[test]
 fn a_route_that_copies_wrong_bytes_is_an_error() {
-    // Short pieces, long ones, and those that are looked at for their width: 128 vectors of 4 bytes.
+    // Short pieces, long ones, and those for the check of widths: 128 vectors of 4 bytes.
     for broken in ["copy16_strewn_small", "copy16_tiled_small", "copy4_tiled_small"] {
         let (double, device) = machine();
         let kernels = kernels(&double, &device, Some(broken));
@@ -142,7 +143,7 @@ fn a_route_that_copies_wrong_bytes_is_an_error() {
 
 #[test]
 fn less_memory_and_less_time_measure_less() {
-    // The device has 2 MiB, half of which is left to others; or the host may register a quarter of one.
+    // The device has 2 MiB, and half of it is left to others; or the host may register a quarter of one MiB.
     for (memory_bytes, register_bytes) in [(2 << 20, u64::MAX), (1 << 30, 256 << 10)] {
         let double = Double::new();
         double.memory(memory_bytes, register_bytes);

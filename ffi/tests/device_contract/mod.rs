@@ -1,8 +1,9 @@
-//! What every device behind [`DevicePort`] does, whoever made it. One body; each backend, wrappers and faulty ones included, runs it.
+//! The contract of every device behind [`DevicePort`]. One body; each backend runs it, wrappers and
+//! faulty ones included.
 
 use kvstrata_core::{DeviceError, DevicePort, StorageKind};
 
-/// Checks a device of 4 zeroed blocks of 1,000 bytes, or as many as it has room to round up to.
+/// Checks a device of 4 zeroed blocks of 1,000 bytes, or as many bytes as it rounds up to.
 pub fn check(device: &dyn DevicePort) {
     let (blocks, bytes) = (4u32, device.block_bytes());
     assert!(bytes >= 1000, "a block has at least the bytes that were asked for");
@@ -24,7 +25,7 @@ fn read(device: &dyn DevicePort, block: u32, bytes: usize) -> Vec<u8> {
     back
 }
 
-/// Fails with the first place that differs, not with all the bytes.
+/// Fails with the first place that differs, instead of all the bytes.
 fn assert_same(found: &[u8], expected: &[u8], what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}: bytes");
     let differs = found.iter().zip(expected).position(|(found, expected)| found != expected);

@@ -1,7 +1,7 @@
-//! Memory of a side of a plan, on a device or in an arena, and the bytes that the host knows of it.
+//! Memory of a side of a plan, on a device or in an arena, and the host's image of its bytes.
 //!
 //! ```text
-//!   image     what the host says is there, stretch by stretch: an address on the side, and bytes
+//!   image     the host's copy of each stretch: an address on the side, and bytes
 //!   up        image ──► side        through one block of pinned memory
 //!   down      side  ──► bytes, to be compared with an image that the oracle has changed
 //! ```
@@ -17,13 +17,13 @@ use kvstrata_ffi::cuda::{
 };
 use std::sync::Arc;
 
-/// How long a transfer may take.
+/// The deadline of a transfer.
 pub const DEADLINE: Duration = Duration::from_secs(60);
-/// What the layouts of cases are aligned to at most.
+/// The maximum alignment of the cases' layouts.
 const MOST_ALIGNMENT: u64 = 4096;
 const STAGE_BYTES: usize = 1 << 20;
 
-/// A device, what prepares its copies, and the way up and down.
+/// A device, its copies, and the path up and down.
 pub struct Ground {
     pub device: Arc<CudaDevice>,
     pub copy: CudaCopy,
@@ -31,7 +31,7 @@ pub struct Ground {
     stage: Arc<PinnedStorage>,
 }
 
-/// Where a side lies.
+/// The place of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Device,
@@ -41,7 +41,7 @@ pub enum End {
 /// A side of a plan.
 pub struct Side {
     pub layout: Layout,
-    /// What the host says is there.
+    /// The host's image of the bytes.
     pub image: Vec<(u64, Vec<u8>)>,
     home: Home,
 }
@@ -67,7 +67,7 @@ impl Ground {
         DeviceStorage::allocate(&self.device, bytes).expect("device memory")
     }
 
-    /// Bytes to an offset of device memory.
+    /// Copies bytes to an offset of device memory.
     pub fn put(&self, to: &Arc<DeviceStorage>, offset: u64, bytes: &[u8]) {
         for (part, at) in bytes.chunks(STAGE_BYTES).zip((offset..).step_by(STAGE_BYTES)) {
             let mut stage = self.stage.arena().write(0).expect("free");
@@ -80,7 +80,7 @@ impl Ground {
         }
     }
 
-    /// Bytes from an offset of device memory.
+    /// Returns bytes from an offset of device memory.
     pub fn get(&self, from: &Arc<DeviceStorage>, offset: u64, bytes: usize) -> Vec<u8> {
         let mut found = Vec::with_capacity(bytes);
         while found.len() < bytes {
@@ -106,13 +106,13 @@ impl Ground {
         submit(&self.queue, batch).wait_for(DEADLINE).expect("executed")
     }
 
-    /// A layout, of regions at `offsets` from their memory's start.
+    /// A layout with regions at `offsets` from the start of their memory.
     pub fn on_device(&self, config: LayoutConfig, arrangement: Arrangement, offsets: &[u64]) -> Side {
         let need = arrangement.needs(&config).expect("a layout");
         let kind = StorageKind::Device { ordinal: self.device.ordinal() };
         let (mut regions, mut storages, mut image) = (vec![], vec![], vec![]);
         for offset in offsets {
-            // Room behind it too, which nobody may write.
+            // There is room behind it too; no copy may write there.
             let bytes = need.bytes + offset + 64;
             let storage = self.memory(bytes + MOST_ALIGNMENT);
             let start = storage.base_address().next_multiple_of(MOST_ALIGNMENT);
@@ -135,7 +135,8 @@ impl Ground {
         Side { layout, image, home: Home::Host(pinned) }
     }
 
-    /// The same layout elsewhere: on the device as far from a multiple of 4 KiB as it is, or as an arena has blocks.
+    /// Makes the same layout elsewhere: on the device, at the same distance from a multiple of 4 KiB; or
+    /// in an arena's blocks.
     pub fn like(&self, case: &CaseSide, end: End) -> Side {
         match end {
             End::Host => self.on_host(*case.layout.config()),
@@ -148,7 +149,7 @@ impl Ground {
         }
     }
 
-    /// Brings a side's image up.
+    /// Copies a side's image up.
     pub fn up(&self, side: &Side) {
         match &side.home {
             Home::Device(storages) => {
@@ -164,7 +165,7 @@ impl Ground {
         }
     }
 
-    /// What a side has.
+    /// Returns the bytes of a side.
     pub fn down(&self, side: &Side) -> Vec<Vec<u8>> {
         match &side.home {
             Home::Device(storages) => {
@@ -182,7 +183,7 @@ impl Ground {
 }
 
 impl Side {
-    /// Gives every byte of the image, gaps included, what `salt` and its place say.
+    /// Gives every byte of the image, gaps included, a value that depends on `salt` and its place.
     pub fn fill(&mut self, salt: u64) {
         for (number, (_, bytes)) in (0_u64..).zip(&mut self.image) {
             for (at, byte) in (0_u64..).zip(bytes) {
@@ -203,14 +204,14 @@ impl Side {
         }
     }
 
-    /// Where an address is in the image.
+    /// Returns the place of an address in the image.
     pub fn find(&self, address: u64) -> (usize, usize) {
         let lies = |(base, bytes): &(u64, Vec<u8>)| address >= *base && address - *base < bytes.len() as u64;
         let stretch = self.image.iter().position(lies).expect("an address of the side");
         (stretch, (address - self.image[stretch].0) as usize)
     }
 
-    /// Guards of these blocks, where they are the host's.
+    /// Adds guards of these blocks, if they are the host's.
     pub fn guard(&self, blocks: &[BlockId], write: bool, batch: &mut Batch) {
         let Home::Host(pinned) = &self.home else { return };
         for block in blocks.iter().map(|block| block.0 as usize) {

@@ -1,5 +1,6 @@
-//! Copy plans on a device, whichever it is: a real one (`cuda_device.rs`), or the double, so that these tests are known to be right where
-//! there is no GPU (`cuda/on_device.rs`). Memory is copied up and down, and only the public API is used.
+//! Copy plans on any device: on a real one (`cuda_device.rs`), and on the double, so that the tests
+//! themselves are verified without a GPU (`cuda/on_device.rs`). Memory is copied up and down, by the
+//! public API alone.
 
 pub mod memory;
 
@@ -17,7 +18,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use twox_hash::XxHash3_64;
 
-/// What a destination's image is when the oracle has copied.
+/// Returns a destination's image after the oracle has copied.
 fn oracle(src: &Side, dst: &Side, [from, to]: [&[BlockId]; 2], [layers, heads]: [Slice; 2]) -> Vec<Vec<u8>> {
     let mut after: Vec<Vec<u8>> = dst.image.iter().map(|(_, bytes)| bytes.clone()).collect();
     let read = |address| {
@@ -31,7 +32,7 @@ fn oracle(src: &Side, dst: &Side, [from, to]: [&[BlockId]; 2], [layers, heads]: 
     after
 }
 
-/// Any plan, between any two places, by every route: the oracle's bytes, and no others changed.
+/// Any plan, between any two places, by every route: the oracle's bytes, and no other byte changes.
 pub fn random_plans(ground: &Ground, cases: u32) {
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let ends = prop_oneof![
@@ -55,7 +56,7 @@ pub fn random_plans(ground: &Ground, cases: u32) {
         for route in Route::ALL.into_iter().filter(|route| prepared.has(*route).is_ok()) {
             ground.up(&dst);
             let mut batch = Batch::new();
-            // A block may be read for several.
+            // A block may be the source of several.
             let mut read = blocks[0].to_vec();
             read.sort_unstable_by_key(|block| block.0);
             read.dedup();
@@ -72,7 +73,7 @@ pub fn random_plans(ground: &Ground, cases: u32) {
     ran.unwrap_or_else(|failed| panic!("{failed}"));
 }
 
-/// An engine's tensors to a tier's blocks, summed on the way as the disk tier sums them.
+/// Copies an engine's tensors to a tier's blocks, summed on the way as the disk tier sums them.
 pub fn sums(ground: &Ground) {
     let config = LayoutConfig::new().num_blocks(5).num_layers(3).outer_dim(2).page_size(16);
     let config = config.heads(4, 128).dtype(DType::BF16).alignment(256);
@@ -111,7 +112,8 @@ pub fn sums(ground: &Ground) {
     }
 }
 
-/// Every number of one or two bytes, and many of four, as one row: the nearest, or no number for none.
+/// Converts every number of one or two bytes, and many of four, as one row: the result is the nearest
+/// number, or NaN if there is none.
 pub fn conversions(ground: &Ground) {
     for conversion in Conversion::ALL {
         let [from, to] = conversion.types();
@@ -154,10 +156,11 @@ pub fn conversions(ground: &Ground) {
     }
 }
 
-/// Pieces of one byte out of `blocks` blocks of `tokens` each, of which the device has room: with thousands of both, nearly as many units
-/// of work a launch as kernels count, and offsets above 4 GiB. Some blocks' bytes are compared.
+/// Copies pieces of one byte out of `blocks` blocks of `tokens` each; the device must have room for them.
+/// Thousands of both make nearly as many units of work per launch as kernels count, and offsets above
+/// 4 GiB. The bytes of some blocks are compared.
 pub fn large(ground: &Ground, blocks: u32, tokens: u32) {
-    // The first of two heads: its bytes lie two apart here, and one there.
+    // The first of two heads: its bytes are two apart in the source, and one apart in the target.
     let config = LayoutConfig::new().num_blocks(blocks).num_layers(128).outer_dim(2).page_size(tokens);
     let lay = |heads: u32| {
         let config = config.heads(heads, 1).dtype(DType::U8).alignment(1);
@@ -176,7 +179,8 @@ pub fn large(ground: &Ground, blocks: u32, tokens: u32) {
         kvstrata_ffi::cuda::Place::Device(vec![of.range(0, of.size_bytes()).expect("all")])
     };
     let copy = ground.copy.prepare(&plan, place(&source), place(&target)).expect("inside its places");
-    // The first, the last, and those at and around 4 GiB and the end of a full launch; of blocks of the source.
+    // Compared blocks of the source: the first, the last, and those at and around 4 GiB and the end of a
+    // full launch.
     let block_bytes = 2 * 256 * u64::from(tokens);
     let at_4_gib = ((4_u64 << 30) / block_bytes) as u32;
     let launch_ends = (((1_u64 << 31) - (1 << 28)) / (block_bytes / 2)) as u32;
@@ -196,7 +200,7 @@ pub fn large(ground: &Ground, blocks: u32, tokens: u32) {
     .collect();
     looked_at.sort_unstable();
     looked_at.dedup();
-    // Bytes that say of which block they are.
+    // Bytes that identify their block.
     let bytes_of = |block: u32| -> Vec<u8> {
         let mixed =
             |at: u64| (at ^ u64::from(block) << 40).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;

@@ -1,4 +1,4 @@
-// All kernels, as the host compiler sees them, and what launches them.
+// All kernels, as the host compiler sees them, and their launcher.
 #include "launch.h"
 
 #include "../convert.cu"

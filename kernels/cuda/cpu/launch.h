@@ -1,4 +1,4 @@
-// Runs a launch on the CPU: see shim.h. Part of kernels.cpp, so that no linker leaves the kernels out.
+// Runs a launch on the CPU; see shim.h. Part of kernels.cpp, so that no linker leaves the kernels out.
 #pragma once
 #include "shim.h"
 
@@ -49,7 +49,7 @@ thread_local Block* block = nullptr;
 void start() {
     block->kernel->run(block->args);
     block->fibers[block->running].state = State::Ended;
-    // The fiber's `uc_link` goes on in the scheduler.
+    // The fiber's `uc_link` continues in the scheduler.
 }
 
 void resume(unsigned thread) {
@@ -58,7 +58,7 @@ void resume(unsigned thread) {
     swapcontext(&block->scheduler, &block->fibers[thread].context);
 }
 
-// Runs a warp until all of it waits for the block, or has ended.
+// Runs a warp until all its threads wait for the block, or have ended.
 void run_warp(unsigned first, unsigned end) {
     for (;;) {
         unsigned waits_for_warp = 0, waits_for_block = 0, ended = 0;
@@ -147,7 +147,7 @@ void launch(const Registered& kernel, unsigned grid, unsigned threads, const voi
 
 }  // namespace kvcpu
 
-// The kernel behind another one, the first behind none; null behind the last.
+// Returns the kernel after another one, or the first for null; null after the last.
 extern "C" const kvcpu::Registered* kvstrata_cpu_kernel(const kvcpu::Registered* behind) {
     return behind ? behind->next : kvcpu::table();
 }
@@ -155,7 +155,7 @@ extern "C" const kvcpu::Registered* kvstrata_cpu_kernel(const kvcpu::Registered*
 extern "C" const char* kvstrata_cpu_name(const kvcpu::Registered* kernel) { return kernel->name; }
 extern "C" size_t kvstrata_cpu_args_bytes(const kvcpu::Registered* kernel) { return kernel->args_bytes; }
 
-// Runs all of a launch, to its end, in the calling thread.
+// Runs a whole launch to its end, in the calling thread.
 extern "C" auto kvstrata_cpu_entry(const kvcpu::Registered* kernel) -> void (*)(unsigned, unsigned, const void*) {
     return kernel->entry;
 }

@@ -1,11 +1,14 @@
-// CUDA's words for a host compiler, so that the kernels' own source runs on a CPU, under its sanitizers and beside an oracle.
+// CUDA's vocabulary for a host compiler, so that the kernels' own source runs on a CPU, under its
+// sanitizers and beside an oracle.
 //
-// A launch runs its CTAs one after the other. Threads of a kernel without barriers are calls in a loop; of one with barriers they are
-// fibers, which run until they wait: for their warp (a shuffle) or for all of the CTA. Threads that wait for what others never reach
-// end the process: on a device they would wait for ever, or worse.
+// A launch runs its CTAs one after the other. Threads of a kernel without barriers are calls in a loop.
+// Threads of a kernel with barriers are fibers, which run until they wait: for their warp (a shuffle) or
+// for the whole CTA. A wait that other threads never reach ends the process: on a device it would never
+// end, or worse.
 //
-// Device addresses may carry a tag in their upper 16 bits, which no address of this CPU has: what a test double of a driver hands out,
-// so that host code which follows one faults. Loads and stores take it off.
+// Device addresses may carry a tag in their upper 16 bits, which no address of this CPU has. A driver's
+// test double hands out such addresses, so that host code that follows one faults. Loads and stores
+// remove the tag.
 #pragma once
 
 #include <cstddef>
@@ -37,12 +40,12 @@ struct alignas(16) ulonglong2 {
 };
 
 namespace kvcpu {
-// A kernel in the table by which a launch finds it.
+// A kernel in the table in which a launch finds it.
 struct Registered {
     const char* name;
     size_t args_bytes;
     bool barriers;
-    // One thread of it; all of a launch.
+    // Runs one thread of it; runs a whole launch.
     void (*run)(const void* args);
     void (*entry)(unsigned grid, unsigned threads, const void* args);
     const Registered* next;

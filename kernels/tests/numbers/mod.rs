@@ -1,8 +1,9 @@
-//! Floating-point numbers by the definitions of their types: what conversions are compared with, here and on a device.
+//! Floating-point numbers by the definitions of their types: the reference for conversions, here and
+//! on a device.
 
 use kvstrata_core::layout::DType;
 
-/// What a pattern of bits means, by the definition of its type.
+/// Returns the value of a pattern of bits, by the definition of its type.
 pub fn value(of: DType, bits: u32) -> f64 {
     let (exponent_bits, fraction_bits) = match of {
         DType::F32 => (8, 23),
@@ -28,7 +29,7 @@ pub fn value(of: DType, bits: u32) -> f64 {
     }
 }
 
-/// The pattern that is nearest to a number, ties to even, by looking at all of them of its sign in order.
+/// Returns the pattern nearest to a number, ties to even, by a search in the ordered patterns of its sign.
 pub fn nearest(of: DType, number: f64) -> Option<u32> {
     let (bits, last) = match of {
         DType::F8E4M3 => (8, 0x7e),
@@ -40,7 +41,7 @@ pub fn nearest(of: DType, number: f64) -> Option<u32> {
     }
     let sign = u32::from(number.is_sign_negative()) << (bits - 1);
     let size = number.abs();
-    // The last that is not above it.
+    // The last pattern that is not above the number.
     let (mut low, mut high) = (0, last + 1);
     while high - low > 1 {
         let middle = u32::midpoint(low, high);

@@ -1,11 +1,11 @@
-//! The file of a device's costs: JSON, for people to look at and for programs to plot.
+//! The file of a device's costs: JSON, for people to read and for programs to plot.
 
 use kvstrata_ffi::cuda::{CopyCosts, CostSource, Direction, DirectionCosts, Route};
 use kvstrata_ffi::shown::shown;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the file says that it is.
+/// The file's `format` field.
 const FORMAT: &str = "kvstrata copy costs";
 const VERSION: u32 = 1;
 
@@ -16,7 +16,7 @@ struct Document {
     version: u32,
     device: String,
     uuid: String,
-    /// The driver's, major and minor.
+    /// The driver's version: major and minor.
     cuda: (u32, u32),
     /// UTC.
     measured: String,
@@ -35,16 +35,16 @@ pub struct Grids {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Grid {
-    /// None without kernels.
+    /// `None` without kernels.
     ctas: Option<u32>,
-    /// By a vector's bytes.
+    /// By vector width in bytes.
     narrow: BTreeMap<u64, f64>,
     /// By route, then by size and count.
     nanoseconds: BTreeMap<String, Vec<Vec<Option<u64>>>>,
 }
 
 impl Grids {
-    /// Those of a device.
+    /// Returns the costs of a device.
     pub fn of(costs: &CopyCosts) -> Grids {
         let directions = Direction::ALL.iter().zip(costs.directions());
         let grid = |costs: &DirectionCosts| Grid {
@@ -88,7 +88,7 @@ impl Grids {
                     rows.into_iter().map(TryInto::try_into).collect::<Result<_, _>>().unwrap_or_default();
                 *cells = rows.try_into().map_err(|_| {
                     format!(
-                        "the times of {route:?}, {name:?}, are not {} by {}",
+                        "the table of times of {route:?}, {name:?}, is not {} by {}",
                         CopyCosts::SIZES.len(),
                         CopyCosts::COUNTS.len()
                     )
@@ -99,7 +99,7 @@ impl Grids {
     }
 }
 
-/// The file's text; none unless the costs were measured.
+/// Returns the file's text; `None` unless the costs were measured.
 pub(super) fn encode(uuid: &str, costs: &CopyCosts) -> Option<Vec<u8>> {
     let CostSource::Measured { card, cuda, when } = costs.source() else { return None };
     let document = Document {
@@ -116,20 +116,23 @@ pub(super) fn encode(uuid: &str, costs: &CopyCosts) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// The costs of the device of this UUID; or what is wrong.
+/// Parses the costs of the device with this UUID, or returns the fault.
 pub(super) fn decode(text: &[u8], uuid: &str) -> Result<CopyCosts, String> {
     let value: serde_json::Value =
         serde_json::from_slice(text).map_err(|error| format!("is damaged: {}", shown(error)))?;
     if value["format"] != FORMAT {
-        return Err("is no file of copy costs".to_owned());
+        return Err("is not a file of copy costs".to_owned());
     }
     if value["version"] != VERSION {
-        return Err(format!("is of version {}, and this program has {VERSION}", shown(&value["version"])));
+        return Err(format!(
+            "has version {}, but this program reads version {VERSION}",
+            shown(&value["version"])
+        ));
     }
     let document: Document =
         serde_json::from_value(value).map_err(|error| format!("is damaged: {}", shown(error)))?;
     if document.uuid != uuid {
-        return Err(format!("is of the device {}, not of {uuid}", shown(&document.uuid)));
+        return Err(format!("belongs to device {}, not to {uuid}", shown(&document.uuid)));
     }
     let directions = document.costs.directions()?;
     CopyCosts::measured(&document.device, document.cuda, &document.measured, directions)

@@ -1,4 +1,4 @@
-//! Where files go. What is in them is tested with devices to store: `tests/tune.rs`.
+//! The folder of the cost files. Their contents are tested with devices to store: `tests/tune.rs`.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn folder(set: &[(&str, &str)]) -> Option<PathBuf> {
 }
 
 #[test]
-fn the_environment_says_where() {
+fn cost_folder_follows_the_environment() {
     let home = ("HOME", "/home/a");
     let all = [("KVSTRATA_CONFIG_DIR", "here"), ("XDG_CACHE_HOME", "/cache"), home];
     assert_eq!(folder(&all), Some("here".into()));

@@ -1,34 +1,34 @@
-//! Which blocks are worth a write: flash wears out by writes, and most blocks that leave a host tier are
-//! never asked for again.
+//! Admission: which blocks are worth a write. Flash wears out by writes, and most blocks that leave a
+//! host tier are never requested again.
 //!
 //! ```text
 //!   every use of a block ──► used(hash) ──► filter ◄── admits(hash)? ── a block on its way down
 //! ```
 //!
-//! | policy | a block is written if | memory a block of the tier |
+//! | [`AdmissionPolicy`] | a block is written if | memory per block |
 //! |---|---|---|
-//! | [`Always`](AdmissionPolicy::Always) | it comes | none |
-//! | [`SecondUse`](AdmissionPolicy::SecondUse) | it was used at least twice within the window | 8 bytes |
-//! | [`TinyLfu`](AdmissionPolicy::TinyLfu) | the tier has room, or it was used more often than the last victim | 16 to 24 bytes |
+//! | `Always` | it is offered | none |
+//! | `SecondUse` | it was used at least twice within the window | 8 bytes |
+//! | `TinyLfu` | the tier has room, or it was used more often than the last victim | 16 to 24 bytes |
 //!
-//! A *use* is a request that has the block, whether some tier had it or not. Uses are counted by estimate, in
-//! memory fixed at construction: a block used once passes for one used twice with a probability below 0.5 %
-//! (measured by the tests), a write more; one used twice within the window is never taken for less, but by a
-//! race.
+//! A *use* is a request that has the block, whether a tier had it or not. Uses are estimated, in memory
+//! of fixed size. A block used once passes for one used twice with a probability below 0.5 % (measured
+//! by the tests), which costs a write. A block used twice within the window is underestimated only after
+//! a race.
 //!
 //! ```text
-//!   doorkeeper   two Bloom filters, each of the last N insertions or fewer;    hash ─► one cache line of 512 bits, 6 of them
-//!                the older is cleared and filled anew after N
-//!   sketch       4-bit counters, 16 a word; the least of a hash's four counts; hash ─► one cache line of 8 words, 4 counters
-//!                all halved after 10 × blocks additions
+//!   doorkeeper   two Bloom filters, each over the last N insertions or fewer; after N insertions the older
+//!                one is cleared and refilled.           hash ─► a cache line of 512 bits, 6 of them
+//!   sketch       4-bit counters, 16 a word; the least of a hash's 4 counts; all halved after 10 × blocks
+//!                additions.                             hash ─► a cache line of 8 words, 4 counters
 //! ```
 //!
-//! TinyLFU is that of Einziger, Friedman and Manes (2017): the doorkeeper takes first uses, so that blocks
-//! used once do not wear out the counters.
+//! TinyLFU is that of Einziger, Friedman and Manes (2017): the doorkeeper absorbs first uses, so that
+//! blocks used once do not wear out the counters.
 //!
 //! # Orderings
-//! Everything is Relaxed: the filters are estimates and publish nothing. A bit or a count that is lost while
-//! one thread clears or halves is a block taken for rarer than it is.
+//! Everything is Relaxed: the filters are estimates and publish nothing. If another thread clears or
+//! halves a filter meanwhile, a bit or a count may be lost: the block then counts as rarer than it is.
 
 use kvstrata_core::SequenceHash;
 use kvstrata_core::hash::Placement;
@@ -36,24 +36,24 @@ use kvstrata_tiers::shared::{LINE, Sketch, line_of, remix, words};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// What is written to the disk tier, of what leaves the tier above.
+/// The policy that decides which blocks leaving the tier above are written to the disk tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AdmissionPolicy {
     /// Every block.
     #[default]
     Always,
-    /// Blocks used twice.
+    /// Blocks that were used twice.
     SecondUse,
-    /// Blocks used more often than what has to leave for them.
+    /// Blocks that were used more often than the victim that they would replace.
     TinyLfu,
 }
 
 impl AdmissionPolicy {
-    /// Each of them.
+    /// All policies.
     pub const ALL: [AdmissionPolicy; 3] =
         [AdmissionPolicy::Always, AdmissionPolicy::SecondUse, AdmissionPolicy::TinyLfu];
 
-    /// Its name, as `--disk-admission` has it.
+    /// Returns the policy's name, as in `--disk-admission`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,9 +64,9 @@ impl AdmissionPolicy {
     }
 }
 
-/// No admission policy has that name.
+/// The name belongs to no admission policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no admission policy is called {0:?}; there are always, second-use and tinylfu")]
+#[error("unknown admission policy {0:?}; use always, second-use or tinylfu")]
 pub struct UnknownAdmission(pub String);
 
 impl FromStr for AdmissionPolicy {
@@ -78,7 +78,7 @@ impl FromStr for AdmissionPolicy {
     }
 }
 
-/// Decides what is written. `Send + Sync`, without a lock.
+/// Decides which blocks are written. `Send + Sync`, without a lock.
 #[derive(Debug)]
 pub struct Admission {
     place: Placement,
@@ -92,14 +92,16 @@ enum Filter {
     TinyLfu {
         doorkeeper: Doorkeeper,
         sketch: Sketch,
-        /// Key of the last victim; 0 before there is one. Its count is asked for anew each time, so that it ages.
+        /// Key of the last victim; 0 before the first. Its count is read anew each time, so that it
+        /// ages.
         victim: AtomicU64,
     },
 }
 
 impl Admission {
-    /// A filter for a tier of `blocks` blocks, taken for 1024 if there are fewer. The window is the last 2 × `blocks` to
-    /// 4 × `blocks` uses that were a block's first, or its second, in the window. The seed is to be secret where others choose hashes.
+    /// Returns a filter for a tier of `blocks` blocks; fewer than 1024 count as 1024. The window is the
+    /// last 2 × `blocks` to 4 × `blocks` uses that were the first or the second of their block in the
+    /// window. The seed must be secret if others choose hashes.
     #[must_use]
     pub fn new(policy: AdmissionPolicy, blocks: u32, seed: u64) -> Admission {
         let blocks = (blocks as usize).max(1024);
@@ -115,7 +117,7 @@ impl Admission {
         Admission { place: Placement::new(seed), filter }
     }
 
-    /// A request has this block.
+    /// Records that a request has this block.
     pub fn used(&self, hash: SequenceHash) {
         let key = self.key(hash);
         match &self.filter {
@@ -133,7 +135,7 @@ impl Admission {
         }
     }
 
-    /// Whether this block is to be written; `full`: another one has to leave the tier for it.
+    /// Whether to write this block. `full`: another block must leave the tier for it.
     #[must_use]
     pub fn admits(&self, hash: SequenceHash, full: bool) -> bool {
         match &self.filter {
@@ -147,19 +149,19 @@ impl Admission {
         }
     }
 
-    /// This block had to leave the tier.
+    /// Records that this block had to leave the tier.
     pub fn evicted(&self, hash: SequenceHash) {
         if let Filter::TinyLfu { victim, .. } = &self.filter {
             victim.store(self.key(hash), Relaxed);
         }
     }
 
-    /// 64 bits of a hash, which may be a caller's own and not mixed at all; never 0.
+    /// Returns 64 bits of a hash, never 0. The hash may be a caller's own, without any mixing.
     fn key(&self, hash: SequenceHash) -> u64 {
         self.place.of(hash).max(1)
     }
 
-    /// Bytes that it holds.
+    /// Returns the memory of the filter in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.filter {
@@ -170,20 +172,20 @@ impl Admission {
     }
 }
 
-/// Which keys were inserted lately: at least the last half of `window` insertions, at most all of it.
+/// The keys that were inserted lately: at least the last half of `window` insertions, at most all of it.
 #[derive(Debug)]
 struct Doorkeeper {
     filters: [Box<[AtomicU64]>; 2],
-    /// Which of them is filled: its lowest bit.
+    /// Its lowest bit: the filter that is being filled.
     turn: AtomicUsize,
     inserted: AtomicUsize,
     half: usize,
 }
 
 impl Doorkeeper {
-    /// Bits a key in each filter.
+    /// Bits per key in each filter.
     const BITS: usize = 16;
-    /// Bits that a key sets.
+    /// Bits that each key sets.
     const SET: u32 = 6;
 
     fn new(window: usize) -> Doorkeeper {
@@ -193,7 +195,7 @@ impl Doorkeeper {
         Doorkeeper { filters: [filter(), filter()], turn, inserted, half }
     }
 
-    /// The nine bits each that name the places of a key in its line.
+    /// Returns the places of a key in its line; nine bits of the mixed key name each of them.
     fn places(key: u64) -> impl Iterator<Item = (usize, u64)> {
         let places = remix(key) >> 10;
         (0..Doorkeeper::SET).map(move |place| {
@@ -209,7 +211,7 @@ impl Doorkeeper {
         })
     }
 
-    /// True if it was there already, in which case nothing changes.
+    /// Inserts a key. Returns true, and changes nothing, if the filter had it already.
     fn insert(&self, key: u64) -> bool {
         if self.contains(key) {
             return true;
@@ -225,7 +227,7 @@ impl Doorkeeper {
         false
     }
 
-    /// Whoever makes the count full, and nobody else, comes here; the others go on in the full filter meanwhile.
+    /// Called only by the thread that fills the filter. Others use the full filter meanwhile.
     #[cold]
     fn rotate(&self) {
         let turn = self.turn.load(Relaxed) + 1;

@@ -1,10 +1,11 @@
-//! A budget of writes: so many bytes a day, since that is how the makers of flash say what it endures.
+//! A write budget in bytes a day: the unit in which makers of flash state its endurance.
 //!
-//! A token bucket that holds ten minutes' worth, and one block at least. It is kept as a time: when the
-//! bucket would be full again. The clock is the caller's, so that a test, or a replay, can pass another one.
+//! It is a token bucket that holds ten minutes' worth, and at least one block. Its state is a time: the
+//! moment at which the bucket is full again. The caller passes the clock, so that tests and replays can
+//! use their own.
 //!
 //! ```text
-//!   full_at:  each write moves it on by bytes ÷ rate; a write that would move it more than `burst` past now is refused
+//!   full_at:  each write adds bytes ÷ rate; a write that would set it more than `burst` past now is refused
 //!
 //!   ───────────┼──────────────┼───────────────────┼────────► time
 //!             now          full_at          now + burst
@@ -17,27 +18,28 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// What the bucket holds.
+/// The bucket's size.
 const BURST: Duration = Duration::from_secs(10 * 60);
 
-/// Bytes that may be written, by the day. `Send + Sync`, without a lock.
+/// A budget of bytes a day. `Send + Sync`, without a lock.
 #[derive(Debug)]
 pub struct Budget {
     bytes_a_day: u64,
-    /// Nanoseconds of the caller's clock.
+    /// In nanoseconds of the caller's clock.
     full_at: AtomicU64,
     burst: u64,
 }
 
 impl Budget {
-    /// `bytes_a_day` for writes of `block_bytes` each. Full at the start.
+    /// Returns a full budget of `bytes_a_day` for writes of `block_bytes` each.
     #[must_use]
     pub fn new(bytes_a_day: u64, block_bytes: u64) -> Budget {
         let burst = nanoseconds(BURST).max(worth(block_bytes, bytes_a_day));
         Budget { bytes_a_day, full_at: AtomicU64::new(0), burst }
     }
 
-    /// Takes `bytes` out of it, or nothing if there is not as much. `now` is the time since some fixed moment.
+    /// Takes `bytes` out of the budget, or nothing if it has fewer. `now` is the time since a fixed
+    /// moment.
     #[must_use]
     pub fn take(&self, bytes: u64, now: Duration) -> bool {
         let (now, worth) = (nanoseconds(now), worth(bytes, self.bytes_a_day));
@@ -49,7 +51,7 @@ impl Budget {
     }
 }
 
-/// In how many nanoseconds the budget grows by `bytes`, rounded up: never more is written than it says.
+/// Nanoseconds in which the budget grows by `bytes`, rounded up so that writes never exceed the budget.
 fn worth(bytes: u64, bytes_a_day: u64) -> u64 {
     let worth = (u128::from(bytes) * DAY.as_nanos()).div_ceil(u128::from(bytes_a_day.max(1)));
     u64::try_from(worth).unwrap_or(u64::MAX)
@@ -66,7 +68,7 @@ mod tests {
     const BLOCK: u64 = 64 << 10;
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// Blocks written of `offers` a second, for so long.
+    /// Blocks written of `offers` a second, over a span of time.
     fn written(budget: &Budget, offers: u32, from: Duration, to: Duration) -> u64 {
         let seconds = from.as_secs()..to.as_secs();
         let offers = seconds.flat_map(|second| (0..offers).map(move |_| Duration::from_secs(second)));
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_writes_a_days_worth_and_the_burst() {
+    fn day_writes_a_days_budget_and_the_burst() {
         let blocks_a_day = 100_000;
         let budget = Budget::new(blocks_a_day * BLOCK, BLOCK);
         let burst = blocks_a_day / 144;
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bucket_holds_ten_minutes_worth() {
+    fn bucket_holds_ten_minutes_of_budget() {
         let budget = Budget::new(144_000 * BLOCK, BLOCK);
         let at_once = |now| (0..5000).filter(|_| budget.take(BLOCK, now)).count();
         assert_eq!(at_once(Duration::ZERO), 1000);
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_is_written_now_and_then_however_small_the_budget() {
+    fn smallest_budget_writes_a_block_now_and_then() {
         let budget = Budget::new(BLOCK, BLOCK);
         assert_eq!(written(&budget, 1, Duration::ZERO, 3 * DAY), 3);
         assert!(!Budget::new(0, BLOCK).take(BLOCK + 1, Duration::ZERO));

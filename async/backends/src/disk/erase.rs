@@ -1,20 +1,20 @@
-//! Erasing slots: what they held is found by nobody any more, not after a restart either; overwritten before,
-//! if asked for.
+//! Erasure of slots: no lookup finds their blocks again, not even after a restart. On request, the bytes
+//! are overwritten first.
 //!
-//! Overwriting is a write like any other, of zeros, under a name that no sequence has: so it takes its turn,
-//! is encrypted where the volume is, and has been answered by the device before the record is forgotten. A
-//! process that is killed between the two leaves a record of zeros.
+//! Overwriting is an ordinary write of zeros under a name that no sequence has. So it takes its turn, is
+//! encrypted if the volume is, and the device has answered it before the record is forgotten. A process
+//! that is killed between the two leaves a record of zeros.
 //!
-//! What a volume forgets is forgotten for good when it has written its table: one that is out of service, or
-//! cannot write, goes on having what it had. Nobody finds that while this tier is open; the next opening may,
-//! and so the slots are told.
+//! A volume has forgotten a record for good once it has written its table. A volume that is out of
+//! service, or cannot write, keeps its records. No lookup finds them while this tier is open, but the
+//! next opening may; so the caller is told of these slots.
 //!
 //! Invariants
-//! - I1: a slot here is the caller's, so no block of anybody's is registered in it.
-//! - I2: each volume does its part for itself, so that one that hangs keeps no other from it.
-//! - I3: of a volume one is under way at a time, and whoever asks meanwhile is served by the next, all of
-//!   them at once: one thread, and one table that is written, however many ask. What is asked for and not
-//!   begun has one errand.
+//! - I1: the slots here belong to the caller, so no registered block is in them.
+//! - I2: each volume erases independently, so that a volume that hangs delays no other.
+//! - I3: a volume runs one erasure at a time. All requests that arrive meanwhile are served together by
+//!   the next: with one thread and one write of the table, however many there are. Requests that have
+//!   not begun have one errand.
 
 use super::errand::Errands;
 use super::tier::DiskTier;
@@ -26,10 +26,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// Writes of zeros under way at most.
+/// The most writes of zeros in flight.
 const AT_ONCE: usize = 32;
 
-/// What is to be erased of a volume.
+/// The erasures of a volume.
 #[derive(Debug, Default)]
 pub(super) struct Erasures {
     /// Not begun (I3).
@@ -37,7 +37,8 @@ pub(super) struct Erasures {
     pub(super) errands: Errands,
 }
 
-/// Slots of one who asks; it may be none, for the sake of what was given back before.
+/// The slots of one request. They may be none: the request is then for slots that were given back
+/// before.
 #[derive(Debug)]
 struct Erasure {
     slots: Vec<BlockId>,
@@ -45,18 +46,18 @@ struct Erasure {
     tell: oneshot::Sender<Erased>,
 }
 
-/// What has become of it.
+/// The result of an erasure.
 #[derive(Debug)]
 pub(super) struct Erased {
-    /// The slots of which it is not so that nobody finds what they held: they could not be overwritten, or the volume has not written down that they
-    /// are forgotten.
+    /// Slots that may still be found: they could not be overwritten, or the volume has not written down
+    /// that they are forgotten.
     pub(super) kept: Vec<BlockId>,
-    /// Whether what was given back before is found by no restart.
+    /// Whether no restart finds the slots that were given back before.
     pub(super) forgotten: bool,
 }
 
 impl Erasures {
-    /// Those whose turn has not come.
+    /// Returns the number of erasures that have not started.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.lock().len()
@@ -69,7 +70,8 @@ impl Erasures {
 }
 
 impl DiskTier {
-    /// Takes the slot of a particular block that nobody holds. None: it is held, gone, or its volume lost.
+    /// Takes the slot of this block, if it is not held. `None`: it is held, gone, or its volume takes no
+    /// writes or is lost.
     pub fn take_this(&self, block: BlockRef) -> Option<MutableBlock<'_>> {
         // Its slot could not be written.
         if self.is_hindered(self.volume_of(block.id.0)) {
@@ -88,35 +90,37 @@ impl DiskTier {
         }
     }
 
-    /// Takes the free slots whose bytes an erasure without zeros has left; and whether those are all of
-    /// them, which they are not where a volume takes no writes. They are the caller's.
+    /// Takes the free slots whose bytes an erasure without zeros has left. They become the caller's.
+    /// Returns whether these are all of them: slots of a volume that takes no writes are left out.
     pub(super) fn take_left(&self) -> (Vec<BlockId>, bool) {
         if self.left.iter().all(|left| !left.load(Relaxed)) {
             return (Vec::new(), true);
         }
         let mut free = Vec::new();
-        // For the moment nobody else has one: who wants a slot now gets a victim's.
+        // For a moment no slot is free: other callers get victims' slots.
         let _ = self.pool.allocate_free_ids(self.pool.free(), &mut free);
         let is_left = |slot: &BlockId| self.left.get(slot.index()).is_some_and(|left| left.load(Relaxed));
         let (taken, others): (Vec<_>, Vec<_>) =
             free.into_iter().partition(|slot| is_left(slot) && !self.is_hindered(self.volume_of(slot.0)));
         others.into_iter().for_each(|slot| drop(self.pool.adopt_mutable(slot)));
-        // What somebody else has just taken is overwritten by that, or left for the next time.
+        // A slot that another caller has just taken is overwritten by its write, or left for the next
+        // time.
         let (slots, left) = (0.., self.left.iter());
         let mut left = slots.zip(left).filter(|(_, left)| left.load(Relaxed));
         let all = !left.any(|(slot, _)| self.is_hindered(self.volume_of(slot)));
         (taken, all)
     }
 
-    /// Whether the bytes of a slot are what an erasure has left there.
+    /// Sets whether a slot's bytes are those that an erasure left.
     pub(super) fn set_left(&self, slot: BlockId, is_left: bool) {
         if let Some(left) = self.left.get(slot.index()) {
             left.store(is_left, Relaxed);
         }
     }
 
-    /// Erases slots of a volume, which the caller has taken, and forgets what those held that were given back before. Told when that is on the device
-    /// for good, or is known never to be; nothing is told where nobody could be found to do it.
+    /// Erases slots of a volume, which the caller has taken, and forgets the slots that were given back
+    /// before. The answer comes when that is on the device for good, or has failed for good. If the
+    /// system gave no thread, the channel closes without an answer.
     pub(super) fn erase(
         self: &Arc<DiskTier>,
         volume: usize,
@@ -142,12 +146,12 @@ impl DiskTier {
         told
     }
 
-    /// Blocks until it is on the device.
+    /// Blocks until the erasures are on the device.
     fn erase_all(&self, volume: usize, asked: Vec<Erasure>) {
         let overwrite = |asked: &Erasure| if asked.zero { self.overwrite(&asked.slots) } else { Vec::new() };
         let kept: Vec<_> = asked.iter().map(overwrite).collect();
         for (asked, kept) in asked.iter().zip(&kept) {
-            // Of what could not be overwritten the owner hears.
+            // The caller is told which slots could not be overwritten.
             asked.slots.iter().for_each(|slot| self.set_left(*slot, !asked.zero || kept.contains(slot)));
         }
         self.forget_all(volume);
@@ -158,7 +162,7 @@ impl DiskTier {
         let forgotten = self.flush(volume);
         for (Erasure { slots, tell, .. }, kept) in asked.into_iter().zip(kept) {
             let kept = if forgotten { kept } else { slots };
-            // Who does not listen any more has asked all the same.
+            // The receiver may be gone; its slots are erased anyway.
             let _ = tell.send(Erased { kept, forgotten });
         }
     }

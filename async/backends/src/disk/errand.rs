@@ -1,21 +1,21 @@
-//! What has to wait for a volume, done by a thread of the tier's own, which may.
+//! Errands: work that must wait for a volume, done on threads of the disk tier, which may block.
 //!
 //! ```text
-//!   a full queue ──► errands of its volume, in order ──► their thread, while there are any: each waits for room
-//!                                    └── no thread to be had: each is told so, where it was asked for, and does not wait
+//!   a full queue ──► errands of its volume, in order ──► their thread: each waits for room
+//!                                    └── no thread: the caller runs each with `Err(NoThread)`; none waits
 //! ```
 //!
-//! A volume has two lines, each with a thread of its own: what waits for room in the volume's queue, and what
-//! waits for the device (`erase.rs`), which takes longer. So there are two threads a volume at the most,
-//! whoever asks for how much, and a volume that hangs holds up no other. A thread is started by the first
-//! errand of its line and over with the last, so that there is none while all goes well. Nobody joins it: a
-//! runtime, or whoever drops a mover, would wait as long as a device hangs. There is one errand at most for
-//! each request that is under way, one for the list (`unforgotten.rs`), and one for all that is to be erased
-//! next.
+//! A volume has two queues of errands, each with its own thread: errands that wait for room in the
+//! volume's queue, and errands that wait for the device (`erase.rs`), which take longer. So each volume
+//! has at most two threads, however many callers there are, and a volume that hangs delays no other. The
+//! first errand of a queue starts its thread, and the thread ends with the last errand: without
+//! congestion there is no thread. No one joins the threads, because a runtime or the dropper of a mover
+//! would then wait as long as a device hangs. There is at most one errand for each request in flight,
+//! one for the list (`unforgotten.rs`), and one for all slots that are to be erased next.
 //!
 //! Invariants
-//! - I1: each errand is done, once, or told that there is no thread.
-//! - I2: errands of a line are done in the order that they were asked for.
+//! - I1: each errand runs once, with permission to wait or with `Err(NoThread)`.
+//! - I2: the errands of a queue run in the order in which they were queued.
 
 use kvstrata_tiers::shared::contained;
 use std::collections::VecDeque;
@@ -25,21 +25,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Nobody could be found who may wait.
+/// The system gave no thread that may wait.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NoThread;
 
-/// Something to be done, by somebody who may wait or is told that he may not. It keeps what it needs, the tier included.
+/// A task that may wait, or is told that it may not. It owns all that it needs, the tier included.
 pub(super) type Errand = Box<dyn FnOnce(Result<(), NoThread>) + Send>;
 
-/// A line of a volume.
+/// A queue of errands of a volume.
 #[derive(Default)]
 pub(super) struct Errands {
     line: Arc<Mutex<Line>>,
-    /// There is no thread to be had.
+    /// Pretends that the system gives no thread.
     #[cfg(test)]
     pub(super) without: AtomicBool,
-    /// What is asked of the volume next panics.
+    /// The next request to the volume panics.
     #[cfg(test)]
     pub(super) panics: AtomicBool,
     #[cfg(test)]
@@ -49,12 +49,13 @@ pub(super) struct Errands {
 #[derive(Default)]
 struct Line {
     waiting: VecDeque<Errand>,
-    /// Somebody takes what is there, until it finds nothing.
+    /// A thread is emptying the queue.
     served: bool,
 }
 
 impl Errands {
-    /// Does it on the line's thread. Where there is none to be had: here, which must not wait.
+    /// Runs an errand on the queue's thread; if the system gives none, in this call, which must not
+    /// wait.
     pub(super) fn run(&self, errand: Errand) {
         {
             let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +70,7 @@ impl Errands {
         }
     }
 
-    /// Those whose turn has not come.
+    /// Returns the number of errands that have not started.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.line.lock().expect("no panic").waiting.len()
@@ -96,7 +97,8 @@ fn serve(line: &Mutex<Line>, may_wait: Result<(), NoThread>) {
             };
             errand
         };
-        // It answers, which is a caller's code: one that panics has said so, and the others are not its affair.
+        // An errand answers, which runs caller code. A panic there is reported by its hook; the others
+        // must run.
         contained(|| errand(may_wait));
     }
 }
@@ -116,7 +118,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(20);
 
     #[test]
-    fn errands_are_done_in_order_by_one_thread_and_one_that_panics_keeps_no_other_from_its_turn() {
+    fn errands_run_in_order_past_one_that_panics() {
         let errands = Errands::default();
         let ((go_on, waits), (done, is_done)) = (channel::<()>(), channel());
         errands.run(Box::new(move |_| _ = waits.recv()));
@@ -134,7 +136,7 @@ mod tests {
         assert_eq!(all, [0, 1, 2, 3].map(|number| (number, true, first)));
         assert_ne!(first, here);
         drop(done);
-        // Its thread has nothing more to do, and ends; the next errand has another.
+        // The thread has nothing more to do, and ends. The next errand has another one.
         while Arc::strong_count(&errands.line) > 1 {
             thread::yield_now();
         }
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_thread_each_errand_is_told_so_and_the_next_one_looks_again() {
+    fn errands_without_a_thread_are_told_and_the_next_retries() {
         let errands = Arc::new(Errands::default());
         errands.without.store(true, Relaxed);
         let (done, is_done) = channel();

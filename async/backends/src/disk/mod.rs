@@ -1,25 +1,26 @@
-//! The disk tier (G3): a pool for the books and volumes for the bytes, found again after a restart.
+//! The disk tier (G3): a pool for the metadata and volumes for the bytes. A restart finds its blocks
+//! again.
 //!
 //! ```text
 //!   victims of the tier above ─► admission ─► budget ─► take a slot ─► write ─► registered
 //!                                   │            │
-//!                                   └────────────┴──► refused: forgotten
+//!                                   └────────────┴──► refused: dropped
 //!
-//!   open:  slot tables of the volumes ─► records that hold ─► blocks of the pool, as old as they were
+//!   open:  slot tables of the volumes ─► valid records ─► blocks of the pool, in their old age order
 //! ```
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `tier.rs` | [`DiskTier`]: lookups, reads, lost volumes |
-//! | `take.rs` | slots to write to; volumes that take no writes just now |
-//! | `erase.rs` | slots forgotten for good, overwritten if asked for, for all who ask at once |
-//! | `unforgotten.rs` | slots that are free once what they held is forgotten |
-//! | `errand.rs` | what has to wait for a volume, and the threads that do |
-//! | `write.rs` | its writes, from a slot to a block that is found |
-//! | `mover.rs`, `mover/request.rs` | [`DiskMover`]: the tier behind the port of transfers; what it has in hand |
-//! | `recover.rs` | what a restart finds, put into the pool |
-//! | `said.rs` | what is logged of a volume, once |
-//! | `stats.rs` | what was offered, written, refused, rejected |
+//! | `take.rs` | slots for writes; volumes that temporarily take no writes |
+//! | `erase.rs` | permanent erasure of slots, optionally with zeros, batched over all callers |
+//! | `unforgotten.rs` | slots that become free once their records are forgotten |
+//! | `errand.rs` | work that must wait for a volume, and its threads |
+//! | `write.rs` | writes, from a taken slot to a registered block |
+//! | `mover.rs`, `mover/request.rs` | [`DiskMover`]: the tier behind its port; requests in flight |
+//! | `recover.rs` | recovered blocks, put into the pool |
+//! | `said.rs` | log lines about a volume, each once |
+//! | `stats.rs` | counters: offered, written, refused, rejected |
 //! | `admission.rs` | [`Admission`]: which blocks are worth a write |
 //! | `budget.rs` | [`Budget`]: bytes a day |
 

@@ -1,38 +1,40 @@
-//! The disk tier behind [`TierPort`]: reads and writes that are answered at a landing, and nobody waits for.
+//! The disk tier behind [`TierPort`]: each read and write is answered at a landing, and no caller waits
+//! for it.
 //!
 //! ```text
-//!   caller ── read, write ──► volume's queue ──► ring thread ──┐ outcome, and one waking for many
-//!      └───── request ──► desk ──► task: all requests that are under way ◄──┘
-//!                                    └── books of the tier ──► landing
+//!   caller ── read, write ──► volume's queue ──► ring thread ──┐ outcome; one wakeup for many
+//!      └───── request ──► desk ──► task: all requests in flight ◄──┘
+//!                                    └── pool metadata ──► landing
 //! ```
 //!
-//! The caller leaves word at the request that the task be woken, so that what is asked for costs no waking,
-//! and what has ended costs one for all that end together. The task looks at all of its requests then: the
-//! manager bounds them, to some hundreds at the most.
+//! The caller leaves the task's waker with the request. So a request costs no wakeup, and outcomes that
+//! come together cost one. The task then looks at all of its requests; the manager bounds them, to a few
+//! hundred.
 //!
-//! Nobody waits for room in a volume's queue, but threads of the tier's own (`errand.rs`): the manager asks
-//! for no more at once than has room, so that it takes many slots that are given back at once to fill a queue
-//! (a purge, a preemption, a shutdown), a device that fails, or a runtime that has gone, whose writes are
-//! given up while they are under way still. What slots held that were given back is forgotten by
-//! [`forget_released`](Lasts::forget_released), of which only the waiting is put off. Where no thread is to
-//! be had, what would have to wait is given up, as if it had not been asked for:
+//! Only threads of the disk tier wait for room in a volume's queue (`errand.rs`). The manager never
+//! requests more at once than has room. A queue fills when many slots are given back at once (a purge, a
+//! preemption, a shutdown), when a device fails, or when a runtime ends and its writes are given up in
+//! flight. [`forget_released`](Lasts::forget_released) forgets the records of slots that were given
+//! back; only its waiting is deferred. If the system gives no thread, work that would have to wait is
+//! given up as if it had not been requested:
 //! [`Cause::Abandoned`](kvstrata_tiers::transfer::Cause::Abandoned).
 //!
-//! Dropped, the mover leaves its task to answer what is under way; the last answer closes the volumes, before
-//! it is given. A task that ends early, with its runtime, answers what the device has, and gives up the rest:
-//! [`Cause::Abandoned`](kvstrata_tiers::transfer::Cause::Abandoned). Their buffers stay with the requests
-//! until the device has answered, and the slots that were to be written are not used again.
+//! A dropped mover leaves its task to answer the requests in flight; before the last answer is given,
+//! the volumes are closed. If the task ends early, with its runtime, it answers requests that the device
+//! has completed, and gives up the rest:
+//! [`Cause::Abandoned`](kvstrata_tiers::transfer::Cause::Abandoned). Their buffers stay with the
+//! requests until the device has answered, and their target slots are not used again.
 //!
 //! Invariants
-//! - I1: a request is at the desk, or with the task, or with a thread that waits for room, or answered; a
-//!   request that is dropped is answered.
-//! - I2: who puts a request on the desk leaves word for the task under the desk's lock, and the task takes
-//!   over what is there under it before it looks: an outcome that comes meanwhile wakes it again, and it
-//!   finds the request.
-//! - I3: a landing is called without the desk's lock, so that it may ask for more.
+//! - I1: a request is at the desk, with the task, with a thread that waits for room, or answered. A
+//!   dropped request is answered.
+//! - I2: a caller puts a request on the desk and leaves the task's waker under the desk's lock. The task
+//!   takes requests over under it, too, before it looks at them. An outcome that comes meanwhile wakes
+//!   the task again, and the task finds the request.
+//! - I3: a landing is called without the desk's lock, so that it may make more requests.
 //! - I4: the task does not end while a thread has a request that it will bring to the desk.
-//! - I5: where writes end in order, each has a place, and is looked at when all before it have been answered;
-//!   also one that a thread is still to bring.
+//! - I5: where writes end in order, each has a place. It is looked at when all writes before it have
+//!   been answered, including those that a thread has yet to bring.
 
 use super::errand::NoThread;
 use super::tier::DiskTier;
@@ -55,10 +57,12 @@ mod tests;
 
 use request::{Asked, Request, Transfer, UnderWay, Whose, forget_all};
 
-/// One in so many places of a volume's queue of writes is left to what is not a write of the manager's.
+/// One in this many places of a volume's write queue is reserved for work other than the manager's
+/// writes.
 const FOR_OTHERS: usize = 4;
 
-/// A disk tier as transfers use it. Its methods need no runtime; the task that answers runs on the one that it was made with.
+/// A disk tier as transfers use it. Its methods need no runtime; its task runs on the runtime given to
+/// `new`.
 #[derive(Debug)]
 pub struct DiskMover {
     tier: Arc<DiskTier>,
@@ -67,7 +71,7 @@ pub struct DiskMover {
 }
 
 impl DiskMover {
-    /// Reads and writes of `tier`, answered by a task on `runtime`.
+    /// Returns a mover for `tier`; a task on `runtime` answers its reads and writes.
     #[must_use]
     pub fn new(tier: Arc<DiskTier>, runtime: &Handle) -> DiskMover {
         let desk = Arc::new(Desk::default());
@@ -75,15 +79,15 @@ impl DiskMover {
         DiskMover { tier, desk, in_order: false }
     }
 
-    /// The same, and writes end in the order in which they were asked for, for whoever counts on the age of blocks: one that is down is found
-    /// when those before it are.
+    /// Makes writes end in the order of their requests: when a block is on disk, all blocks before it
+    /// are, too. For callers that rely on the age order of blocks.
     #[must_use]
     pub fn in_order(mut self) -> DiskMover {
         self.in_order = true;
         self
     }
 
-    /// The tier.
+    /// Returns the tier.
     #[must_use]
     pub fn tier(&self) -> &Arc<DiskTier> {
         &self.tier
@@ -94,7 +98,7 @@ impl DiskMover {
         self.desk.put(Request(Some(UnderWay { tier, whose, transfer })), false);
     }
 
-    /// The same, begun by a thread that may wait.
+    /// The same, started by a thread that may wait.
     fn follow_later(&self, whose: Whose, asked: Asked) {
         let mut away = Away::of(&self.desk, &self.tier, whose, &asked);
         self.tier.errands_of(asked.slot()).run(Box::new(move |may_wait| {
@@ -117,7 +121,7 @@ impl TierPort for DiskMover {
         TierFacts {
             description: volumes.join("\n"),
             reads_at_once: self.tier.volumes().reads_at_once().try_into().unwrap_or(u32::MAX),
-            // What is forgotten, and overwritten by a purge, takes its turn among them.
+            // Records to forget and zeros of a purge share this queue.
             writes_at_once: (most - most / FOR_OTHERS).try_into().unwrap_or(u32::MAX),
             says_what_fails: true,
         }
@@ -195,7 +199,7 @@ impl Erases for DiskMover {
         Box::pin(async move {
             let mut kept = Vec::new();
             for (given, told) in parts {
-                // Without a thread nothing of it is erased.
+                // Without a thread nothing of this part is erased.
                 kept.extend(told.await.map_or(given, |erased| erased.kept));
             }
             kept
@@ -213,7 +217,7 @@ impl Erases for DiskMover {
         let tier = Arc::clone(&self.tier);
         Box::pin(async move {
             for (told, slots) in parts {
-                // Without a thread nothing of it is erased: then the bytes are left still, and the slots
+                // Without a thread nothing of this part is erased: its bytes stay, and its slots are
                 // free.
                 erased &= told.await.is_ok_and(|erased| erased.kept.is_empty());
                 slots.into_iter().for_each(|slot| tier.put_back(slot));
@@ -278,7 +282,7 @@ impl Drop for DiskMover {
     }
 }
 
-/// Where the task finds what has been asked for.
+/// Where requests wait for the task.
 #[derive(Debug, Default)]
 struct Desk(Mutex<Books>);
 
@@ -287,19 +291,19 @@ struct Books {
     /// `None` before the task has run, and after its end.
     task: Option<Waker>,
     asked: Vec<Request>,
-    /// Requests with threads that will put them here (I4).
+    /// Requests with threads that will bring them here (I4).
     away: usize,
-    /// The place of the next write, where they end in order.
+    /// The place of the next write, where writes end in order.
     place: u64,
-    /// Nothing more will be asked for.
+    /// No more requests will come.
     closing: bool,
-    /// The task is no more.
+    /// The task has ended.
     gone: bool,
 }
 
 impl Desk {
     fn lock(&self) -> MutexGuard<'_, Books> {
-        // A waker that panics does so before or after a change, never in the middle of one.
+        // A waker panics before or after a change, never in the middle of one.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -314,10 +318,10 @@ impl Desk {
         books.away -= usize::from(was_away);
         if books.gone {
             drop(books);
-            // Here it is answered (I1).
+            // The drop answers it (I1).
             return drop(request);
         }
-        // A task that has not run yet looks at all that is there.
+        // A task that has not run yet will look at all requests.
         let told = books.task.as_ref().is_none_or(|task| request.tell(task));
         books.asked.push(request);
         let late = if told { None } else { books.task.clone() };
@@ -327,7 +331,8 @@ impl Desk {
         }
     }
 
-    /// Moves all that has been asked for to `requests`, and remembers whom to wake. Whether that is the last of it.
+    /// Moves all requests of the desk to `requests`, and stores the task's waker. Returns whether no
+    /// more will come.
     fn take_over(&self, task: &Waker, requests: &mut Vec<Request>) -> bool {
         let mut books = self.lock();
         if !books.task.as_ref().is_some_and(|known| known.will_wake(task)) {
@@ -344,12 +349,12 @@ impl Desk {
     }
 }
 
-/// A request with a thread that brings it to the desk, whatever becomes of the thread (I4, I5).
+/// A request with a thread, which brings it to the desk even if the thread panics (I4, I5).
 struct Away {
     desk: Arc<Desk>,
-    /// Given up, until it has begun.
+    /// `GivenUp` until the transfer has begun.
     under_way: Option<UnderWay>,
-    /// That of a write, of which nobody knows yet whether the device will have it.
+    /// The slot of a write that the device may or may not get.
     slot: Option<BlockId>,
 }
 
@@ -378,11 +383,11 @@ impl Drop for Away {
     }
 }
 
-/// The task.
+/// The task that answers requests.
 struct Serving {
     desk: Arc<Desk>,
     requests: Vec<Request>,
-    /// The place of the write that is to be answered next (I5).
+    /// The place of the next write to answer (I5).
     next: u64,
 }
 
@@ -397,7 +402,7 @@ impl Future for Serving {
         }
         requests.retain_mut(|request| {
             let place = request.place();
-            // One that is passed over is looked at when the one before it has ended.
+            // Looked at again when the write before it has ended.
             if place.is_some_and(|place| place != *next) {
                 return true;
             }
@@ -411,7 +416,7 @@ impl Future for Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // Answered without the lock (I3), like those of the task's own, which are dropped after this.
+        // Answered without the lock (I3), like the task's own requests, which are dropped after this.
         drop(self.desk.end());
     }
 }

@@ -1,21 +1,21 @@
-//! What a restart finds, put into the pool: each block at its slot, registered, as old as it was.
+//! Recovered records, put into the pool: each block at its slot, registered, in the old order of age.
 //!
 //! ```text
 //!   records, oldest first      a₂   a₁   b₁   a₀   …        tail first, as blocks come down
 //!   registered, parents first  a₀   a₁   a₂   b₁   …        so that a Store event can name the parent
-//!   released, oldest first     a₂   a₁   b₁   a₀   …        so that what was written first is evicted first
+//!   released, oldest first     a₂   a₁   b₁   a₀   …        so that the block written first is evicted first
 //! ```
 //!
-//! A record names its parent by a key of 8 bytes; the hash is that of the record whose key it is. Where
-//! records of several hashes have it, it is the one that was written next, or none. A wrong one, once in 2⁶⁴
-//! pairs unless somebody has made the hashes so, costs an event that names it.
+//! A record names its parent by a key of 8 bytes. The parent's hash is that of the record with this key.
+//! If records with several hashes have the key, the parent is the record that was written next, if that
+//! is one of them, or none. A wrong parent, once in 2⁶⁴ pairs unless the hashes are made for that, costs
+//! an event with a wrong name.
 //!
 //! Invariants
-//! - I1: block `b` of the pool is slot `b` of the volumes, recovered or not; every block is registered or
-//!   free afterwards.
-//! - I2: records are input, and may say anything: parents in a circle, a slot or a hash twice. Nothing here
-//!   depends on them for more than which block is found under which hash; the payload is compared with its
-//!   record whenever it is read.
+//! - I1: block `b` of the pool is slot `b` of the volumes, recovered or not; every block is registered
+//!   or free afterwards.
+//! - I2: records are input, and may say anything: parents in a circle, a slot or a hash twice. They
+//!   decide only which block is found under which hash; each read compares the payload with its record.
 
 use kvstrata_core::{BlockId, BlockPool, ImmutableBlock, MutableBlock, Registered};
 use kvstrata_ffi::disk::{HashKey, OwnerId, Recovered};
@@ -24,21 +24,21 @@ use kvstrata_tiers::transfer::Rejected;
 use std::cell::LazyCell;
 use std::collections::HashMap;
 
-/// What was found when a tier was opened.
+/// The result of an opening.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Blocks found and registered.
+    /// Blocks that were found and registered.
     pub recovered_blocks: u64,
-    /// Records that were not taken.
+    /// Records that were rejected.
     pub rejected: Rejected,
-    /// Every volume was shut down in order.
+    /// Whether every volume was shut down in order.
     pub clean: bool,
-    /// Every volume is new.
+    /// Whether every volume is new.
     pub created: bool,
 }
 
-/// Registers `blocks`, which are sorted by age, oldest first, in an empty pool; how many, and whose they are, but for nobody's. `forget` is
-/// called for slots whose record is of no use.
+/// Registers `blocks`, sorted oldest first, in an empty pool. Returns their number, and the owners of
+/// those that are owned. Calls `forget` for slots with useless records.
 pub(super) fn register(
     pool: &BlockPool,
     blocks: &[Recovered],
@@ -77,9 +77,9 @@ struct Recovering<'p> {
     pool: &'p BlockPool,
     forget: &'p dyn Fn(u32),
     blocks: &'p [Recovered],
-    /// By number; `None` for those that have been registered.
+    /// By slot; `None` if its block is registered.
     slots: Vec<Option<MutableBlock<'p>>>,
-    /// What `blocks` became, by position.
+    /// The registered blocks, by position in `blocks`.
     held: Vec<Option<ImmutableBlock<'p>>>,
     recovered: u64,
     owners: Vec<(BlockId, OwnerId)>,
@@ -107,7 +107,7 @@ impl Recovering<'_> {
         });
         let parent_of = |index: usize| {
             let parent = blocks[index].label.parent?;
-            // Most often it was written right after its child.
+            // Most often the parent was written right after its child.
             let next = blocks.get(index + 1);
             if next.is_some_and(|next| HashKey::of(next.label.hash) == Some(parent)) {
                 return Some(index + 1);
@@ -119,7 +119,7 @@ impl Recovering<'_> {
         let mut chain = Vec::new();
         for start in 0..blocks.len() {
             let mut next = Some(start);
-            // Up to the first that is registered, or under way: then the records form a circle (I2).
+            // Up to a record that is registered, or in this chain: then the records form a circle (I2).
             while let Some(index) = next.filter(|index| !entered[*index]) {
                 entered[index] = true;
                 chain.push(index);
@@ -133,7 +133,7 @@ impl Recovering<'_> {
         }
     }
 
-    /// `parent` is a position, of a block that may have been registered or not.
+    /// `parent` is the position of a block that may not be registered.
     fn register(&mut self, index: usize, parent: Option<usize>) {
         let Recovered { slot, label, .. } = self.blocks[index];
         let Some(block) = self.slots.get_mut(slot as usize).and_then(Option::take) else { return };
@@ -148,7 +148,8 @@ impl Recovering<'_> {
                 self.held[index] = Some(block);
                 self.recovered += 1;
             }
-            // The slot is free again, and its record must not come back. Nobody else has the tier yet.
+            // The slot is free again, and its record must not come back. No other caller has the tier
+            // yet.
             Registered::Deduplicated(_) => (self.forget)(slot),
         }
     }

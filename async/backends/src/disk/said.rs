@@ -1,12 +1,11 @@
-//! What is said of a volume, each kind of thing once: that a transfer has failed, that what it holds is not
-//! what was written, that it has no room, does not answer, serves again, is out of service, or that its
-//! file was removed; and what its opening has found.
+//! Log lines about a volume, each kind once: a failed transfer, wrong data, no room, no answer, service
+//! again, out of service, a removed file; and the findings of the opening.
 //!
-//! By whatever thread finds it out, none of which has a lock, and after the books are right: a subscriber is
-//! a caller's code. How often is in the figures.
+//! The thread that finds a condition logs it, without any lock, and after the metadata are updated: a
+//! subscriber is caller code. The figures count how often it happens.
 //!
 //! # Orderings
-//! Relaxed: only that one of those who find it out says it.
+//! Relaxed: only one of the threads that find a condition logs it.
 
 use super::tier::DiskTier;
 use kvstrata_ffi::disk::{Concern, FailureCause, IoFailure, Rejection, ServiceState};
@@ -18,11 +17,11 @@ use std::io::{Error, ErrorKind};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use tracing::{error, info, warn};
 
-/// What has been said of a volume: a bit for each [`Kind`].
+/// The kinds that were logged for a volume: a bit for each [`Kind`].
 #[derive(Debug, Default)]
 pub(super) struct Said(AtomicU16);
 
-/// What there is to say: causes that have one remedy are one.
+/// The kinds of log lines. Causes with the same remedy are one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     NoRoom,
@@ -44,7 +43,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// None: it is no failure of a transfer, and said where it is found.
+    /// Returns the kind of a failure; `None` if the failure is logged where it is found.
     fn of_failure(cause: &FailureCause) -> Option<Kind> {
         Some(match cause {
             FailureCause::Os { errno } => match Error::from_raw_os_error(*errno).kind() {
@@ -78,42 +77,42 @@ impl Kind {
     fn remedy(self) -> &'static str {
         match self {
             Kind::NoRoom => {
-                "make room on its file system, or give the volume fewer blocks (disk.blocks); what is not written is computed anew"
+                "make room on its file system, or configure fewer blocks (disk.blocks); unwritten blocks must be recomputed"
             }
             Kind::Drive => {
-                "see the kernel's log (dmesg) and the drive's (smartctl, nvme smart-log); its blocks are misses meanwhile"
+                "see the kernel's log (dmesg) and the drive's log (smartctl, nvme smart-log); its blocks are misses meanwhile"
             }
-            Kind::Cut => "see who truncated the file; start again, and it is made whole",
-            Kind::Spent => "start again: the volume takes writes anew",
-            Kind::Device => {
-                "see kvstrata doctor for what GPUDirect Storage needs, and cufile.log; or leave it out"
+            Kind::Cut => {
+                "find the program that truncated the file, then start again: the file gets its length back"
             }
-            Kind::Request => "report it: the books should prevent this",
+            Kind::Spent => "start again: the volume then accepts writes",
+            Kind::Device => "check GPUDirect Storage (kvstrata doctor, cufile.log), or do without it",
+            Kind::Request => "report a bug: pool metadata should prevent this",
             Kind::Empty | Kind::OtherHash | Kind::Length | Kind::Payload => {
-                "if nobody else writes to the file, mistrust the drive: see smartctl, nvme smart-log; the block is computed anew"
+                "if no other program writes to the file, suspect the drive (smartctl, nvme smart-log); the block must be recomputed"
             }
             Kind::AfterCrash => {
-                "nothing: of what a crash, or a kill, has interrupted some records have another payload; a shutdown leaves none, and a drive that goes bad shows in what is written since"
+                "none needed: a crash or a kill leaves some half-written blocks, a shutdown none; a bad drive shows in blocks written later"
             }
             Kind::Machine => {
-                "see how much memory the machine and the process' cgroup have left (free, memory.events); such a block is computed anew"
+                "check the memory left to the machine and to the process's cgroup (free, memory.events); the block must be recomputed"
             }
             Kind::Away => {
-                "see the kernel's log (dmesg), the drive and its cabling or network; it is asked again by itself, and what it holds serves again when it answers"
+                "see the kernel's log (dmesg), the drive and its cabling or network; the volume is retried and serves its blocks once it answers"
             }
             Kind::Back => "nothing",
             Kind::Removed => {
-                "start the process again when it suits: a new file is made then, cold; to stop using a volume, stop the process before the file is removed"
+                "start the process again when convenient: it makes a new, empty file; to retire a volume, stop the process before removing its file"
             }
             Kind::Lost => {
-                "see the kernel's log (dmesg); start again with a drive that works, or without this path"
+                "see the kernel's log (dmesg); start again with a working drive, or without this path (disk.paths)"
             }
         }
     }
 }
 
 impl Said {
-    /// Whether it was not said before.
+    /// Whether this kind is logged for the first time.
     fn first(&self, what: Kind) -> bool {
         let bit = 1 << what as u16;
         self.0.load(Relaxed) & bit == 0 && self.0.fetch_or(bit, Relaxed) & bit == 0
@@ -126,7 +125,7 @@ impl Said {
 }
 
 impl DiskTier {
-    /// Says it, if it was not said before of this volume.
+    /// Logs a kind, unless it was logged for this volume before.
     fn say_once(&self, volume: usize, kind: Kind, say: impl FnOnce(&dyn Display, &str)) {
         if self.said[volume].first(kind) {
             let path = &self.volumes.volumes()[volume].describe().path;
@@ -134,7 +133,7 @@ impl DiskTier {
         }
     }
 
-    /// A transfer has failed for good, and the volume is still in service.
+    /// Logs that a transfer failed for good, while the volume is still in service.
     pub(super) fn say_failed(&self, volume: usize, failure: &IoFailure) {
         let cause = &failure.cause;
         let Some(kind) = Kind::of_failure(cause) else { return };
@@ -142,14 +141,14 @@ impl DiskTier {
             let cause = cause.to_string();
             match kind {
                 Kind::NoRoom => {
-                    warn!(tier = "disk", file = %path, cause, remedy, "a volume has no room: it takes no writes until it has, and is read");
+                    warn!(tier = "disk", file = %path, cause, remedy, "the volume has no room: writes pause until it has, reads continue");
                 }
-                _ => warn!(tier = "disk", file = %path, cause, remedy, "a transfer of a volume failed"),
+                _ => warn!(tier = "disk", file = %path, cause, remedy, "a transfer to or from the volume failed"),
             }
         });
     }
 
-    /// What a volume does now, if that is news.
+    /// Logs a change of a volume's state.
     pub(super) fn say_state(&self, volume: usize) {
         let of = &self.volumes.volumes()[volume];
         if self.closed() {
@@ -157,47 +156,48 @@ impl DiskTier {
         }
         match of.state() {
             ServiceState::Away => self.say_once(volume, Kind::Away, |path, remedy| {
-                let what = "a volume's device does not answer: its blocks are misses until it does";
+                let what = "the volume does not answer: its blocks are misses until it does";
                 error!(tier = "disk", file = %path, remedy, "{what}");
             }),
             ServiceState::Serving if self.said[volume].any(&[Kind::Away, Kind::NoRoom]) => {
                 self.say_once(volume, Kind::Back, |path, _| {
-                    info!(tier = "disk", file = %path, "a volume serves again, as before");
+                    info!(tier = "disk", file = %path, "the volume serves again");
                 });
             }
             _ => {}
         }
         if of.is_removed() {
             self.say_once(volume, Kind::Removed, |path, remedy| {
-                let what = "a volume's file was removed, or replaced, while it is used: it is served on, and its blocks are gone at the next start";
+                let what = "the volume's file was removed or replaced while in use: it still serves, but its blocks are gone at the next start";
                 warn!(tier = "disk", file = %path, remedy, "{what}");
             });
         }
     }
 
-    /// What a slot holds is not what was written to it; `after_crash`: by a process that ended without a shutdown.
+    /// Logs that a slot's contents are not those that were written. `after_crash`: written by a process
+    /// that ended without a shutdown.
     pub(super) fn say_rejected(&self, volume: usize, why: Rejection, after_crash: bool) {
         let kind = Kind::of_rejection(why, after_crash);
         self.say_once(volume, kind, |path, remedy| match kind {
             Kind::AfterCrash => {
-                info!(tier = "disk", file = %path, remedy, "a block of before the crash is not what was written: such ones are misses");
+                info!(tier = "disk", file = %path, remedy, "a block from before the crash is damaged: such blocks are misses");
             }
             _ => {
                 let cause = why.to_string();
-                error!(tier = "disk", file = %path, cause, remedy, "a volume gave something else than what was written");
+                error!(tier = "disk", file = %path, cause, remedy, "the volume returned wrong data for a block");
             }
         });
     }
 
-    /// A volume is out of service.
+    /// Logs that a volume is out of service.
     pub(super) fn say_lost(&self, volume: usize) {
         self.say_once(volume, Kind::Lost, |path, remedy| {
-            let what = "a volume is out of service: its blocks are misses, and the tier is smaller";
+            let what = "the volume is out of service: its blocks are misses, and the tier is smaller";
             error!(tier = "disk", file = %path, remedy, "{what}");
         });
     }
 
-    /// What could be better with volumes, and what the opening has found.
+    /// Logs the concerns of each volume, and the results of the opening.
     pub(super) fn say_opened(
         &self,
         at_opening: &RejectedAtOpening,
@@ -211,8 +211,8 @@ impl DiskTier {
                 let file = shown_path(&found.path);
                 if found.concerns.contains(&Concern::NotOpened) {
                     let cause = found.notes.join("; ");
-                    let remedy = "see to what the cause says, and start again; until then it costs its own blocks alone, and what it holds is kept";
-                    warn!(tier = "disk", %file, cause, remedy, "a volume cannot be opened: the others serve without it");
+                    let remedy = "fix the cause and start again; until then only this volume's blocks are missing, and its contents are kept";
+                    warn!(tier = "disk", %file, cause, remedy, "the volume cannot be opened: the others serve without it");
                     continue;
                 }
                 for concern in &found.concerns {
@@ -224,16 +224,16 @@ impl DiskTier {
                 }
                 if found.rejected.total() > 0 {
                     let rejected = listed(&RejectedAtOpening::of(&found.rejected));
-                    info!(tier = "disk", %file, rejected, "a volume has something that its opening did not take, by cause");
+                    info!(tier = "disk", %file, rejected, "the opening rejected parts of the volume, counted by cause");
                 }
             }
             let rejected = listed(at_opening);
             let files: Vec<String> =
                 self.volumes.volumes().iter().map(|of| shown_path(&of.describe().path).to_string()).collect();
             let after = match (created, clean) {
-                (true, _) => "nothing: it is new",
-                (_, true) => "a clean end",
-                (_, false) => "a crash, or a kill",
+                (true, _) => "creation",
+                (_, true) => "a clean shutdown",
+                (_, false) => "a crash or a kill",
             };
             info!(
                 tier = "disk",
@@ -247,7 +247,7 @@ impl DiskTier {
     }
 }
 
-/// The causes that there are, with their counts.
+/// Lists the causes that occurred, with their counts.
 fn listed(rejected: &RejectedAtOpening) -> String {
     let causes = rejected.causes().into_iter().filter(|(_, count)| *count > 0);
     causes.map(|(cause, count)| format!("{cause} {count}")).collect::<Vec<_>>().join(", ")
@@ -255,47 +255,47 @@ fn listed(rejected: &RejectedAtOpening) -> String {
 
 fn what_of(concern: Concern) -> &'static str {
     match concern {
-        Concern::InMemory | Concern::Buffered => "a volume is not on what a disk tier wants",
-        Concern::NoUring => "a volume is served the slow way",
-        _ => "a volume is not what it was when it was last used",
+        Concern::InMemory | Concern::Buffered => "the volume's file system does not suit a disk tier",
+        Concern::NoUring => "the volume is served without io_uring",
+        _ => "the volume was damaged or changed since its last use",
     }
 }
 
-/// What it is, and what to do.
+/// Returns the cause and the remedy.
 fn of_concern(concern: Concern) -> (&'static str, &'static str) {
     match concern {
         Concern::MadeAnew => (
-            "its file was gone, or empty: it was made anew, and the blocks that it held are lost",
-            "if nobody removed the file, see whether its file system is the one that was meant (mount, disk.paths); its blocks are computed anew",
+            "the file was missing or empty: it was made anew, and its blocks are lost",
+            "if the file was not removed on purpose, check that the intended file system is mounted (disk.paths); its blocks must be recomputed",
         ),
         Concern::StartedOver => (
-            "neither superblock is whole: it was started over, and the blocks that it held are lost",
-            "see who else writes to the file, and the drive's log (smartctl, nvme smart-log); its blocks are computed anew",
+            "neither superblock is intact: the volume was started over, and its blocks are lost",
+            "check for other programs that write to the file, and the drive's log (smartctl, nvme smart-log); its blocks must be recomputed",
         ),
         Concern::Superblock => (
-            "one superblock was damaged; the other one is whole",
-            "after a crash that is usual; else see who else writes to the file, and the drive's log (smartctl, nvme smart-log)",
+            "one superblock was damaged; the other one is intact",
+            "usual after a crash; otherwise check for other programs that write to the file, and the drive's log (smartctl, nvme smart-log)",
         ),
         Concern::Truncated => (
-            "its file has become shorter: the blocks behind its end are lost",
-            "see who cuts the file; it has its length again, and its blocks are computed anew",
+            "the file was truncated: the blocks beyond its end are lost",
+            "find the program that truncates the file; its length is restored, and the lost blocks must be recomputed",
         ),
         Concern::Unread => (
-            "some of its slot table cannot be read: the blocks of these slots are lost",
-            "see the kernel's log (dmesg) and the drive's (smartctl, nvme smart-log); its blocks are computed anew",
+            "part of the slot table cannot be read: the blocks of its slots are lost",
+            "see the kernel's log (dmesg) and the drive's log (smartctl, nvme smart-log); the lost blocks must be recomputed",
         ),
         Concern::InMemory => (
-            "its file system is memory: blocks do not outlive the machine, and take memory that others need",
-            "give it a path on a drive (disk.paths), or give the host tier more blocks instead",
+            "the file system is in memory: its blocks are lost at a reboot, and use memory needed elsewhere",
+            "use a path on a drive (disk.paths), or give the host tier more blocks instead",
         ),
         Concern::Buffered => (
-            "O_DIRECT is refused: the page cache has a second copy of what is moved, and takes the host's time for it",
-            "give it a path on a file system that has O_DIRECT (disk.paths; ext4 and xfs have it), or ask for buffered transfers (disk.backend)",
+            "O_DIRECT is refused: the page cache keeps a second copy of each block, which costs memory and CPU time",
+            "use a file system with O_DIRECT, such as ext4 or xfs (disk.paths), or ask for buffered transfers (disk.backend)",
         ),
         Concern::NoUring => (
-            "io_uring is refused: a few threads call pread and pwrite instead, with more of the host's time for each block",
-            "allow it (its notes, at info, say what refuses it: the kernel's io_uring_disabled, the container's seccomp profile, or `ulimit -l`), or ask for threads (disk.backend)",
+            "io_uring is refused: a few threads call pread and pwrite instead, at more CPU time per block",
+            "allow io_uring (kernel.io_uring_disabled, seccomp profile, `ulimit -l`; notes at info name the cause), or set disk.backend = threads",
         ),
-        _ => ("something was wrong with it, and set right", "see its notes, at info"),
+        _ => ("the opening repaired the volume", "see the volume's notes at info"),
     }
 }

@@ -1,4 +1,4 @@
-//! What the tier counts.
+//! Counters of the disk tier.
 
 use kvstrata_ffi::disk::Rejection;
 use kvstrata_tiers::shared::Stripes;
@@ -33,12 +33,12 @@ impl Counters {
         Counters(Stripes::new(Stripe::default))
     }
 
-    /// One more.
+    /// Adds one.
     pub(super) fn add(&self, counter: impl FnOnce(&Stripe) -> &AtomicU64) {
         self.0.add(counter, 1);
     }
 
-    /// `after_crash`: of a block that a process has left which ended without a shutdown.
+    /// `after_crash`: the block was written by a process that ended without a shutdown.
     pub(super) fn rejected(&self, why: Rejection, after_crash: bool) {
         self.add(|mine| match why {
             Rejection::Payload if after_crash => &mine.after_crash,

@@ -1,9 +1,9 @@
-//! Slots to write to: of which volumes, and whose blocks leave for that.
+//! Slots for writes: the volumes that they are of, and the victims that make room.
 //!
 //! ```text
-//!   free ────────┬─► of a volume that takes writes ──► the caller's
-//!   next victims ┘   of one that does not, for now ──► passed over (victims), aside (free) ──► free, when it does
-//!                    of a lost one ──────────────────► parked
+//!   free ────────┬─► on a volume that takes writes ──► the caller's
+//!   next victims ┘   on one that does not, for now ──► passed over (victims), aside (free) ──► free, later
+//!                    on a lost volume ────────────────► parked
 //! ```
 
 use super::tier::{DiskTier, Taking};
@@ -14,9 +14,9 @@ use std::mem;
 use std::sync::PoisonError;
 
 impl DiskTier {
-    /// Up to `wanted` slots to write to: free ones, then those of victims, which are found no more. Fewer
-    /// if requests hold the others, or volumes are lost. What is not written is to be [given
-    /// back](DiskTier::give_back).
+    /// Takes up to `wanted` slots to write to: free ones, then victims', whose blocks lookups no longer
+    /// find. Fewer if the other blocks are held, or volumes are lost. [Give back](DiskTier::give_back)
+    /// each slot that you do not write.
     pub fn take(&self, wanted: usize) -> Vec<MutableBlock<'_>> {
         let mut slots = Vec::with_capacity(wanted);
         self.take_slots(wanted, &mut slots);
@@ -24,7 +24,7 @@ impl DiskTier {
         slots.into_iter().filter_map(|slot| self.pool.adopt_mutable(slot).ok()).collect()
     }
 
-    /// The same, appended by their numbers.
+    /// The same, appended by number.
     pub(super) fn take_slots(&self, wanted: usize, slots: &mut Vec<BlockId>) {
         let (start, end) = (slots.len(), slots.len().saturating_add(wanted));
         let mut taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,7 +32,7 @@ impl DiskTier {
         self.bring_back();
         while slots.len() < end && self.any_writable() {
             let from = slots.len();
-            // Somebody else may be quicker; then victims make up for it.
+            // Another thread may be quicker; victims then make up for it.
             let _ = self.pool.allocate_free_ids(self.pool.free().min(end - from), slots);
             let wanted = end - slots.len();
             match (0..self.lost.len()).any(|volume| self.is_hindered(volume)) {
@@ -63,7 +63,7 @@ impl DiskTier {
         }
     }
 
-    /// Victims of the volumes that take writes: the blocks of others would be lost for nothing.
+    /// Evicts victims only of volumes that take writes: blocks of other volumes would be lost in vain.
     fn evict_writable(&self, wanted: usize, taking: &mut Taking) {
         let Taking { victims, found, passed, writable } = taking;
         let now: Vec<bool> = (0..self.lost.len()).map(|volume| !self.is_hindered(volume)).collect();
@@ -74,14 +74,14 @@ impl DiskTier {
         let is_one = |block: BlockRef| writable[self.volume_of(block.id.0)];
         self.pool.next_victims_among(passed, wanted, is_one, found);
         for block in found.drain(..) {
-            // Used meanwhile: then it is found no more.
+            // Used meanwhile, so no longer a victim.
             let Ok(victim) = self.pool.evict_this(block) else { continue };
             victims.push((victim.id(), victim.hash()));
             victim.into_mutable().into_id();
         }
     }
 
-    /// Slots that were set aside, of volumes that can be written again, are free.
+    /// Frees the slots that were set aside, of volumes that can be written again.
     fn bring_back(&self) {
         for (volume, aside) in self.aside.iter().enumerate().filter(|(volume, _)| !self.is_hindered(*volume))
         {
@@ -96,7 +96,7 @@ impl DiskTier {
         }
     }
 
-    /// What a volume does now.
+    /// Returns the state of a volume.
     pub(super) fn state(&self, volume: usize) -> ServiceState {
         match self.is_lost_volume(volume) {
             true => ServiceState::Retired,
@@ -104,12 +104,12 @@ impl DiskTier {
         }
     }
 
-    /// Whether its device does not answer just now.
+    /// Whether the volume's device temporarily does not answer.
     pub(super) fn is_away(&self, volume: usize) -> bool {
         self.state(volume) == ServiceState::Away
     }
 
-    /// Whether it takes no writes just now, and may again.
+    /// Whether the volume takes no writes for now, but may later.
     pub(super) fn is_hindered(&self, volume: usize) -> bool {
         matches!(self.state(volume), ServiceState::WritesPaused | ServiceState::Away)
     }

@@ -1,4 +1,4 @@
-//! The tier itself: a pool's books over the slots of one or several volumes.
+//! [`DiskTier`]: a pool's metadata over the slots of one or more volumes.
 //!
 //! ```text
 //!   pool     block  0  1  2  3  4  5  …        free, owned, active, inactive: as in every tier
@@ -6,29 +6,29 @@
 //!   volumes         A0 B0 C0 A1 B1 C1 …        slot s of n volumes is slot s ÷ n of volume s mod n
 //! ```
 //!
-//! Whatever a volume holds, an answer is either the bytes that were asked for or a miss: a read that is
-//! rejected, or fails, ends the block's registration and its record. A volume that is out of service for
-//! good is noticed by the first request that it refuses; its blocks become misses when they are looked up,
-//! and its slots are *parked* when they are to be written: owned by nobody, and never free again, so that
-//! the tier is smaller and goes on.
+//! Whatever a volume returns, the tier answers with the requested bytes or with a miss. A read that is
+//! rejected or fails ends the block's registration and its record. The first request that a retired
+//! volume refuses reveals its loss. Its blocks become misses at their next lookup. Its slots are
+//! *parked* when they would be written: they stay owned, without an owner, and are never free again. The
+//! tier goes on, smaller.
 //!
-//! A volume that has no room, or whose device does not answer just now, keeps its blocks. Where it is away
-//! they are not found until it answers. No slot of either is handed out: their victims are passed over, and
-//! their free slots set *aside* until they can be written.
+//! A volume that has no room, or is away (its device does not answer), keeps its blocks. While it is
+//! away, lookups do not find them. No slot of such a volume is handed out: eviction passes over its
+//! victims, and its free slots are set *aside* until they can be written.
 //!
 //! Invariants
-//! - I1: a slot is written, and its record ended, only by who owns or references its block; so no later write
-//!   is undone.
-//! - I2: a slot of a volume that is lost, away, or without room is not handed out by
-//!   [`take`](DiskTier::take), as far as that is known then.
-//! - I3: a slot that was taken and not written yet may have a victim's record still: it is `stale` then.
-//!   Given back, it is not, but on its volume's list until the record is forgotten. A process that is killed
-//!   before finds the block again, whole.
+//! - I1: only the owner or a holder of a block writes its slot or ends its record, so no later write is
+//!   undone.
+//! - I2: [`take`](DiskTier::take) hands out no slot of a volume that is known to be lost, away or
+//!   without room.
+//! - I3: a slot that was taken and not yet written may still have a victim's record: it is `stale`. When
+//!   it is given back, it stops being stale and goes to its volume's list until the record is forgotten.
+//!   If the process is killed before that, the next one finds the block again, intact.
 //!
 //! # Orderings
-//! `lost` and `closed` are Relaxed: who reads them late asks a volume in vain, and is told so. `stale`,
-//! `left` and `after_crash` are Relaxed: they are the slot's owner's, and ordered by the slot's
-//! transitions.
+//! `lost` and `closed` are Relaxed: a thread that reads an old value asks the volume, which refuses.
+//! `stale`, `left` and `after_crash` are Relaxed: they belong to the slot's owner, and the slot's
+//! transitions order them.
 
 use super::admission::{Admission, AdmissionPolicy};
 use super::budget::Budget;
@@ -52,33 +52,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// What a tier is, beside its volumes and its pool.
+/// Options of a tier, besides its volumes and its pool.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct TierOptions {
     /// Which blocks are worth a write.
     pub admission: AdmissionPolicy,
-    /// Bytes that may be written, by the day; `None`: any number.
+    /// Bytes that may be written a day; `None`: no limit.
     pub write_budget: Option<u64>,
-    /// Whether blocks are registered with their parents, where those are in the tier: events then name them, and no policy evicts
-    /// a parent before its children.
+    /// Whether blocks are registered with their parents, if the tier has these: events then name the
+    /// parent, and no policy evicts a parent before its children.
     pub linked: bool,
 }
 
 impl TierOptions {
-    /// Which blocks are worth a write; all, unless told.
+    /// Sets which blocks are worth a write. Default: all.
     #[must_use]
     pub fn admission(self, admission: AdmissionPolicy) -> TierOptions {
         TierOptions { admission, ..self }
     }
 
-    /// Bytes that may be written, by the day; none: any number.
+    /// Sets the bytes that may be written a day; none: no limit.
     #[must_use]
     pub fn write_budget(self, bytes: impl Into<Option<u64>>) -> TierOptions {
         TierOptions { write_budget: bytes.into(), ..self }
     }
 
-    /// Whether blocks are registered with their parents; not, unless told.
+    /// Sets whether blocks are registered with their parents. Default: no.
     #[must_use]
     pub fn linked(self, linked: bool) -> TierOptions {
         TierOptions { linked, ..self }
@@ -89,14 +89,14 @@ impl TierOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TierError {
-    /// One of its volumes.
+    /// A volume cannot be opened.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// Its pool.
+    /// The pool cannot be made.
     #[error("the disk tier's pool: {0}")]
     Pool(#[from] ConfigError),
-    /// The pool has not as many blocks as the volumes have slots.
-    #[error("the disk tier's pool has {blocks} blocks and its volumes {slots} slots; make them equal")]
+    /// The pool's blocks and the volumes' slots differ in number.
+    #[error("blocks of the disk tier's pool: {blocks}, slots of its volumes: {slots}; make them equal")]
     Slots {
         /// Blocks of the pool.
         blocks: usize,
@@ -105,69 +105,71 @@ pub enum TierError {
     },
 }
 
-/// Blocks on disk. `Send + Sync`; only waiting for a [`Pending`], or a full queue of a volume, blocks.
+/// Blocks on disk. `Send + Sync`. Calls block only to wait for a [`Pending`] or for room in a volume's
+/// queue.
 #[derive(Debug)]
 pub struct DiskTier {
     pub(super) pool: BlockPool,
     pub(super) volumes: VolumeSet,
     block_bytes: u64,
     pub(super) linked: bool,
-    /// One a volume: it is out of service.
+    /// By volume: whether it is out of service.
     pub(super) lost: Box<[AtomicBool]>,
-    /// All of them are, in order.
+    /// All volumes were shut down in order.
     closed: AtomicBool,
-    /// One a slot: it was a victim's, and has its record still.
+    /// By slot: whether it was taken from a victim whose record still exists.
     stale: Box<[AtomicBool]>,
-    /// One a slot: it was erased without zeros, and its bytes are there still.
+    /// By slot: whether it was erased without zeros, so that its bytes are still there.
     pub(super) left: Box<[AtomicBool]>,
-    /// One a slot, and none where the last end was in order: its block is of a process that ended without a shutdown.
+    /// By slot: whether its block was written by a process that ended without a shutdown. Empty after a
+    /// clean end.
     after_crash: Box<[AtomicBool]>,
-    /// One a volume.
+    /// By volume.
     pub(super) said: Box<[Said]>,
     pub(super) admission: Admission,
     budget: Option<Budget>,
     at_opening: RejectedAtOpening,
-    /// Of the blocks that the opening has found, until they are asked for.
+    /// Owners of the blocks that the opening found, until [`take_owners`](DiskTier::take_owners).
     owners: Mutex<Vec<(BlockId, OwnerId)>>,
-    /// Scratch of whoever takes slots.
+    /// Scratch memory of calls that take slots.
     pub(super) taking: Mutex<Taking>,
-    /// One a volume: free slots that cannot be written just now.
+    /// By volume: free slots that temporarily cannot be written.
     pub(super) aside: Box<[Mutex<Vec<BlockId>>]>,
-    /// One a volume.
+    /// By volume.
     pub(super) unforgotten: Box<[Unforgotten]>,
-    /// One a volume.
+    /// By volume.
     pub(super) errands: Box<[Arc<Errands>]>,
-    /// One a volume.
+    /// By volume.
     pub(super) erasures: Box<[Erasures]>,
     pub(super) counters: Counters,
 }
 
-/// Why a read brought nothing.
+/// Why a read returned no block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadOutcome {
-    /// The volume answered, and it was not the block. Counted by the tier.
+    /// The volume answered with something other than the block. The tier has counted it.
     Rejected,
     /// The transfer failed, or its volume is lost.
     Failed,
-    /// The device does not answer just now, or the machine was short of something: the block stays.
+    /// The volume temporarily does not answer, or the machine was short of a resource: the block stays.
     Spared,
 }
 
-/// What is used over and over by whoever takes slots.
+/// Reused memory of calls that take slots.
 #[derive(Debug, Default)]
 pub(super) struct Taking {
     pub(super) victims: Vec<(BlockId, SequenceHash)>,
-    /// The same, where some volumes take no writes: how far the look has come, and which volumes it was for.
+    /// Victims, if some volumes take no writes. `passed`: the scan's position; `writable`: its volumes.
     pub(super) found: Vec<BlockRef>,
     pub(super) passed: Passed,
     pub(super) writable: Vec<bool>,
 }
 
 impl DiskTier {
-    /// Opens the volumes, or creates them, and puts what they hold into a new pool.
+    /// Opens or creates the volumes, and puts the blocks that they have into a new pool.
     ///
     /// # Errors
-    /// [`TierError`].
+    /// [`TierError`], if a volume or the pool cannot be opened, or if their sizes differ.
     pub fn open(
         volumes: Vec<VolumeOptions>,
         pool: PoolConfig,
@@ -175,7 +177,7 @@ impl DiskTier {
     ) -> Result<(DiskTier, RecoveryReport), TierError> {
         let _span = tracing::info_span!("recover", volumes = volumes.len()).entered();
         let (volumes, recovery) = VolumeSet::open(volumes)?;
-        // A manager's pools have one already.
+        // The pools of a manager have a seed already.
         let seed = pool.given_seed().unwrap_or_else(random_seed);
         let pool = BlockPool::new(pool.seed(seed))?;
         let slots = u64::from(volumes.slots());
@@ -221,26 +223,27 @@ impl DiskTier {
         Ok((tier, report))
     }
 
-    /// The books.
+    /// Returns the pool: the metadata of the blocks.
     #[must_use]
     pub fn pool(&self) -> &BlockPool {
         &self.pool
     }
 
-    /// The bytes.
+    /// Returns the volumes: the bytes of the blocks.
     #[must_use]
     pub fn volumes(&self) -> &VolumeSet {
         &self.volumes
     }
 
-    /// Whose the blocks are that the opening has found, but for nobody's. Told once.
+    /// Returns the owners of the recovered blocks, except unowned ones. Later calls return nothing.
     #[must_use]
     pub fn take_owners(&self) -> Vec<(BlockId, OwnerId)> {
         mem::take(&mut *self.owners.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends the volumes, so that the next tier over them finds what they hold, with the mark of a clean end. Blocks until that is so; one
-    /// that hangs keeps no other from its end. The books stay; reads and writes fail from now on.
+    /// Shuts the volumes down, with the mark of a clean end, so that the next tier over them finds their
+    /// blocks. Blocks until that is done; a volume that hangs does not keep the others from their end.
+    /// The pool stays; reads and writes fail from now on.
     pub fn close(&self) {
         self.closed.store(true, Relaxed);
         let close = |volume: usize| {
@@ -248,7 +251,7 @@ impl DiskTier {
             self.volumes.volumes()[volume].close();
         };
         thread::scope(|scope| {
-            // The first one here; those for which there is no thread after it.
+            // This thread closes the first volume, then those for which the system gave no thread.
             let others = (1..self.lost.len()).filter(|volume| {
                 let volume = *volume;
                 let thread = thread::Builder::new().name("kvstrata-close".to_owned());
@@ -259,7 +262,7 @@ impl DiskTier {
         });
     }
 
-    /// What it has done.
+    /// Returns the tier's counters.
     #[must_use]
     pub fn stats(&self) -> TierStats {
         let mut stats = self.counters.snapshot(&self.at_opening, self.losses());
@@ -272,13 +275,13 @@ impl DiskTier {
         stats
     }
 
-    /// Finds a block. One whose volume is out of service is not found, and gone.
+    /// Finds a block. If its volume is out of service, the block is unregistered and not found.
     #[must_use]
     pub fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
         self.if_in_service(self.pool.lookup(hash)?)
     }
 
-    /// The same for who looks after it and does not use it, as [`BlockPool::find`].
+    /// Finds a block without counting a use, as [`BlockPool::find`].
     #[must_use]
     pub fn find(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
         self.if_in_service(self.pool.find(hash)?)
@@ -298,7 +301,7 @@ impl DiskTier {
         None
     }
 
-    /// Reads a block that the caller holds, and keeps until the read has ended. A read that fails goes to
+    /// Reads a block. The caller holds it until the read has ended, and passes a failure to
     /// [`rejected`](DiskTier::rejected).
     pub fn read(
         &self,
@@ -309,7 +312,7 @@ impl DiskTier {
         self.read_slot(block.id(), block.hash(), urgency, buffer)
     }
 
-    /// [`read`](DiskTier::read) of a block that is held by its number.
+    /// Like [`read`](DiskTier::read), for a block that is held by its number.
     pub fn read_slot(
         &self,
         slot: BlockId,
@@ -320,13 +323,13 @@ impl DiskTier {
         self.volumes.read(slot.0, hash, urgency, buffer)
     }
 
-    /// Takes note that a read of a block brought nothing: its record is ended. With the last reference released, let
-    /// [`unregister`](DiskTier::unregister) follow.
+    /// Records that a read of a block failed, and ends its record. When the last reference is released,
+    /// call [`unregister`](DiskTier::unregister).
     pub fn rejected(&self, block: &ImmutableBlock<'_>, failure: &IoFailure) -> ReadOutcome {
         self.rejected_slot(block.id(), failure)
     }
 
-    /// [`rejected`](DiskTier::rejected) of a block that is held by its number.
+    /// Like [`rejected`](DiskTier::rejected), for a block that is held by its number.
     pub fn rejected_slot(&self, slot: BlockId, failure: &IoFailure) -> ReadOutcome {
         let forget = |slot| {
             self.volumes.forget(slot);
@@ -335,7 +338,7 @@ impl DiskTier {
         self.reject(slot, failure, forget).unwrap_or(ReadOutcome::Failed)
     }
 
-    /// The same, without waiting. None: nothing is noted yet, since its volume's queue is full.
+    /// The same, without waiting. `None`: nothing was recorded, because the queue of its volume is full.
     pub(super) fn try_rejected_slot(&self, slot: BlockId, failure: &IoFailure) -> Option<ReadOutcome> {
         self.reject(slot, failure, |slot| self.volumes.try_forget(slot))
     }
@@ -348,8 +351,8 @@ impl DiskTier {
     ) -> Option<ReadOutcome> {
         let slot = slot.0;
         match failure.cause {
-            // What is there is not what its record says: then the volume has emptied the slot itself; or the record is of another block,
-            // whose it stays.
+            // The payload does not match its record: the volume has then emptied the slot. Or the record
+            // is another block's, and stays.
             FailureCause::Rejected(why) => {
                 let after_crash = self.after_crash.get(slot as usize).is_some_and(|slot| slot.load(Relaxed));
                 self.counters.rejected(why, after_crash);
@@ -372,24 +375,24 @@ impl DiskTier {
         Some(ReadOutcome::Failed)
     }
 
-    /// Whether a failure says nothing of the slot: its block is as good as before.
+    /// Whether a failure says nothing about the slot: its block is as good as before.
     fn spares(&self, slot: u32, failure: &IoFailure) -> bool {
         let volume = self.volume_of(slot);
         failure.is_retryable() || self.is_away(volume) || self.volumes.volumes()[volume].is_in_doubt()
     }
 
-    /// Ends the registration of a block, unless somebody holds it, who will find the same out, or it has gone already.
+    /// Unregisters a block, unless it is gone, or held: its holder will see the same failure.
     pub fn unregister(&self, block: BlockRef) {
         let _ = self.pool.unregister(block);
     }
 
-    /// A request has this block, wherever it is.
+    /// Records that a request has this block, in whichever tier.
     pub fn used(&self, hash: SequenceHash) {
         self.admission.used(hash);
     }
 
-    /// Whether a block that is not in the tier is to be written; what is admitted is taken out of the budget. `now` is the time
-    /// since some fixed moment.
+    /// Whether to write a block that is not in the tier. An admitted block is charged to the budget.
+    /// `now` is the time since a fixed moment.
     #[must_use]
     pub fn admits(&self, hash: SequenceHash, now: Duration) -> bool {
         self.counters.add(|mine| &mine.offered);
@@ -408,15 +411,17 @@ impl DiskTier {
         true
     }
 
-    /// Frees a slot that was taken and not written. Waits while the queue of its volume is full, if it has something to forget.
+    /// Frees a slot that was taken and not written. If it has a record to forget, waits while its
+    /// volume's queue is full.
     pub fn give_back(&self, slot: BlockId) {
         self.put_back(slot);
         self.forget_all(self.volume_of(slot.0));
     }
 
-    /// The same without a call to the volume: it is free, or on the list of those that will be.
+    /// The same without a call to the volume: the slot becomes free, or goes to the list of slots to
+    /// forget.
     pub(super) fn put_back(&self, slot: BlockId) {
-        // Refused only where the caller did not own it.
+        // Refused only if the caller did not own the slot.
         let Ok(owned) = self.pool.adopt_mutable(slot) else { return };
         if self.set_stale(slot, false) {
             self.put_unforgotten(owned);
@@ -427,19 +432,19 @@ impl DiskTier {
         self.stale.get(slot.index()).is_some_and(|stale| stale.load(Relaxed))
     }
 
-    /// What a slot's owner says of its record; and what was so before.
+    /// Sets whether a slot has a victim's record, for its owner. Returns the previous value.
     pub(super) fn set_stale(&self, slot: BlockId, stale: bool) -> bool {
         self.stale.get(slot.index()).is_some_and(|was| was.swap(stale, Relaxed))
     }
 
-    /// A slot has a block of this process.
+    /// Records that a slot has a block of this process.
     pub(super) fn set_ours(&self, slot: BlockId) {
         if let Some(after_crash) = self.after_crash.get(slot.index()) {
             after_crash.store(false, Relaxed);
         }
     }
 
-    /// How many volumes are out of service.
+    /// Returns the number of volumes out of service.
     pub(super) fn losses(&self) -> u64 {
         self.lost.iter().filter(|lost| lost.load(Relaxed)).count() as u64
     }
@@ -464,7 +469,7 @@ impl DiskTier {
         self.lose_volume(self.volume_of(slot));
     }
 
-    /// Volumes that could not be opened: the opening says so.
+    /// Marks volumes that could not be opened as lost; the opening logs them.
     fn lose_unopened(&self) {
         for (volume, of) in self.volumes.volumes().iter().enumerate() {
             if of.describe().concerns.contains(&Concern::NotOpened) {
@@ -488,7 +493,7 @@ impl DiskTier {
         self.lost[volume].load(Relaxed)
     }
 
-    /// The number is kept by nobody, so that the slot stays owned for good.
+    /// Forgets the slot's number, so that the slot stays owned for good.
     pub(super) fn park(&self, _slot: BlockId) {
         self.counters.add(|mine| &mine.parked);
     }

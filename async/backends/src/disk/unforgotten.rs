@@ -1,20 +1,21 @@
-//! Slots that are free once their volume has been told to forget what they held.
+//! Slots that become free once their volume has been told to forget their records.
 //!
 //! ```text
-//!   given back, written in vain ──► list ──► forget, into the volume's queue ──► pool
-//!                                    ▲             │ full
-//!                                    └─────────────┘ who may wait comes back with all of them
+//!   given back, write failed ──► list ──► forget, into the volume's queue ──► pool
+//!                                 ▲             │ full
+//!                                 └─────────────┘ a thread that may wait returns for all of them
 //! ```
 //!
-//! To put a slot here is a lock and no more, so that it can be done where nobody may wait. A list a volume:
-//! one that hangs, or is slow, keeps no slot of another.
+//! Adding a slot takes only a lock, so code that must not wait can do it. Each volume has its own list:
+//! a volume that hangs or is slow keeps no slot of another.
 //!
 //! Invariants
-//! - I1: a slot is owned, by its number, until its forget is in the queue. Its next write stands behind that:
-//!   no forget ends a later record.
-//! - I2: one thread at a time empties a list, and leaves when it finds it empty, or its volume's queue full.
-//! - I3: who finds a queue full is told so once, and sees to it that somebody who may wait empties the list;
-//!   or says that nobody does.
+//! - I1: a slot stays owned, by its number, until its forget is in the queue. Its next write is queued
+//!   behind that, so no forget ends a later record.
+//! - I2: one thread at a time empties a list. It leaves when the list is empty or the volume's queue is
+//!   full.
+//! - I3: one thread is told that the queue is full. It has a thread that may wait empty the list, or
+//!   reports that there is none ([`nobody_comes`](DiskTier::nobody_comes)).
 
 use super::tier::DiskTier;
 use kvstrata_core::{BlockId, MutableBlock};
@@ -24,16 +25,16 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Default)]
 pub(super) struct Unforgotten {
     books: Mutex<Books>,
-    /// Nobody is at it.
+    /// No thread is emptying the list.
     left: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Books {
     slots: Vec<BlockId>,
-    /// Somebody empties it (I2).
+    /// A thread is emptying the list (I2).
     busy: bool,
-    /// Somebody who may wait is about to (I3).
+    /// A thread that may wait is about to empty the list (I3).
     expected: bool,
 }
 
@@ -51,8 +52,9 @@ impl DiskTier {
         self.unforgotten[self.volume_of(slot.0)].lock().slots.push(slot);
     }
 
-    /// Has a volume forget what is on its list, without waiting. False: its queue is full, and [`forget_all`](DiskTier::forget_all) is due,
-    /// from a thread that may wait, or [`nobody_comes`](DiskTier::nobody_comes).
+    /// Has a volume forget the slots on its list, without waiting. False: its queue is full; the caller
+    /// must then have [`forget_all`](DiskTier::forget_all) run on a thread that may wait, or call
+    /// [`nobody_comes`](DiskTier::nobody_comes).
     #[must_use]
     pub(super) fn try_forget_all(&self, volume: usize) -> bool {
         let list = &self.unforgotten[volume];
@@ -80,12 +82,13 @@ impl DiskTier {
         room
     }
 
-    /// Nobody may wait for room just now: the list is left to whoever comes next.
+    /// Reports that no thread may wait for room: the next call empties the list.
     pub(super) fn nobody_comes(&self, volume: usize) {
         self.unforgotten[volume].lock().expected = false;
     }
 
-    /// The same, and waits for room: what was put on the list before this is in the volume's queue after it.
+    /// The same, but waits for room: all slots that were on the list before are then in the volume's
+    /// queue.
     pub(super) fn forget_all(&self, volume: usize) {
         let list = &self.unforgotten[volume];
         let mut books = list.lock();
@@ -105,7 +108,7 @@ impl DiskTier {
     }
 
     fn is_free(&self, slot: BlockId) {
-        // It is the list's (I1), so this is never refused.
+        // The list owns it (I1), so this is never refused.
         drop(self.pool.adopt_mutable(slot));
     }
 }

@@ -1,14 +1,14 @@
-//! A write to the tier: from a slot that was taken to a block that is found.
+//! Writes to the tier: from a taken slot to a registered block.
 //!
 //! ```text
-//!   take ─► slot ── write ──► under way ── ended ─┬─► Stored   registered, the most recent block
-//!                                 │               ├─► Failed   the slot is free when its record has been forgotten
+//!   take ─► slot ── write ──► in flight ── ended ─┬─► Stored   registered, the most recent block
+//!                                 │               ├─► Failed   the slot is free once its record is forgotten
 //!                                 │               └─► Lost     the slot is parked, with its volume
-//!                                 └── nobody can wait for it ─► abandoned: not used again
+//!                                 └── no one will wait for it ─► abandoned: not used again
 //! ```
 //!
 //! Invariants
-//! - I1: a block is registered only after its payload is down.
+//! - I1: a block is registered only after its payload is written.
 //! - I2: a slot has no other owner until the device has answered its write.
 
 use super::tier::DiskTier;
@@ -16,7 +16,8 @@ use kvstrata_core::{BlockId, ImmutableBlock, MutableBlock};
 use kvstrata_ffi::arena::BlockRead;
 use kvstrata_ffi::disk::{FailureCause, IoFailure, Name, Payload, Pending};
 
-/// A block on its way to a slot. Dropped before [`DiskTier::finish`], it waits for the write and gives the slot up.
+/// A block on its way to a slot. If dropped before [`DiskTier::finish`], it waits for the write and
+/// frees the slot.
 #[derive(Debug)]
 #[must_use = "only finish() makes the block known"]
 pub struct Writing<'t> {
@@ -26,20 +27,20 @@ pub struct Writing<'t> {
     under_way: Option<(MutableBlock<'t>, Pending<BlockRead>)>,
 }
 
-/// How a write ended.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// The block is in the tier, the most recent of all.
     Stored,
-    /// Its volume is out of service, and the slot parked: another slot may do.
+    /// Its volume is out of service, and the slot is parked: retry with another slot.
     Lost,
-    /// It failed, and the slot is free, or will be when its record has been forgotten.
+    /// The write failed. The slot is free, or will be once its record is forgotten.
     Failed,
 }
 
 impl DiskTier {
-    /// Writes a block to a slot; [`finish`](DiskTier::finish) waits for it. A block that was summed when it was copied
-    /// ([`Payload::summed`]) is not read again for that.
+    /// Writes a block to a slot; [`finish`](DiskTier::finish) waits for it. A payload that was summed
+    /// when it was copied ([`Payload::summed`]) is not summed again.
     pub fn write<'t>(
         &'t self,
         slot: MutableBlock<'t>,
@@ -50,14 +51,15 @@ impl DiskTier {
         Writing { tier: self, name, under_way: Some((slot, request)) }
     }
 
-    /// [`write`](DiskTier::write) to a slot that is owned by its number. With the outcome follows [`ended`](DiskTier::ended), or,
-    /// if nobody can wait for it, [`abandoned`](DiskTier::abandoned).
+    /// Like [`write`](DiskTier::write), for a slot that is owned by its number. Call
+    /// [`ended`](DiskTier::ended) with the outcome, or [`abandoned`](DiskTier::abandoned) if no one can
+    /// wait for it.
     pub fn write_slot(&self, slot: BlockId, name: Name, payload: impl Into<Payload>) -> Pending<BlockRead> {
         self.set_stale(slot, false);
         self.volumes.write(slot.0, name, payload)
     }
 
-    /// The same, without waiting for room in the queue of its volume: where there is none, the bytes come back.
+    /// The same, without waiting. If the queue of its volume is full, the bytes come back.
     pub(super) fn try_write_slot(
         &self,
         slot: BlockId,
@@ -69,29 +71,31 @@ impl DiskTier {
         Ok(writing)
     }
 
-    /// Waits until the write has ended, and makes the block known.
+    /// Waits for the end of the write, and registers the block.
     pub fn finish(&self, mut writing: Writing<'_>) -> WriteOutcome {
         let Some((slot, request)) = writing.under_way.take() else { return WriteOutcome::Failed };
         let outcome = request.wait();
         self.ended(slot.into_id(), writing.name, outcome.as_ref().map(drop))
     }
 
-    /// Takes note of how a write to a slot ended, which is owned by its number and no longer the caller's; makes the block known. Waits while
-    /// the queue of the slot's volume is full, if there is something to forget there: after a failure, or of a second copy.
+    /// Records the outcome of a write to a slot that is owned by its number; the slot is no longer the
+    /// caller's. Registers the block. After a failure, or for a duplicate, waits while the queue of the
+    /// slot's volume is full.
     pub fn ended(&self, slot: BlockId, name: Name, outcome: Result<(), &IoFailure>) -> WriteOutcome {
         let outcome = self.note_ended(slot, name, outcome);
         self.forget_all(self.volume_of(slot.0));
         outcome
     }
 
-    /// The same without a call to the volume: a slot that has no block is on the list of those that will be free.
+    /// The same without a call to the volume: a slot without a block goes to the list of slots to
+    /// forget.
     pub(super) fn note_ended(
         &self,
         slot: BlockId,
         name: Name,
         outcome: Result<(), &IoFailure>,
     ) -> WriteOutcome {
-        // Refused only where the caller did not own it: then nothing is his to free or to register.
+        // Refused only if the caller did not own the slot: then there is nothing to free or to register.
         let Ok(slot) = self.pool.adopt_mutable(slot) else { return WriteOutcome::Failed };
         match outcome {
             Ok(()) => {
@@ -117,12 +121,13 @@ impl DiskTier {
         }
     }
 
-    /// Takes note that nobody will hear how the write to a slot ends. The number is kept by nobody, so that no other write meets it (I2).
+    /// Records that the outcome of a write will not be reported. The slot's number is forgotten, so no
+    /// other write uses it (I2).
     pub fn abandoned(&self, _slot: BlockId) {
         self.counters.add(|mine| &mine.abandoned);
     }
 
-    /// Whether a block gives way to another copy of it: its device does not answer, and nobody holds it.
+    /// Whether a block gives way to another copy: its device does not answer, and it is not held.
     fn replaces(&self, there: ImmutableBlock<'_>) -> bool {
         if !self.is_away(self.volume_of(there.id().0)) {
             return false;
@@ -142,8 +147,9 @@ impl DiskTier {
         if let Some(there) = self.pool.find(name.hash)
             && !self.replaces(there)
         {
-            // Another worker was quicker. Its copy is the most recent now, as this one would be, and no policy takes that for a use. This
-            // one must not come back either. (Until the next line it may: then the next opening finds two, and rejects one as a duplicate.)
+            // Another worker was quicker. Its copy is the most recent now, as this one would be, and no
+            // policy counts that as a use. This copy must not come back. (Until the next line it may:
+            // the next opening then finds two, and rejects one as a duplicate.)
             self.put_unforgotten(slot);
             return WriteOutcome::Stored;
         }

@@ -3,30 +3,29 @@
 //! ```text
 //!   Copies ──► flight ─┬─ onboard ── sums compared ──► queue ── the device copies ──────────────► answer
 //!                      └─ offload ───────────────────► queue ── the device copies ── sums sealed ──► answer
-//!              ▲ threads of ours: submit, sum, answer          ▲ the queue's thread wakes the flight
+//!              ▲ the mover's threads: submit, sum, answer      ▲ the queue's thread wakes the flight
 //! ```
 //!
-//! A list is one transfer for each range of layers that it has. Layers of the host's blocks lie one behind
-//! the other, in the order of [`HostMemory`]; where the device's lie is its layout's business. Sums are made
-//! on the CPU, of pinned memory: before onboarding, after offloading.
+//! A list becomes one transfer for each of its ranges of layers. Layers of a host block are contiguous,
+//! in the order of [`HostMemory`]; the device's layout says where its layers are. The CPU makes the
+//! sums, of pinned memory: before an onboard, after an offload.
 //!
 //! Invariants
-//! - I1: a guard is in its list, in a transfer's batch, or with a thread that sums its bytes. A batch whose
-//!   device has not answered keeps it; the answer says
-//!   [`HostSide::Kept`](kvstrata_tiers::transfer::HostSide::Kept) then.
-//! - I2: a list is answered once: it is in one flight, and leaves it by being answered.
-//! - I3: no lock is held while a list is answered, and a panic of whoever is told ends no thread.
-//! - I4: nothing is allocated for a list after the first ones: flights, batches and prepared copies are used
-//!   again.
+//! - I1: a guard is in its list, in a transfer's batch, or with a thread that sums its bytes. If the
+//!   device has not answered, the batch keeps the guard, and the answer says
+//!   [`HostSide::Kept`](kvstrata_tiers::transfer::HostSide::Kept).
+//! - I2: a list is answered once: it is in one flight, and leaves it with its answer.
+//! - I3: no lock is held while a list is answered, and a panic in its landing ends no thread.
+//! - I4: after the first lists, no list allocates: flights, batches and prepared copies are reused.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `ends.rs` | the device's and the host's memory, the queues, order with the engine |
+//! | `ends.rs` | memory of the device and the host, the queues, order with the engine |
 //! | `plans.rs` | prepared copies, by direction and range of layers |
-//! | `zeros.rs` | what blocks are overwritten with |
-//! | `flight.rs` | a list under way |
+//! | `zeros.rs` | the zeros that overwrite blocks |
+//! | `flight.rs` | a list in flight |
 //! | `crew.rs` | the threads |
-//! | `bounce.rs` | single blocks read and written by whoever waits: tests, engines without CUDA code |
+//! | `bounce.rs` | synchronous reads and writes of single blocks: tests, engines without CUDA code |
 
 mod bounce;
 mod crew;
@@ -52,61 +51,61 @@ use plans::Plans;
 use std::sync::Arc;
 use zeros::Zeros;
 
-/// Why there is no such mover, or a block cannot be read or written.
+/// Why the mover cannot be made, or a block cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaMoverError {
-    /// The device, or its driver.
+    /// An error of the device or its driver.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// The layout of the host's or the device's blocks.
+    /// An error in the layout of the host's or the device's blocks.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// A plan between them.
+    /// An error in the copy plan between them.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The pinned memory is another one's.
-    #[error("the arena that is registered is not the host memory's; register `HostMemory::arena`")]
+    /// The pinned memory is not that of the host memory.
+    #[error("the registered arena is not the host memory's; register `HostMemory::arena`")]
     OtherArena,
-    /// There are more layers on one side.
-    #[error("the device's blocks have {device} layers, and the host's {host}; make them equal")]
+    /// Device and host memory differ in layers.
+    #[error("layers per block: {device} on the device, {host} in host memory; make them equal")]
     Layers {
-        /// The device's.
+        /// Layers of the device.
         device: u32,
-        /// The host memory's.
+        /// Layers of the host memory.
         host: u32,
     },
-    /// A layer lies elsewhere in the host memory's blocks than a contiguous block of the device's geometry has it.
+    /// Host memory has a layer at another place than a contiguous block of the device's geometry.
     #[error(
-        "layer {layer} of a block has {wanted_bytes} bytes from {wanted_start} on, and the host memory has {found_bytes} bytes from \
-         {found_start} on for it; make the host memory of the geometry's layer_bytes"
+        "layer {layer}: {wanted_bytes} bytes at {wanted_start}, but {found_bytes} at {found_start} in host memory; \
+         make host memory with the geometry's layer_bytes"
     )]
     Layer {
-        /// Which.
+        /// The layer.
         layer: u32,
-        /// Where the geometry has it.
+        /// Its start by the geometry.
         wanted_start: u64,
-        /// Its bytes.
+        /// Its bytes by the geometry.
         wanted_bytes: u64,
-        /// Where the host memory has it.
+        /// Its start in host memory.
         found_start: u64,
-        /// The bytes that are there for it.
+        /// Its bytes in host memory.
         found_bytes: u64,
     },
-    /// Bytes for a block that are not as long as it.
-    #[error("{found} bytes for a block of {wanted}; give all of it")]
+    /// The bytes given are not as long as a block.
+    #[error("bytes given: {found}, bytes of a block: {wanted}; give the whole block")]
     Bytes {
-        /// How many were given.
+        /// Bytes given.
         found: usize,
-        /// How many there are.
+        /// Bytes of a block.
         wanted: usize,
     },
     /// A thread cannot be started.
-    #[error("cannot start a thread: {0}; raise the limit on threads (`ulimit -u`)")]
+    #[error("cannot start a thread: {0}; raise the limit on threads (ulimit -u)")]
     Thread(#[from] std::io::Error),
 }
 
-/// How a mover works.
+/// Options of a mover.
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub struct CudaMoverOptions {
@@ -117,8 +116,9 @@ pub struct CudaMoverOptions {
 }
 
 impl CudaMoverOptions {
-    /// Two threads: one hashes about as fast as half a PCIe 5 link (reasoned, not measured); lists of 64 blocks; a mover that is dropped
-    /// waits for the device for 30 seconds; queues with what [`QueueOptions`] say.
+    /// Returns the defaults: two threads, since one hashes about as fast as half a PCIe 5 link
+    /// (reasoned, not measured); lists of 64 blocks; a dropped mover waits for the device for 30
+    /// seconds; the defaults of [`QueueOptions`].
     pub fn new() -> CudaMoverOptions {
         CudaMoverOptions {
             threads: 2,
@@ -128,25 +128,26 @@ impl CudaMoverOptions {
         }
     }
 
-    /// Threads that submit, sum and answer; at least 1.
+    /// Sets the number of threads that submit, sum and answer; at least 1.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.max(1);
         self
     }
 
-    /// Blocks that a list should have; at least 1.
+    /// Sets the number of blocks that a list should have; at least 1.
     pub fn blocks_at_once(mut self, blocks: usize) -> Self {
         self.blocks_at_once = blocks.max(1);
         self
     }
 
-    /// How long the drop of the mover waits for what is under way. What is not answered then still is, when the device answers.
+    /// Sets how long the mover's drop waits for transfers in flight. Later ones are still answered when
+    /// the device answers.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// How the two queues are made.
+    /// Sets the options of the two queues.
     pub fn queue(mut self, queue: QueueOptions) -> Self {
         self.queue = queue;
         self
@@ -159,18 +160,20 @@ impl Default for CudaMoverOptions {
     }
 }
 
-/// Order with the engine's own streams, kept by the device: nobody on the host waits for it. Where it is refused (the stream is being
-/// captured), the copies fail, and may be tried again.
+/// Order with the engine's own streams. The device keeps it, and no host thread waits. If the driver
+/// refuses it (the stream is being captured), the copies fail, and may be retried.
 #[derive(Debug, Clone, Default)]
 pub struct EngineOrder {
-    /// Offloads, and overwriting, come after what this stream has queued when they are submitted: the engine's last writes.
+    /// Offloads and overwrites run after the work that this stream has queued when they are submitted:
+    /// the engine's last writes.
     pub offload_after: Option<LentStream>,
-    /// Onboards, and overwriting, come after what this stream has queued when they are submitted: for engines that release blocks on the CPU while
-    /// kernels that read them are still queued, as with asynchronous scheduling. Where it is not set, what reads a block must be over
-    /// before the block's last handle is dropped ([`Blocks`](kvstrata_tiers::Blocks)).
+    /// Onboards and overwrites run after the work that this stream has queued when they are submitted.
+    /// For engines that release blocks on the CPU while kernels that read them are still queued, as with
+    /// asynchronous scheduling. If not set, kernels that read a block must end before its last handle is
+    /// dropped ([`Blocks`](kvstrata_tiers::Blocks)).
     pub onboard_after: Option<LentStream>,
-    /// What this stream queues after an onboard was submitted comes after it. An answer tells that it has ended: for engines that launch
-    /// before they have seen it.
+    /// Work that this stream queues after an onboard was submitted runs after it. For engines that
+    /// launch before they have seen the onboard's answer, which says that it has ended.
     pub onboard_before: Option<LentStream>,
 }
 
@@ -183,10 +186,11 @@ pub struct CudaMover {
 }
 
 impl CudaMover {
-    /// Between an engine's memory and `memory`, whose arena is registered as `pinned`. `place` has all regions of the layout.
+    /// Makes a mover between an engine's memory and `memory`, whose arena is registered as `pinned`.
+    /// `place` has all regions of the layout.
     ///
     /// # Errors
-    /// [`CudaMoverError`]: layers that do not agree, with their numbers; or what the driver has against it.
+    /// [`CudaMoverError`]: the layers differ (with their numbers), or the driver refuses.
     pub fn new(
         copy: CudaCopy,
         (layout, place): (&Layout, Place),
@@ -208,7 +212,7 @@ impl CudaMover {
         Ok(CudaMover { crew: Crew::new(ends, threads)?, bounce, blocks_at_once, patience })
     }
 
-    /// The same with device memory of its own, a block in one piece behind the other; its bytes are whatever the device had there.
+    /// The same over device memory of its own, with contiguous blocks. The bytes are not initialised.
     ///
     /// # Errors
     /// As for [`new`](CudaMover::new).
@@ -220,7 +224,7 @@ impl CudaMover {
     ) -> Result<CudaMover, CudaMoverError> {
         let size_bytes = Arrangement::FullyContiguous.needs(&config)?.bytes;
         let device = host.1.device();
-        // The driver aligns to 256 bytes for sure.
+        // The driver guarantees an alignment of 256 bytes.
         let storage = DeviceStorage::allocate(device, size_bytes.saturating_add(config.alignment))?;
         let address = storage.base_address().next_multiple_of(config.alignment);
         let range = storage.range(address - storage.base_address(), size_bytes)?;
@@ -229,35 +233,39 @@ impl CudaMover {
         CudaMover::new(copy, (&layout, Place::Device(vec![range])), host, options)
     }
 
-    /// From now on copies are in this order with the engine's streams. Lists that were started before may have either.
+    /// Sets the order with the engine's streams for copies from now on. Lists that were started before
+    /// may have either order.
     pub fn set_engine_order(&self, order: EngineOrder) {
         self.crew.ends().set_order(order);
     }
 
-    /// The host memory.
+    /// Returns the host memory.
     #[must_use]
     pub fn memory(&self) -> &Arc<HostMemory> {
         self.crew.ends().memory()
     }
 
-    /// A block of the device, layer by layer as the host has it. Waits for the device; in no order with what the mover does.
+    /// Reads a block of the device, layer by layer as the host has it. Waits for the device. It is not
+    /// ordered with the mover's copies.
     ///
     /// # Errors
-    /// [`CudaMoverError`].
+    /// [`CudaMoverError`], if the driver refuses or the copy fails.
     pub fn read_block(&self, block: BlockId) -> Result<Vec<u8>, CudaMoverError> {
         self.bounce.read(self.crew.ends(), block)
     }
 
-    /// Overwrites a block of the device, as [`read_block`](CudaMover::read_block) reads it.
+    /// Overwrites a block of the device; layout and order are those of
+    /// [`read_block`](CudaMover::read_block).
     ///
     /// # Errors
-    /// [`CudaMoverError`].
+    /// [`CudaMoverError`], if `bytes` has another length than a block, the driver refuses, or the copy
+    /// fails.
     pub fn write_block(&self, block: BlockId, bytes: &[u8]) -> Result<(), CudaMoverError> {
         self.bounce.write(self.crew.ends(), block, bytes)
     }
 }
 
-/// Blocks in one piece, as the arena has them, and as the memory says of their layers.
+/// Returns the layout of the arena's contiguous blocks, after checking the memory's layers.
 fn host_layout(
     device: &LayoutConfig,
     memory: &HostMemory,
@@ -284,7 +292,7 @@ fn host_layout(
     Ok(Layout::fully_contiguous(host_config(device, pinned), Region::of(pinned))?)
 }
 
-/// The device's geometry for the blocks of an arena.
+/// Returns the device's geometry for the blocks of an arena.
 fn host_config(device: &LayoutConfig, pinned: &PinnedStorage) -> LayoutConfig {
     let blocks = u32::try_from(pinned.arena().blocks()).unwrap_or(u32::MAX);
     device.num_blocks(blocks).alignment(kvstrata_ffi::arena::BLOCK_ALIGN_BYTES as u64)
@@ -305,7 +313,7 @@ impl DeviceMover for CudaMover {
 }
 
 impl Drop for CudaMover {
-    /// Lists that nothing is queued of are abandoned; what is queued is waited for, for as long as the options say.
+    /// Abandons lists with nothing queued. Waits for queued copies, for at most the options' patience.
     fn drop(&mut self) {
         self.crew.close(self.patience);
     }

@@ -1,41 +1,41 @@
-//! Lists of copies that threads carry out a copy at a time, and that are answered as a whole.
+//! Lists of copies that threads carry out one copy at a time, and that are answered as a whole.
 //!
 //! ```text
-//!   a list that was started     copy 0 │ copy 1 │ … │ copy n-1
-//!                               ◄─ taken ─► ◄─ untaken ─►           of those that are taken, with threads: `out`
-//!   order                       by direction: key of the oldest list with untaken copies, of the next one, …
+//!   a started list              copy 0 │ copy 1 │ … │ copy n-1
+//!                               ◄─ taken ─► ◄─ untaken ─►        `out`: taken copies that a thread has
+//!   order                       by direction: keys of lists with untaken copies, oldest first
 //! ```
 //!
 //! Invariants
-//! - I1: a list is in `running` from its start until its last copy has ended; then it leaves, to be answered
-//!   outside the lock.
-//! - I2: a key is in `order` exactly while its list has untaken copies; of each copy that is handed out it is
-//!   asked anew which direction goes first (`turns.rs`).
-//! - I3: a copy comes back to its place: a list is answered in the order in which it was given.
-//! - I4: when the lists are closed, no copy is handed out any more: untaken ones end as abandoned, those that
-//!   are out as they will.
+//! - I1: a list is in `running` from its start until its last copy has ended. It then leaves, and is
+//!   answered outside the lock.
+//! - I2: a key is in `order` exactly while its list has untaken copies. For each copy, `turns.rs`
+//!   decides anew which direction goes first.
+//! - I3: a copy returns to its place: a list is answered in the order in which it was given.
+//! - I4: after the lists are closed, no copy is handed out. Untaken copies end as abandoned, the others
+//!   with their own outcome.
 
 use super::turns::{Turns, brings_up};
 use kvstrata_tiers::transfer::{Cause, Copies, Copy, Failure};
 use slab::Slab;
 
-/// A list of which copies are untaken or out.
+/// A list that has untaken copies, or copies with threads.
 #[derive(Debug)]
 struct Running {
     copies: Copies,
-    /// The first untaken one.
+    /// The first untaken copy.
     next: usize,
     out: usize,
 }
 
-/// Where a copy that is out comes back to.
+/// The place to which a copy returns.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     key: usize,
     at: usize,
 }
 
-/// Lists that have been started and not answered.
+/// Lists that were started and not yet answered.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     running: Slab<Running>,
@@ -44,7 +44,7 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Takes a list; gives it back where there is nothing to be done for it, which is its answer.
+    /// Adds a list. Returns it if it has no work to do; dropping it is its answer.
     pub(super) fn push(&mut self, copies: Copies) -> Option<Copies> {
         if copies.list().is_empty() || self.closed {
             return Some(copies);
@@ -54,7 +54,7 @@ impl Lists {
         None
     }
 
-    /// Hands out a copy of the oldest list of the direction whose turn it is, with its place.
+    /// Hands out a copy, with its place, from the oldest list of the direction that has its turn.
     pub(super) fn take(&mut self) -> Option<(Place, Copy)> {
         let order = self.order.turn()?;
         let key = *order.front()?;
@@ -68,7 +68,7 @@ impl Lists {
         Some((place, list.copies.lend(place.at)))
     }
 
-    /// Takes a copy back that has ended; gives its list where that was the last one.
+    /// Takes back a copy that has ended. Returns its list if it was the last copy.
     pub(super) fn end(&mut self, place: Place, copy: Copy) -> Option<Copies> {
         let list = &mut self.running[place.key];
         list.copies.list_mut()[place.at] = copy;
@@ -77,7 +77,7 @@ impl Lists {
             .then(|| self.running.remove(place.key).copies)
     }
 
-    /// No more copies (I4). Gives the lists of which none is out.
+    /// Closes the lists (I4). Returns those without copies out.
     pub(super) fn close(&mut self) -> Vec<Copies> {
         self.closed = true;
         let mut ended = Vec::new();

@@ -1,19 +1,20 @@
-//! Threads that carry out lists of copies, each a copy at a time.
+//! Threads that carry out lists of copies, each thread one copy at a time.
 //!
 //! ```text
 //!   start ──► lists (a lock) ──► thread 0: copy 0 ──┐
-//!                          └───► thread 1: copy 1 ──┴──► who ends the last one of a list answers it, outside the lock
+//!                          └───► thread 1: copy 1 ──┴──► the last copy's thread answers the list, unlocked
 //! ```
 //!
-//! The queue has no bound of its own: who starts copies bounds the bytes in flight (the manager's queue of
-//! the path), and what waits here holds no more than the list that it came in.
+//! The queue has no bound. The caller bounds the bytes in flight (the manager's queue of the path), and
+//! a waiting list takes no memory besides its own.
 //!
 //! Invariants
-//! - I1: a thread that panics over a copy puts it back, as abandoned; the list's other copies, and the
+//! - I1: a thread that panics over a copy returns it as abandoned; the list's other copies, and the
 //!   thread, go on.
-//! - I2: no lock is held while a copy is carried out or a landing is called, so a landing may start copies.
-//! - I3: when `drop` returns, all lists have been answered, and the threads have ended; but for the thread
-//!   that itself drops the pool, from a landing, which ends afterwards.
+//! - I2: no lock is held while a copy is carried out or a landing is called, so a landing may start
+//!   copies.
+//! - I3: when `drop` returns, all lists have been answered and the threads have ended. Exception: a
+//!   thread that itself drops the pool, from a landing, ends afterwards.
 
 use super::lists::{Lists, Place};
 use super::threads::ThreadsError;
@@ -31,7 +32,7 @@ use std::thread::JoinHandle;
 #[cfg(test)]
 mod tests;
 
-/// How a copy is carried out.
+/// Carries out a copy.
 pub(super) type Work = Box<dyn Fn(&mut Copy) -> Result<(), Failure> + Send + Sync>;
 
 /// Overwrites bytes of a block of the device with zeros.
@@ -43,7 +44,7 @@ pub(super) fn zero(port: &dyn DevicePort, block: u32, bytes: Range<usize>) -> Re
     })
 }
 
-/// Threads for copies.
+/// A pool of threads for copies.
 pub(super) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -53,18 +54,18 @@ pub(super) struct Pool {
 struct Shared {
     work: Work,
     lists: Mutex<Lists>,
-    /// There is something to take, or an end.
+    /// Notified when there are copies to take, and at the end.
     news: Condvar,
-    /// Threads that wait for news. Changed and read under the lock of `lists`, which orders it: Relaxed. A wake-up of nobody would be a
-    /// system call, too.
+    /// Threads that wait on `news`. Relaxed: it is changed and read under the lock of `lists`, which
+    /// orders it. Saves the system call of a wakeup when no thread waits.
     asleep: AtomicUsize,
 }
 
 impl Pool {
-    /// So many threads that do this.
+    /// Starts `threads` threads that run `work`.
     ///
     /// # Errors
-    /// [`ThreadsError`]: none, or more than there can be.
+    /// [`ThreadsError`], if `threads` is 0, or the system gives fewer.
     pub(super) fn new(threads: usize, work: Work) -> Result<Pool, ThreadsError> {
         if threads == 0 {
             return Err(ThreadsError::NoThreads);
@@ -77,13 +78,13 @@ impl Pool {
             let shared = Arc::clone(&pool.shared);
             let named = std::thread::Builder::new().name(format!("kvstrata-copy-{number}"));
             let thread = named.spawn(move || shared.run());
-            // Refused, those before it are ended by the pool's drop.
+            // If this fails, the pool's drop ends the threads started so far.
             pool.threads.push(thread.map_err(|source| ThreadsError::Spawn { number, source })?);
         }
         Ok(pool)
     }
 
-    /// How many threads.
+    /// Returns the number of threads.
     pub(super) fn threads(&self) -> usize {
         self.threads.len()
     }
@@ -91,7 +92,7 @@ impl Pool {
     /// Starts a list.
     pub(super) fn start(&self, copies: Copies) {
         let several = copies.list().len() > 1;
-        // In a statement of its own: what comes back is dropped, and answered, after the lock (I2).
+        // A statement of its own: a returned list is dropped, and so answered, after the lock (I2).
         let (nothing_to_do, asleep) = {
             let mut lists = self.shared.lists();
             (lists.push(copies), self.shared.asleep.load(Relaxed))
@@ -107,7 +108,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // A forked child has none of the threads, and one of them may have had the lock.
+        // A forked child has none of the threads, and one of them may have held the lock.
         if !self.origin.is_here() {
             return std::mem::forget(std::mem::take(&mut self.threads));
         }
@@ -127,7 +128,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// Answers a list. A landing that panics has been called all the same, and others are still to be.
+/// Answers a list. If its landing panics, the other lists must still be answered.
 fn answer(copies: Copies) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(copies)));
 }
@@ -138,7 +139,7 @@ impl Shared {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a thread does until the pool is dropped.
+    /// The body of a thread, until the pool is dropped.
     fn run(&self) {
         while let Some((place, mut copy)) = self.next() {
             copy.outcome = catch_unwind(AssertUnwindSafe(|| (self.work)(&mut copy)))
@@ -148,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// A copy to carry out; none at the end.
+    /// Waits for the next copy; `None` at the end.
     fn next(&self) -> Option<(Place, Copy)> {
         let mut lists = self.lists();
         loop {

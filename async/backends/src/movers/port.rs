@@ -1,11 +1,11 @@
-//! Copies through a device's own port ([`DevicePort`]), by threads ([`pool.rs`](super::pool)): for every
-//! device that has one, however it moves bytes. A device that can do better, by many blocks at once or with
-//! sums on the way, has a mover of its own.
+//! Copies through a device's own port ([`DevicePort`]), on threads ([`pool.rs`](super::pool)). Works for
+//! every device with a port. A device that can do better, with many blocks at once or sums on the way,
+//! has its own mover.
 //!
 //! Invariants
-//! - I1: a copy that says Ok has moved the bytes of all its layers, in one call of the port; zeros in as many
-//!   as it takes. Offload has sealed each; onboard, where it verifies, has compared each before it gave the
-//!   device any.
+//! - I1: a copy that returns Ok has moved the bytes of all its layers in one call of the port; zeros may
+//!   take several. An offload has sealed each layer. An onboard that verifies has compared each before
+//!   it gave any to the device.
 
 use super::pool::{Pool, zero};
 use super::threads::ThreadsError;
@@ -18,10 +18,11 @@ use std::sync::Arc;
 pub struct PortMover(Pool);
 
 impl PortMover {
-    /// A mover between these, with so many threads. In the device a block's layers lie one behind the other.
+    /// Makes a mover between these two, with this many threads. A block's layers are contiguous in the
+    /// device.
     ///
     /// # Errors
-    /// [`ThreadsError`].
+    /// [`ThreadsError`], if threads or layers do not fit.
     pub fn new(
         port: Arc<dyn DevicePort>,
         memory: Arc<HostMemory>,
@@ -57,7 +58,7 @@ fn carry_out(port: &dyn DevicePort, memory: &Arc<HostMemory>, copy: &mut Copy) -
         HostSide::Zeros => memory.arena(),
         HostSide::Kept { .. } => return Err(Failure::of(Cause::Device)),
     };
-    // Another memory's sums are not ours to make.
+    // The sums of another memory's blocks are not kept here.
     if !Arc::ptr_eq(arena, memory.arena()) || layers.end > memory.layers() {
         return Err(Failure::of(Cause::Device));
     }

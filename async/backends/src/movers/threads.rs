@@ -1,13 +1,14 @@
-//! Copies between host memory and a simulated device, by threads ([`pool.rs`](super::pool)), layer by layer.
+//! Copies between host memory and a simulated device, on threads ([`pool.rs`](super::pool)), layer by
+//! layer.
 //!
-//! Blocks come one after the other, and seldom the same one twice: what is copied is spread over the whole of
-//! both memories. So it is their size that says whether copies go past the caches, not a block's or a list's:
-//! they do where a copy of the smaller one would ([`HostCopy::goes_past_caches`]: from half the last-level
-//! cache on).
+//! Blocks come one after the other, and the same one seldom twice, so copies are spread over the whole
+//! of both memories. Therefore the memories' size decides whether copies bypass the caches, not the size
+//! of a block or a list. They do if a copy of the smaller memory would ([`HostCopy::goes_past_caches`]:
+//! from half the last-level cache on).
 //!
 //! Invariants
-//! - I1: a copy that says Ok has moved the bytes of all its layers. Offload has sealed each; onboard, where
-//!   it verifies, has compared each.
+//! - I1: a copy that returns Ok has moved the bytes of all its layers. An offload has sealed each; an
+//!   onboard that verifies has compared each.
 
 use super::pool::{Pool, zero};
 use kvstrata_ffi::arena::HostArena;
@@ -16,39 +17,38 @@ use kvstrata_ffi::device::SimDevice;
 use kvstrata_tiers::transfer::{Cause, Copies, Copy, DeviceMover, Failure, HostMemory, HostSide};
 use std::sync::Arc;
 
-/// A list of about so many bytes takes long enough to copy that its start and its landing, some microseconds, do not count.
+/// A list of this many bytes takes so long to copy that its start and landing, some microseconds, do not
+/// matter.
 const LIST_BYTES: usize = 1 << 20;
-/// Blocks of a list: who waits for the first one waits for all of them.
+/// The most blocks of a list: a caller that waits for the first block waits for all of them.
 const MOST_AT_ONCE: usize = 32;
 
-/// Why there is no such mover.
+/// Why the mover cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThreadsError {
-    /// Nobody would carry out a copy.
-    #[error("threads = 0: a mover needs at least one")]
+    /// A mover needs a thread.
+    #[error("threads = 0: a mover needs at least one thread")]
     NoThreads,
     /// Device and host memory do not have the same layers.
-    #[error(
-        "the device's blocks have layers of {device:?} bytes, host memory's of {host:?}; make them equal"
-    )]
+    #[error("bytes of each layer: {device:?} on the device, {host:?} in host memory; make them equal")]
     Layers {
-        /// Of the device, in bytes.
+        /// Bytes of the device's layers.
         device: Vec<usize>,
-        /// Of the host memory.
+        /// Bytes of the host memory's layers.
         host: Vec<usize>,
     },
     /// The system gives no more threads.
-    #[error("cannot start thread {number} of a mover: {source}; use fewer, or raise the limit")]
+    #[error("cannot start thread {number} of a mover: {source}; use fewer threads, or raise ulimit -u")]
     Spawn {
-        /// Which one, from 0.
+        /// The thread's number, from 0.
         number: usize,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// Moves blocks by threads of its own.
+/// Moves blocks on its own threads.
 #[derive(Debug)]
 pub struct ThreadsMover {
     pool: Pool,
@@ -57,10 +57,10 @@ pub struct ThreadsMover {
 }
 
 impl ThreadsMover {
-    /// A mover between these, with so many threads.
+    /// Makes a mover between these two, with this many threads.
     ///
     /// # Errors
-    /// [`ThreadsError`].
+    /// [`ThreadsError`], if the layers differ, or the threads cannot be started.
     pub fn new(
         device: Arc<SimDevice>,
         memory: Arc<HostMemory>,
@@ -69,10 +69,11 @@ impl ThreadsMover {
         ThreadsMover::with_copy(device, memory, threads, HostCopy::new())
     }
 
-    /// The same, by this vector code, and past the caches from this size of the smaller memory on.
+    /// The same with this copier: its vector code, and its memory size from which copies bypass the
+    /// caches.
     ///
     /// # Errors
-    /// [`ThreadsError`].
+    /// [`ThreadsError`], as for [`new`](ThreadsMover::new).
     pub fn with_copy(
         device: Arc<SimDevice>,
         memory: Arc<HostMemory>,
@@ -111,7 +112,7 @@ impl DeviceMover for ThreadsMover {
     }
 }
 
-/// What copies go between.
+/// Both ends of the copies.
 struct Ends {
     device: Arc<SimDevice>,
     memory: Arc<HostMemory>,
@@ -139,7 +140,7 @@ impl Ends {
                     }
                 }
                 HostSide::Zeros => zero(&*self.device, block, bytes)?,
-                // A block of another memory: its sums are elsewhere.
+                // The sums of another memory's blocks are kept elsewhere.
                 _ => return Err(Failure::of(Cause::Device)),
             }
         }

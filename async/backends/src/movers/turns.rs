@@ -1,42 +1,42 @@
-//! Whose turn it is: what brings blocks up, or what takes them down.
+//! The order of directions: copies up (onboards) before copies down (offloads).
 //!
 //! ```text
-//!   up     ▓ ▓ ▓ ▓ ▓ ▓     first: somebody waits for these bytes
-//!   down   ░ ░ ░           a copy of what is there, or room that is made; zeros too
+//!   up     ▓ ▓ ▓ ▓ ▓ ▓     first: a request waits for these bytes
+//!   down   ░ ░ ░           offloads, copies that make room, zeros
 //!
 //!   taken  ▓ ▓ ▓ ▓ ░ ▓ ▓ ░ ░
 //! ```
 //!
-//! What is started is bounded by bytes, a direction: without turns, a run that is asked for now would stand
-//! behind all that an offload has started. Copies of several lists are in no order (the port's contract), so
-//! that nobody sees but who waits. What is out stays out.
+//! Started copies are bounded by bytes, for each direction. Without turns, a run that is requested now
+//! would wait behind all copies that an offload has started. Copies of different lists have no order
+//! (the port's contract), so only waiting callers can tell. A copy that a thread has is not interrupted.
 //!
 //! Invariants
-//! - I1: what brings up goes before what takes down.
-//! - I2: nothing waits for ever: where both wait, one of each five that are taken goes down. Somebody may
-//!   wait for the room.
+//! - I1: copies up go before copies down.
+//! - I2: no copy waits for ever: if both directions wait, one in five goes down. A request may wait for
+//!   the room.
 //! - I3: within a direction, the oldest goes first.
 
 use kvstrata_tiers::transfer::{Copies, HostSide};
 use std::collections::VecDeque;
 
-/// So many that bring up are taken before one that takes down.
+/// The copies up that are taken before one goes down.
 const UPS: u32 = 4;
 
-/// As many seldom wait at a time, of a direction: more cost an allocation.
+/// Seldom do more wait in a direction; more cost an allocation.
 const USUAL: usize = 64;
 
-/// Whether a list brings blocks up. Zeros are nobody's to wait for.
+/// Whether a list brings blocks up. Zeros do not: no request waits for them.
 pub(super) fn brings_up(copies: &Copies) -> bool {
     copies.list().iter().any(|copy| matches!(copy.host, HostSide::Read(_)))
 }
 
-/// What waits, by direction.
+/// The waiting items, by direction.
 #[derive(Debug)]
 pub(super) struct Turns<T> {
     up: VecDeque<T>,
     down: VecDeque<T>,
-    /// Turns of those that bring up since one that takes down waits.
+    /// Turns of copies up since copies down have been waiting.
     ups: u32,
 }
 
@@ -55,12 +55,13 @@ impl<T> Turns<T> {
         if up { self.up.push_back(item) } else { self.down.push_back(item) }
     }
 
-    /// Whether something waits that brings up.
+    /// Whether a copy up waits.
     pub(super) fn has_up(&self) -> bool {
         !self.up.is_empty()
     }
 
-    /// Takes a turn: those of one direction, of which the first is meant, and is there. None: nothing waits.
+    /// Takes a turn. Returns the queue of the direction that has its turn, which is not empty: the turn is
+    /// its first item's. `None`: no item waits.
     pub(super) fn turn(&mut self) -> Option<&mut VecDeque<T>> {
         let both = !self.up.is_empty() && !self.down.is_empty();
         let up = self.down.is_empty() || both && self.ups < UPS;
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_brings_up_goes_first_and_one_of_five_goes_down() {
+    fn onboards_go_first_and_one_of_five_is_an_offload() {
         let mut turns = Turns::default();
         (0..3).for_each(|item| turns.push(false, item));
         (10..17).for_each(|item| turns.push(true, item));

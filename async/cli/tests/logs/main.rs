@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 mod collector;
 
 /// What a folder that is memory, or not ext4 or xfs, is warned of with.
-const OF_FILE_SYSTEMS: &str = "not on what a disk tier wants";
+const OF_FILE_SYSTEMS: &str = "file system does not suit a disk tier";
 
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
@@ -121,7 +121,7 @@ mod otel {
         let text = said(&[]);
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("spans are not sent")).collect();
         assert!(matches!(lines[..], [line] if line.contains("OTEL_EXPORTER_OTLP_ENDPOINT")), "{text}");
-        assert!(lines[0].contains("see whether a collector listens there"), "{text}");
+        assert!(lines[0].contains("check that a collector listens there"), "{text}");
         assert!(!text.contains("BatchSpanProcessor"), "{text}");
         let asked = said(&["--log", "warn,opentelemetry_sdk=error"]);
         assert!(asked.matches("BatchSpanProcessor").count() > 1, "batch after batch: {asked}");
@@ -209,7 +209,7 @@ mod otel {
                 ("collector", "http://127.0.0.1:4318"),
                 ("http://", "http://127.0.0.1:4318"),
                 ("http://a collector:4318", "http://127.0.0.1:4318"),
-                ("https://collector:4318", "without TLS"),
+                ("https://collector:4318", "TLS is not supported"),
             ] {
                 let message = refused(&[(variable, value)]);
                 let front = format!("kvstrata: {variable} {value}: ");
@@ -225,7 +225,7 @@ mod otel {
             for value in ["zstd", "none", ""] {
                 let message = refused(&[(all, "http://127.0.0.1:4318"), (variable, value)]);
                 assert!(message.starts_with(&format!("kvstrata: {variable} \"{value}\": ")), "{message}");
-                assert!(message.contains("give gzip, or unset it"), "{message}");
+                assert!(message.contains("set it to gzip, or unset it"), "{message}");
             }
         }
         // Without a collector it is nobody's.

@@ -1,47 +1,47 @@
-//! Why a `config.json` says no geometry: the field, its value, the rule.
+//! Errors of a `config.json`: each names the field, its value and the rule.
 
 use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 
-/// What is wrong with a `config.json`.
+/// Why a `config.json` is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
     /// A file that cannot be read.
-    #[error("{}: cannot be read: {source}; name a model's config.json or the folder that has it", path.display())]
+    #[error("{}: cannot be read: {source}; give a config.json, or its folder", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A file that no model has.
-    #[error("more than {most} bytes: this is no config.json")]
+    /// A file that is too long for a `config.json`.
+    #[error("more than {most} bytes: not a config.json of a model")]
     TooLong {
-        /// What a file has at most.
+        /// The most bytes that are read.
         most: u64,
     },
     /// Not JSON, or not an object.
     #[error("not a JSON object: {why}")]
     NotJson {
-        /// What the parser says.
+        /// The message of the parser.
         why: String,
     },
-    /// A field that is needed is not there.
+    /// A required field is missing.
     #[error("{field}: missing; {why}")]
     Missing {
         /// Its path within the file.
         field: String,
-        /// What it is needed for.
+        /// Its purpose.
         why: String,
     },
-    /// A field's value is not allowed or not supported.
+    /// The value of a field is not allowed or not supported.
     #[error("{field} = {value}: {why}")]
     Field {
         /// Its path within the file.
         field: String,
-        /// Its value, cut to what fits a line.
+        /// Its value, shortened to fit a line.
         value: String,
         /// The rule.
         why: String,

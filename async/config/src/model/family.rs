@@ -1,38 +1,38 @@
-//! The families of models: by `model_type`, what their layers keep, and what their classes in `transformers`
-//! take for a missing field.
+//! Families of models: for each `model_type`, the cache that its layers keep, and the defaults of its class
+//! in `transformers` for missing fields.
 
 use super::json::{MOST_BYTES, MOST_ELEMENTS, MOST_HEADS, MOST_LAYERS, Object, shown};
 use super::layers::{Windows, kinds, named};
 use super::{Keeps, LayerKind, ModelError, State};
 use kvstrata_core::layout::DType;
 
-/// What a missing `num_key_value_heads` means.
+/// The meaning of a missing `num_key_value_heads`.
 #[derive(Clone, Copy)]
 enum KvHeads {
-    /// As many as heads that ask.
+    /// The number of query heads.
     All,
     Of(u32),
-    /// The file is refused.
+    /// Required: the file is refused.
     Needed,
 }
 
-/// What a layer that is not linear keeps, and in which fields.
+/// The cache of a layer without linear attention, and the fields that describe it.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Cache {
     Heads,
-    /// As [`Heads`](Cache::Heads), in the words of ChatGLM.
+    /// As [`Heads`](Cache::Heads), in the field names of ChatGLM.
     GroupHeads,
     Latent,
-    /// A latent, and the keys of an indexer.
+    /// A latent and the keys of an indexer.
     Indexed,
 }
 
-/// Models whose fields mean the same.
+/// Models with the same meaning of fields.
 pub(super) struct Family {
     types: &'static [&'static str],
     cache: Cache,
     kv_heads: KvHeads,
-    /// Of a missing `head_dim`; none: `hidden_size / num_attention_heads`.
+    /// The default of `head_dim`; none: `hidden_size / num_attention_heads`.
     head_dim: Option<u32>,
     windows: Windows,
 }
@@ -119,10 +119,10 @@ const FAMILIES: [Family; 16] = [
     Family { types: &["deepseek_v32"], cache: Cache::Indexed, ..LATENT },
 ];
 
-/// A `model_type` that no family has.
+/// The error for a `model_type` that no family has.
 pub(super) fn unknown(field: String, name: &str) -> ModelError {
     let known: Vec<&str> = FAMILIES.iter().flat_map(|family| family.types).copied().collect();
-    ModelError::new(field, shown(name), format!("not supported; known are {}", known.join(", ")))
+    ModelError::new(field, shown(name), format!("not supported; supported are {}", known.join(", ")))
 }
 
 impl Family {
@@ -130,13 +130,13 @@ impl Family {
         FAMILIES.iter().find(|family| family.types.contains(&name))
     }
 
-    /// Layers that are served.
+    /// The number of layers.
     pub(super) fn layers(&self, object: &Object<'_>) -> Result<u32, ModelError> {
         let field = if self.cache == Cache::GroupHeads { "num_layers" } else { "num_hidden_layers" };
-        object.needed(field, MOST_LAYERS, "a cache has keys and values of each layer")
+        object.needed(field, MOST_LAYERS, "needed for the number of layers")
     }
 
-    /// The groups of its layers.
+    /// The groups of layers.
     pub(super) fn groups(
         &self,
         object: &Object<'_>,
@@ -161,10 +161,10 @@ impl Family {
         Ok(named(groups))
     }
 
-    /// KV heads and the size of each.
+    /// The number of KV heads, and the size of each.
     fn heads(&self, object: &Object<'_>) -> Result<(u32, u32), ModelError> {
         let asking = object.number("num_attention_heads", MOST_HEADS)?;
-        let why = "it says how many heads keep keys and values";
+        let why = "needed for the number of KV heads";
         let all = |field: &str| asking.ok_or_else(|| ModelError::missing(object.path(field), why));
         if self.cache == Cache::GroupHeads {
             let grouped = object.flag("multi_query_attention")?.unwrap_or(true);
@@ -184,12 +184,13 @@ impl Family {
         let head_size = match object.number("head_dim", MOST_ELEMENTS)?.or(self.head_dim) {
             Some(size) => size,
             None => {
-                let why = "without head_dim, a head's size is hidden_size / num_attention_heads";
+                let why = "without head_dim, the head size is hidden_size / num_attention_heads";
                 let hidden = object.needed("hidden_size", MOST_ELEMENTS, why)?;
                 let heads = object.needed("num_attention_heads", MOST_HEADS, why)?;
                 if !hidden.is_multiple_of(heads) {
-                    let why =
-                        format!("must be a multiple of num_attention_heads = {heads}, or head_dim be given");
+                    let why = format!(
+                        "must be a multiple of num_attention_heads = {heads}, unless head_dim is set"
+                    );
                     return Err(ModelError::new(object.path("hidden_size"), hidden, why));
                 }
                 hidden / heads
@@ -199,7 +200,7 @@ impl Family {
     }
 
     fn latent(&self, object: &Object<'_>, layers: u32) -> Result<Vec<LayerKind>, ModelError> {
-        let why = "a latent has so many elements, with those of the other";
+        let why = "needed for the size of the latent";
         let rank = object.needed("kv_lora_rank", MOST_ELEMENTS / 2, why)?;
         let rope = object.needed("qk_rope_head_dim", MOST_ELEMENTS / 2, why)?;
         kinds(object, Windows::None, layers)?;
@@ -207,14 +208,14 @@ impl Family {
         let keeps = Keeps::Latent { size: rank + rope };
         let mut groups = vec![LayerKind { name: "latent", layers: all.clone(), keeps }];
         if self.cache == Cache::Indexed {
-            let why = "an indexer's key has so many elements";
+            let why = "needed for the size of the indexer's keys";
             let key = object.needed("index_head_dim", MOST_BYTES / 4, why)?;
             if !key.is_multiple_of(INDEX_GROUP) || layers > MOST_LAYERS / 2 {
                 let why =
-                    format!("must be a multiple of {INDEX_GROUP}, of at most {} layers", MOST_LAYERS / 2);
+                    format!("must be a multiple of {INDEX_GROUP}, with at most {} layers", MOST_LAYERS / 2);
                 return Err(ModelError::new(object.path("index_head_dim"), key, why));
             }
-            // A byte each, and a scale of four bytes for each group: as vLLM keeps it.
+            // One byte per element and a scale of four bytes per group, as vLLM stores them.
             let bytes = key + key / INDEX_GROUP * 4;
             let layers = all.iter().map(|layer| layers + layer).collect();
             groups.push(LayerKind { name: "indexer", layers, keeps: Keeps::Indexer { bytes } });
@@ -228,7 +229,7 @@ const INDEX_GROUP: u32 = 128;
 
 /// The state of a gated delta net.
 fn state(object: &Object<'_>, dtype: Option<DType>) -> Result<State, ModelError> {
-    let why = "the state of a linear_attention layer has a size by it";
+    let why = "needed for the size of a linear_attention layer's state";
     let number = |field: &str, most: u32| object.needed(field, most, why);
     let kernel = number("linear_conv_kernel_dim", 65_536)?;
     let conv = dtype.ok_or_else(|| ModelError::missing(object.path("dtype"), why))?;
@@ -239,7 +240,7 @@ fn state(object: &Object<'_>, dtype: Option<DType>) -> Result<State, ModelError>
             .map_err(|error| ModelError::new(object.path("mamba_ssm_dtype"), shown(name), error))?,
     };
     if let Some(packed) = [conv, recurrent].into_iter().find(|dtype| dtype.bits() < 8) {
-        let why = "not supported for a state; float32, float16 and bfloat16 are";
+        let why = "not supported for a state; supported are float32, float16 and bfloat16";
         return Err(ModelError::new(object.path("mamba_ssm_dtype"), packed, why));
     }
     let state = State {

@@ -1,20 +1,20 @@
-//! A JSON object's fields: their types, their bounds, and messages that name them.
+//! Fields of a JSON object: their types, their bounds, and errors that name them.
 //!
-//! `null` is as if the field were not there, as `transformers` has it. Nothing from the file is printed raw:
-//! values are shown as JSON, which escapes control characters, and cut.
+//! As in `transformers`, `null` counts as a missing field. No text from the file is printed raw: values are
+//! shown as JSON, which escapes control characters, and are shortened.
 
 use super::ModelError;
 use kvstrata_core::layout::DType;
 use serde_json::{Map, Value};
 
-/// Bounds of what a layout takes, and of what a person could mean.
+/// Bounds: the limits of a layout, and of plausible values.
 pub(super) const MOST_LAYERS: u32 = 65_536;
 pub(super) const MOST_HEADS: u32 = 65_536;
 pub(super) const MOST_ELEMENTS: u32 = 1 << 24;
 pub(super) const MOST_WINDOW: u32 = 1 << 30;
 pub(super) const MOST_BYTES: u32 = 1 << 30;
 
-/// An object, and where in the file it is.
+/// An object and its place in the file.
 pub(super) struct Object<'j> {
     fields: &'j Map<String, Value>,
     prefix: &'static str,
@@ -28,7 +28,7 @@ impl<'j> Object<'j> {
         }
     }
 
-    /// A field's path within the file.
+    /// The path of a field within the file.
     pub(super) fn path(&self, field: &str) -> String {
         format!("{}{field}", self.prefix)
     }
@@ -37,7 +37,7 @@ impl<'j> Object<'j> {
         self.fields.get(field).filter(|value| !value.is_null())
     }
 
-    /// Whether the field is there, be it `null`.
+    /// Whether the field exists; it may be `null`.
     pub(super) fn names(&self, field: &str) -> bool {
         self.fields.contains_key(field)
     }
@@ -56,17 +56,17 @@ impl<'j> Object<'j> {
         }
     }
 
-    /// A whole number from 1 on.
+    /// A whole number, at least 1.
     pub(super) fn number(&self, field: &str, most: u32) -> Result<Option<u32>, ModelError> {
         self.between(field, 1, most)
     }
 
-    /// A number that must be there.
+    /// A required whole number, at least 1.
     pub(super) fn needed(&self, field: &str, most: u32, why: &str) -> Result<u32, ModelError> {
         self.number(field, most)?.ok_or_else(|| ModelError::missing(self.path(field), why))
     }
 
-    /// A number from 0 on.
+    /// A whole number, at least 0.
     pub(super) fn count(&self, field: &str, most: u32) -> Result<Option<u32>, ModelError> {
         self.between(field, 0, most)
     }
@@ -75,7 +75,7 @@ impl<'j> Object<'j> {
         match self.get(field) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(self.wrong(field, other, "a text")),
+            Some(other) => Err(self.wrong(field, other, "a string")),
         }
     }
 
@@ -95,7 +95,7 @@ impl<'j> Object<'j> {
         }
     }
 
-    /// An object within this one, which is the file.
+    /// An object within this one, which is the top level of the file.
     pub(super) fn object(&self, field: &'static str) -> Result<Option<Object<'j>>, ModelError> {
         let prefix = match field {
             "text_config" => "text_config.",
@@ -109,7 +109,7 @@ impl<'j> Object<'j> {
         }
     }
 
-    /// Fields that make a cache other than their family's; such a file is refused, whatever the family.
+    /// Refuses fields that change the cache in a way that no family supports.
     pub(super) fn refuse_what_changes_the_cache(&self) -> Result<(), ModelError> {
         for field in
             ["num_kv_shared_layers", "attention_k_eq_v", "is_encoder_decoder", "cross_attention_layers"]
@@ -129,7 +129,7 @@ impl<'j> Object<'j> {
     }
 }
 
-/// The type that a quantization has for the cache, if it has one.
+/// The element type that the quantization gives the cache, if it gives one.
 pub(super) fn cache_dtype(of_text: &Object<'_>, file: &Object<'_>) -> Result<Option<DType>, ModelError> {
     for object in [of_text, file] {
         let Some(quantization) = object.object("quantization_config")? else { continue };
@@ -140,7 +140,7 @@ pub(super) fn cache_dtype(of_text: &Object<'_>, file: &Object<'_>) -> Result<Opt
                     (Some(8), Some("float")) => DType::F8E4M3,
                     (Some(8), Some("int")) => DType::I8,
                     _ => {
-                        let why = "not supported; a cache of 8 bits, float or int, is";
+                        let why = "not supported; supported are 8 bits, float or int";
                         return Err(ModelError::new(
                             quantization.path("kv_cache_scheme"),
                             short(scheme),
@@ -157,7 +157,11 @@ pub(super) fn cache_dtype(of_text: &Object<'_>, file: &Object<'_>) -> Result<Opt
                 "NVFP4" => Ok(Some(DType::NvFp4)),
                 _ => {
                     let field = quantization.path("kv_cache_quant_algo");
-                    Err(ModelError::new(field, shown(name), "not supported; FP8, INT8 and NVFP4 are"))
+                    Err(ModelError::new(
+                        field,
+                        shown(name),
+                        "not supported; supported are FP8, INT8 and NVFP4",
+                    ))
                 }
             };
         }
@@ -170,13 +174,13 @@ fn kind(value: &Value) -> &'static str {
         Value::Null => "null",
         Value::Bool(_) => "true or false",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }
 }
 
-/// A text from the file, as JSON and cut.
+/// A string from the file, as JSON, shortened.
 pub(super) fn shown(text: &str) -> String {
     const MOST: usize = 48;
     let cut: String = text.chars().take(MOST).collect();
@@ -184,7 +188,7 @@ pub(super) fn shown(text: &str) -> String {
     format!("{cut:?}{dots}")
 }
 
-/// A value, as JSON and cut; of lists and objects what they are.
+/// A value as JSON, shortened; for lists and objects, their type.
 pub(super) fn short(value: &Value) -> String {
     match value {
         Value::String(text) => shown(text),

@@ -1,28 +1,28 @@
-//! Which of a model's layers attend to all tokens, to a window, or have a state of linear attention.
+//! The kind of each layer: attention to all tokens, attention to a window, or a state of linear attention.
 //!
-//! `layer_types` says it layer by layer. Where it is missing, the family's rule counts:
+//! `layer_types` gives the kinds. Where it is missing, the rule of the family applies:
 //!
 //! ```text
-//!   mistral        all of them, if `sliding_window` is not null
-//!   qwen2, qwen3   from `max_window_layers` on, if `use_sliding_window`
-//!   gemma, gpt-oss all but the last of every `sliding_window_pattern`
-//!   llama4         those that `no_rope_layers` has a 1 for: chunks of `attention_chunk_size`
-//!   qwen3-next     all but the last of every `full_attention_interval`: linear attention
+//!   mistral        window: all layers, if `sliding_window` is not null
+//!   qwen2, qwen3   window: layers from `max_window_layers` on, if `use_sliding_window`
+//!   gemma, gpt-oss window: all but the last of every `sliding_window_pattern` layers
+//!   llama4         chunks of `attention_chunk_size`: layers with a 1 in `no_rope_layers`
+//!   qwen3-next     linear attention: all but the last of every `full_attention_interval` layers
 //! ```
 
 use super::json::{MOST_LAYERS, MOST_WINDOW, Object, short};
 use super::{Keeps, LayerKind, ModelError};
 use serde_json::Value;
 
-/// A family's rule.
+/// The rule of a family.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Windows {
     None,
-    /// Where `sliding_window` is a number; what it is where it is missing.
+    /// All layers, if `sliding_window` is a number; with its default.
     All(Option<u32>),
-    /// From `max_window_layers` on.
+    /// Layers from `max_window_layers` on.
     From,
-    /// All but the last of every so many; what these are where they are missing.
+    /// All but the last of every `full` layers; both are defaults.
     Every {
         full: u32,
         window: u32,
@@ -37,7 +37,7 @@ pub(super) struct Kinds {
     pub(super) full: Vec<u32>,
     pub(super) windowed: Vec<u32>,
     pub(super) linear: Vec<u32>,
-    /// Tokens that the windowed ones attend to.
+    /// Tokens that the windowed layers attend to.
     pub(super) window: Option<u32>,
 }
 
@@ -49,7 +49,7 @@ enum Kind {
     Linear,
 }
 
-/// Every layer's kind.
+/// The kind of each layer.
 pub(super) fn kinds(object: &Object<'_>, windows: Windows, layers: u32) -> Result<Kinds, ModelError> {
     let each = match listed(object, windows, layers)? {
         Some(listed) => listed,
@@ -73,7 +73,7 @@ pub(super) fn kinds(object: &Object<'_>, windows: Windows, layers: u32) -> Resul
         }
     };
     let missing = match (field, windows) {
-        // The classes' own values; one that is null is none.
+        // The defaults of the classes; `null` is no value.
         (_, _) if object.names(field) => None,
         ("sliding_window", Windows::All(window)) => window,
         ("sliding_window", Windows::Every { window, .. }) => Some(window),
@@ -81,17 +81,21 @@ pub(super) fn kinds(object: &Object<'_>, windows: Windows, layers: u32) -> Resul
         _ => None,
     };
     let window = object.number(field, MOST_WINDOW)?.or(missing);
-    let why = "some layers attend to so many tokens only";
+    let why = "needed for the layers with a window";
     kinds.window = Some(window.ok_or_else(|| ModelError::missing(object.path(field), why))?);
     Ok(kinds)
 }
 
-/// By `layer_types`.
+/// The kinds by `layer_types`, if the file has it.
 fn listed(object: &Object<'_>, windows: Windows, layers: u32) -> Result<Option<Vec<Kind>>, ModelError> {
     let Some(listed) = object.list("layer_types")? else { return Ok(None) };
     if listed.len() != layers as usize {
         let why = format!("must have an entry for each of the {layers} layers");
-        return Err(ModelError::new(object.path("layer_types"), format!("{} entries", listed.len()), why));
+        return Err(ModelError::new(
+            object.path("layer_types"),
+            format!("a list of length {}", listed.len()),
+            why,
+        ));
     }
     let kind = |(at, entry): (usize, &Value)| match (entry.as_str(), windows) {
         (Some("full_attention"), _) => Ok(Kind::Full),
@@ -108,7 +112,7 @@ fn listed(object: &Object<'_>, windows: Windows, layers: u32) -> Result<Option<V
     listed.iter().enumerate().map(kind).collect::<Result<_, _>>().map(Some)
 }
 
-/// By the family's rule.
+/// The kinds by the rule of the family.
 fn by_rule(object: &Object<'_>, windows: Windows, layers: u32) -> Result<Vec<Kind>, ModelError> {
     let all_but_every = |full: u32, other: Kind| {
         (1..=layers).map(|number| if number.is_multiple_of(full) { Kind::Full } else { other }).collect()
@@ -133,7 +137,7 @@ fn by_rule(object: &Object<'_>, windows: Windows, layers: u32) -> Result<Vec<Kin
                 false => layers,
                 true => {
                     let field = "max_window_layers";
-                    let why = "with use_sliding_window it says which layers have windows";
+                    let why = "needed for the layers with a window, as use_sliding_window is set";
                     let first = object.count(field, MOST_LAYERS)?;
                     first.ok_or_else(|| ModelError::missing(object.path(field), why))?
                 }
@@ -155,7 +159,7 @@ fn by_rule(object: &Object<'_>, windows: Windows, layers: u32) -> Result<Vec<Kin
             Some(rope) if !rope.is_empty() => {
                 if rope.len() != layers as usize {
                     let why = format!("must have an entry for each of the {layers} layers");
-                    let value = format!("{} entries", rope.len());
+                    let value = format!("a list of length {}", rope.len());
                     return Err(ModelError::new(object.path("no_rope_layers"), value, why));
                 }
                 let kind = |(at, entry): (usize, &Value)| match entry.as_u64() {
@@ -180,7 +184,7 @@ fn by_rule(object: &Object<'_>, windows: Windows, layers: u32) -> Result<Vec<Kin
     }
 }
 
-/// A group that is alone has all layers, and is called so.
+/// Names a single group `all`.
 pub(super) fn named(mut groups: Vec<LayerKind>) -> Vec<LayerKind> {
     if let [group] = groups.as_mut_slice() {
         group.name = "all";

@@ -1,21 +1,21 @@
-//! A model's KV geometry, from the `config.json` that it is published with.
+//! The KV geometry of a model, from its published `config.json`.
 //!
 //! ```text
 //!   config.json ─► json.rs: an object, its fields, their types and bounds
-//!                   └► family.rs: what its `model_type` keeps, and what a field that is not there means
-//!                        └► layers.rs: which layers attend to all, to a window, or have a state
+//!                   └► family.rs: the cache of its `model_type`, and defaults of missing fields
+//!                        └► layers.rs: the layers with full attention, a window, or a state
 //!                             └► ModelGeometry: groups of layers, each with one geometry
 //! ```
 //!
-//! The names of fields are those of `transformers`. Where a field is missing and its class there has a
-//! default, that default counts; where there is none, and for an architecture or a field that is not known,
-//! the file is refused by the name of the field: a cache of the wrong size helps no one.
+//! The names of fields are those of `transformers`. A missing field has the default of its class there.
+//! Without a default, or with an unknown architecture or field, the file is refused, and the error names
+//! the field: a cache of the wrong size would be useless.
 //!
 //! Invariants:
 //!
-//! - **I1** Each of the model's layers is in one group, but for those of an indexer, which are counted behind
-//!   all others (`layers + i`).
-//! - **I2** No number of a file makes a sum overflow, or takes memory that the file itself has not.
+//! - **I1** Each layer of the model is in one group. The layers of an indexer have numbers after all others
+//!   (`layers + i`).
+//! - **I2** No number in a file makes a sum overflow, or allocates memory beyond the bounds of `json.rs`.
 
 mod error;
 mod family;
@@ -31,34 +31,35 @@ use json::Object;
 use kvstrata_core::layout::{DType, Model};
 use std::path::Path;
 
-/// A file that is larger is no model's.
+/// The most bytes of a `config.json`.
 const MOST_FILE_BYTES: u64 = 16 << 20;
 
-/// A model's layers, as far as its KV cache is concerned.
+/// The layers of a model and their KV cache.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelGeometry {
-    /// The file's `model_type`, or the preset's name.
+    /// The `model_type` of the file, or the name of the preset.
     pub name: String,
-    /// Layers, without those for multi-token prediction.
+    /// The number of layers, without those for multi-token prediction.
     pub layers: u32,
-    /// The type of the cache's elements: the quantization's, where the file has one for the cache, else the model's own.
+    /// The element type of the cache: from the quantization, if it gives one for the cache, otherwise from
+    /// the model.
     pub dtype: Option<DType>,
-    /// Groups of layers; full attention first. One, for most models.
+    /// Groups of layers, full attention first; a single group for most models.
     pub groups: Vec<LayerKind>,
 }
 
 /// Layers of one geometry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerKind {
-    /// What the group is called: `all` if it is alone.
+    /// The name of the group; `all` if it is the only one.
     pub name: &'static str,
     /// Layers of the model, ascending.
     pub layers: Vec<u32>,
-    /// What each keeps.
+    /// The cache that each layer keeps.
     pub keeps: Keeps,
 }
 
-/// What a layer keeps.
+/// The cache that a layer keeps.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Keeps {
@@ -66,26 +67,27 @@ pub enum Keeps {
     Heads {
         /// KV heads of the whole model.
         kv_heads: u32,
-        /// Elements a head and token.
+        /// Elements per head and token.
         head_size: u32,
-        /// Tokens that the layer attends to; none for all.
+        /// Tokens that the layer attends to; none: all.
         window: Option<u32>,
     },
-    /// One latent a token (MLA), the same on every rank.
+    /// One latent per token (MLA), the same on every rank.
     Latent {
-        /// Elements of it, the rotary key included.
+        /// Elements of the latent, rotary key included.
         size: u32,
     },
-    /// Bytes a token beside the layer's latent: the keys of a sparse attention's indexer, and their scales.
+    /// The keys of a sparse attention's indexer and their scales, in addition to the latent of the layer.
     Indexer {
-        /// How many.
+        /// Bytes per token.
         bytes: u32,
     },
     /// A state of a fixed size.
     State(State),
 }
 
-/// A state of linear attention (gated delta net): the inputs of a convolution, and the recurrent matrix of each head.
+/// A state of linear attention (gated delta net): the inputs of a convolution, and one recurrent matrix per
+/// head.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct State {
     key_heads: u32,
@@ -99,10 +101,10 @@ pub struct State {
 }
 
 impl State {
-    /// Bytes of a layer's state on one of `degree` ranks.
+    /// Returns the bytes of one layer's state on one of `degree` ranks.
     ///
     /// # Errors
-    /// The ranks do not share the heads evenly, or the bytes are more than a layout takes.
+    /// The number of heads is not divisible by `degree`, or the bytes exceed the limit of a layout.
     pub fn bytes(&self, degree: u32) -> Result<u32, ModelError> {
         for (field, heads) in
             [("linear_num_key_heads", self.key_heads), ("linear_num_value_heads", self.value_heads)]
@@ -111,7 +113,7 @@ impl State {
                 return Err(ModelError::new(
                     field,
                     heads,
-                    format!("{degree} ranks cannot share them evenly"),
+                    format!("must be divisible by the number of ranks, {degree}"),
                 ));
             }
         }
@@ -119,7 +121,7 @@ impl State {
             [self.key_heads, self.value_heads].map(|heads| u64::from(heads / degree));
         let (key, value) = (u64::from(self.key_size), u64::from(self.value_size));
         let width = |dtype: DType| u64::from(dtype.bits() / 8);
-        // Each factor is at most 65,536, so that three of them fit.
+        // Each factor is at most 65,536, so that a product of three fits 64 bits.
         let conv = (2 * key_heads * key + value_heads * value).saturating_mul(u64::from(self.kept));
         let bytes = conv
             .saturating_mul(width(self.conv))
@@ -127,8 +129,10 @@ impl State {
         match u32::try_from(bytes) {
             Ok(bytes @ 1..=json::MOST_BYTES) => Ok(bytes),
             _ => {
-                let why =
-                    format!("makes a state of {bytes} bytes, and a layer's has at most {}", json::MOST_BYTES);
+                let why = format!(
+                    "makes a state of {bytes} bytes per layer, above the maximum of {}",
+                    json::MOST_BYTES
+                );
                 Err(ModelError::new("linear_value_head_dim", self.value_size, why))
             }
         }
@@ -136,10 +140,10 @@ impl State {
 }
 
 impl ModelGeometry {
-    /// Reads a `config.json`, or the one in a folder.
+    /// Reads a `config.json`, given by its path or by its folder.
     ///
     /// # Errors
-    /// It cannot be read, is no JSON object, or has a field that is missing, out of bounds or not supported.
+    /// The file cannot be read, is not a JSON object, or a field is missing, out of bounds or not supported.
     pub fn read(path: &Path) -> Result<ModelGeometry, ModelError> {
         use std::io::Read;
         let path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
@@ -150,7 +154,7 @@ impl ModelGeometry {
         ModelGeometry::from_json(&bytes)
     }
 
-    /// The same of a file's bytes.
+    /// Reads the bytes of a `config.json`.
     ///
     /// # Errors
     /// As [`read`](ModelGeometry::read).
@@ -161,14 +165,17 @@ impl ModelGeometry {
         let value: serde_json::Value =
             serde_json::from_slice(bytes).map_err(|error| ModelError::NotJson { why: error.to_string() })?;
         let file = Object::new(&value)?;
-        // Models of several modalities nest what their language model is.
+        // Multimodal models nest the config of their language model.
         let text = file.object("text_config")?;
         let of_text = text.as_ref().unwrap_or(&file);
         let (name, field) = match (of_text.text("model_type")?, file.text("model_type")?) {
             (Some(name), _) => (name, of_text.path("model_type")),
             (None, Some(name)) => (name, file.path("model_type")),
             (None, None) => {
-                return Err(ModelError::missing(of_text.path("model_type"), "it says which fields count"));
+                return Err(ModelError::missing(
+                    of_text.path("model_type"),
+                    "needed to interpret the other fields",
+                ));
             }
         };
         let Some(family) = Family::of(name) else { return Err(family::unknown(field, name)) };
@@ -184,7 +191,7 @@ impl ModelGeometry {
     }
 }
 
-/// The model's own type.
+/// The element type of the model.
 fn dtype(of_text: &Object<'_>, file: &Object<'_>) -> Result<Option<DType>, ModelError> {
     for object in [of_text, file] {
         // The newer name first.
@@ -200,7 +207,7 @@ fn dtype(of_text: &Object<'_>, file: &Object<'_>) -> Result<Option<DType>, Model
     Ok(None)
 }
 
-/// A preset, as if it had been read.
+/// Converts a preset.
 impl From<&Model> for ModelGeometry {
     fn from(model: &Model) -> ModelGeometry {
         let of = |windowed: bool| {

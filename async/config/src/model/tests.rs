@@ -1,4 +1,4 @@
-//! Files as models are published with, and their bytes a token as they are known; files that are refused by the name of a field.
+//! Published files with their known bytes per token, and errors that name a field.
 
 use super::*;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ fn read(name: &str) -> ModelGeometry {
     ModelGeometry::read(&file(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Bytes of a token in all layers, states left out.
+/// Bytes per token in all layers, without states.
 fn token_bytes(model: &ModelGeometry) -> u64 {
     let bits = u64::from(model.dtype.expect("a type").bits());
     let of = |group: &LayerKind| {
@@ -60,7 +60,7 @@ fn published_files_have_the_known_bytes() {
     }
 }
 
-/// The file of a model and its preset say the same, layer by layer.
+/// The file of a model and its preset agree, layer by layer.
 #[test]
 fn files_and_presets_agree() {
     for name in [
@@ -86,7 +86,7 @@ fn files_and_presets_agree() {
     }
 }
 
-/// Inputs of a convolution over 8,192 channels, three of them, and a matrix of 128 × 128 for each of 32 heads.
+/// Three inputs of a convolution over 8,192 channels, and a matrix of 128 × 128 for each of 32 heads.
 #[test]
 fn states_are_shared_by_ranks() {
     let model = read("qwen3-next-80b");
@@ -94,7 +94,7 @@ fn states_are_shared_by_ranks() {
     assert_eq!(state.bytes(1).expect("bytes"), 8192 * 3 * 2 + 32 * 128 * 128 * 2);
     assert_eq!(state.bytes(4).expect("bytes"), (8192 * 3 * 2 + 32 * 128 * 128 * 2) / 4);
     let error = state.bytes(3).unwrap_err().to_string();
-    assert_eq!(error, "linear_num_key_heads = 16: 3 ranks cannot share them evenly");
+    assert_eq!(error, "linear_num_key_heads = 16: must be divisible by the number of ranks, 3");
     let text = std::fs::read_to_string(file("qwen3-next-80b")).expect("the file");
     let wider = text.replacen('{', "{\"mamba_ssm_dtype\": \"float32\",", 1);
     let model = ModelGeometry::from_json(wider.as_bytes()).expect("a model");
@@ -103,7 +103,7 @@ fn states_are_shared_by_ranks() {
     assert_eq!(model.groups[0].layers, (3..48).step_by(4).collect::<Vec<_>>());
 }
 
-/// A file of llama's with these fields instead of its own.
+/// A file of llama in which these fields replace its own.
 fn changed(fields: &str) -> Result<ModelGeometry, ModelError> {
     let text = format!(
         "{{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"hidden_size\": 64, \
@@ -125,8 +125,11 @@ fn a_quantized_cache_has_its_own_type() {
 #[test]
 fn fields_are_refused_by_name() {
     for (fields, wanted) in [
-        ("\"model_type\": \"mamba2\"", "model_type = \"mamba2\": not supported; known are llama, llama4,"),
-        ("\"model_type\": 3", "model_type = 3: must be a text"),
+        (
+            "\"model_type\": \"mamba2\"",
+            "model_type = \"mamba2\": not supported; supported are llama, llama4,",
+        ),
+        ("\"model_type\": 3", "model_type = 3: must be a string"),
         ("\"model_type\": \"\\u001b[2J\"", "model_type = \"\\u{1b}[2J\": not supported"),
         ("\"num_hidden_layers\": -3", "num_hidden_layers = -3: must be a whole number from 1 to 65536"),
         (
@@ -143,7 +146,7 @@ fn fields_are_refused_by_name() {
         ("\"sliding_window\": 128", "sliding_window = 128: this field is not supported for this model_type"),
         (
             "\"layer_types\": [\"full_attention\"]",
-            "layer_types = 1 entries: must have an entry for each of the 2 layers",
+            "layer_types = a list of length 1: must have an entry for each of the 2 layers",
         ),
         (
             "\"layer_types\": [\"full_attention\", \"conv\"]",
@@ -176,7 +179,7 @@ fn fields_are_refused_by_name() {
     assert!(error.contains("none.json: cannot be read: ") && error.contains("config.json"), "{error}");
 }
 
-/// The largest numbers that are allowed make a state that is refused, and nothing overflows.
+/// The largest allowed numbers give a state that is refused, without an overflow.
 #[test]
 fn the_largest_numbers_do_not_overflow() {
     let fields = "\"model_type\": \"qwen3_next\", \"num_hidden_layers\": 65536, \"num_key_value_heads\": 65536, \

@@ -1,20 +1,20 @@
-//! How a block of a group lies in a tier, and how many blocks and bytes a tier has: the one place that says
-//! so.
+//! The layout of a group's blocks in a tier, and the numbers of blocks and bytes of a tier. Only this file
+//! computes them.
 //!
 //! ```text
-//!   ├─ layer 0 ─┬─ layer 1 ─┬ … ┬pad┬─ the next block      bytes  = layers × bytes of a layer
-//!   │◄────────── bytes ────────►│   │                      stride = bytes, rounded up as below
+//!   ├─ layer 0 ─┬─ layer 1 ─┬ … ┬pad┬─ next block          bytes  = layers × bytes per layer
+//!   │◄────────── bytes ────────►│   │                      stride = bytes, rounded up to a multiple of:
 //!   │◄──────────── stride ─────────►│
 //!
-//!   host, disk, simulated device   4,096 bytes: what O_DIRECT asks for
-//!   GPU                            geometry.alignment, else that of an element
+//!   host, disk, simulated device   4,096 bytes, as O_DIRECT requires
+//!   GPU                            geometry.alignment, or the alignment of an element
 //! ```
 //!
-//! The settings' checks, the manager and a volume's fingerprint all ask here: a block that one of them
-//! accepts fits the others.
+//! The checks of settings, the manager and the fingerprint of a volume all use it: a block that fits one of
+//! them fits the others.
 //!
 //! I1. A tier of `n` blocks has `⌈n × share⌉` blocks of each group. The group that needs the most blocks has
-//! share 1. The others have as many as cover the same tokens, unless the settings say otherwise.
+//! share 1. The others have as many blocks as cover the same tokens, unless the settings give a share.
 
 use super::geometry::Group;
 use super::table::Settings;
@@ -24,28 +24,28 @@ use kvstrata_core::pool::MAX_CAPACITY;
 use kvstrata_ffi::arena::BLOCK_ALIGN_BYTES;
 use kvstrata_tiers::Tier;
 
-/// Bytes that blocks of host memory, of volumes and of the simulated device start at multiples of.
+/// Alignment in bytes of blocks in host memory, on volumes and in the simulated device.
 const STORAGE_ALIGN_BYTES: u64 = BLOCK_ALIGN_BYTES as u64;
 
-/// By default a window is kept once for so many tokens of the layers that keep all of them: a conversation of
-/// some turns.
+/// By default one window is kept per this number of tokens of the layers with full attention: a
+/// conversation of some turns.
 const TOKENS_A_WINDOW: f64 = 4096.0;
 
-/// By default windows have at least this part. A pass over a prompt writes all of its tokens in every layer,
-/// also those that its windows leave behind.
+/// By default groups of windows have at least this share. A pass over a prompt writes all of its tokens in
+/// every layer, also the tokens that the windows leave behind.
 const LEAST_WINDOW: f64 = 0.125;
 
 impl Group {
-    /// Bytes of one block, without padding.
+    /// Returns the bytes of one block, without padding.
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         self.layer_bytes() * self.num_layers()
     }
 
-    /// Bytes of each layer of a block: layers of a group are alike.
+    /// Returns the bytes of one layer of a block. All layers of a group have the same size.
     #[must_use]
     pub fn layer_bytes(&self) -> u64 {
-        // Checked when the group was made: 64 bits hold a whole block.
+        // Checked at construction of the group: the bytes of a block fit 64 bits.
         self.layout.layer_bytes().unwrap_or(u64::MAX)
     }
 
@@ -53,7 +53,7 @@ impl Group {
         u64::from(self.layout.num_layers)
     }
 
-    /// Bytes from one block to the next in a tier.
+    /// Returns the bytes from one block to the next in a tier.
     #[must_use]
     pub fn stride_bytes(&self, tier: Tier, device: DeviceKind) -> u64 {
         self.block_bytes().next_multiple_of(match (tier, device) {
@@ -62,21 +62,22 @@ impl Group {
         })
     }
 
-    /// Blocks of this group in a tier of so many: at least one, unless the tier has none.
+    /// Returns the blocks of this group in a tier of `of_tier` blocks: at least one, unless the tier has
+    /// none.
     #[must_use]
     pub fn blocks(&self, of_tier: u32) -> u32 {
         if of_tier == 0 { 0 } else { ((f64::from(of_tier) * self.share).ceil() as u32).clamp(1, of_tier) }
     }
 
-    /// So many blocks one behind the other, each at a multiple of the layout's alignment.
+    /// Returns the layout of consecutive blocks, each aligned as the layout says.
     ///
     /// # Errors
-    /// They leave 64 bits.
+    /// Their bytes exceed 64 bits.
     pub fn placed(&self, blocks: u32) -> Result<Layout, LayoutError> {
         in_one_piece(self.layout.num_blocks(blocks))
     }
 
-    /// What the bytes of a block mean, wherever the block lies.
+    /// Returns a fingerprint of the meaning of a block's bytes, independent of its place.
     ///
     /// # Errors
     /// As [`placed`](Group::placed).
@@ -85,19 +86,19 @@ impl Group {
     }
 }
 
-/// A layout of one region that is as long as it must be, padding included. The region's address has no
+/// A layout over one region of exactly the needed length, padding included. The address of the region has no
 /// meaning.
 fn in_one_piece(config: LayoutConfig) -> Result<Layout, LayoutError> {
     let need = Arrangement::FullyContiguous.needs(&config)?;
     Layout::fully_contiguous(config, Region::system(0, need.bytes))
 }
 
-/// Blocks that one tier has, and what it rounds up to.
+/// How a tier rounds its blocks and bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub(super) tier: Tier,
     pub(super) device: DeviceKind,
-    /// Each group's blocks are a multiple of it.
+    /// The number of volumes. The number of each group's blocks is a multiple of it.
     pub(super) volumes: u32,
 }
 
@@ -110,7 +111,7 @@ impl Shape {
         Shape { tier, device: settings.device.kind, volumes }
     }
 
-    /// Blocks of a group in a tier of so many: volumes are alike, and each has at least one.
+    /// Blocks of a group in a tier of `of_tier` blocks. All volumes have the same number, at least one.
     pub(super) fn blocks(self, group: &Group, of_tier: u32) -> u32 {
         match group.blocks(of_tier) {
             0 => 0,
@@ -122,14 +123,14 @@ impl Shape {
         u128::from(self.blocks(group, of_tier)) * u128::from(group.stride_bytes(self.tier, self.device))
     }
 
-    /// Bytes of a tier of so many blocks, all groups together.
+    /// Bytes of a tier of `blocks` blocks, all groups together.
     pub(super) fn bytes(self, groups: &[Group], blocks: u32) -> u128 {
         groups.iter().map(|group| self.bytes_of(group, blocks)).sum()
     }
 
-    /// The most blocks that a tier of so many bytes has, a multiple of the number of volumes.
+    /// The most blocks that fit a tier of `bytes` bytes, as a multiple of the number of volumes.
     pub(super) fn fitting(self, groups: &[Group], bytes: u64) -> u32 {
-        // `low` fits, `high` does not or is not allowed.
+        // `low` fits; `high` does not fit, or exceeds the capacity of a pool.
         let (mut low, mut high) = (0, MAX_CAPACITY / self.volumes + 1);
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -142,12 +143,12 @@ impl Shape {
     }
 }
 
-/// The shares of groups that are given none (I1). `None` in, a share out.
+/// Sets the shares of groups: the given one, or where that is `None` the share by I1.
 pub(super) fn share_out(groups: &mut [Group], given: &[Option<f64>]) {
     let need = |group: &Group| {
         let part = match (group.kind, group.window) {
             (GroupKind::Window, Some(window)) => {
-                // The window does not begin where a block does.
+                // A window need not begin at the start of a block.
                 let kept = f64::from(window) + f64::from(group.page_size);
                 (kept / TOKENS_A_WINDOW).clamp(LEAST_WINDOW, 1.0)
             }

@@ -1,11 +1,11 @@
-//! Puts a configuration together: files, then variables, then calls; the stronger wins, whatever the order of
-//! the calls.
+//! Builds a configuration from files, variables and calls. The stronger origin wins, independent of the
+//! order.
 //!
 //! ```text
-//!   default ◄ file ◄ variable ◄ call of the builder        a value is replaced by one of the same or a stronger origin
+//!   default ◄ file ◄ variable ◄ builder call     values of the same or a stronger origin replace others
 //! ```
 //!
-//! Lists (`[[group]]`, `[[tenant]]`) are replaced whole.
+//! Lists (`[[group]]`, `[[tenant]]`) are replaced as a whole.
 
 use super::check;
 use super::draft::{Draft, Origins};
@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A configuration in the making; errors are told by [`build`](ManagerConfigBuilder::build), all of them.
+/// A configuration under construction. [`build`](ManagerConfigBuilder::build) reports all errors.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct ManagerConfigBuilder {
@@ -30,7 +30,7 @@ pub struct ManagerConfigBuilder {
 }
 
 impl ManagerConfigBuilder {
-    /// Reads a TOML file. Of several, later ones win.
+    /// Reads a TOML file. If several are read, later files win.
     pub fn file(mut self, path: impl AsRef<Path>) -> ManagerConfigBuilder {
         let path = path.as_ref();
         match std::fs::read(path) {
@@ -40,19 +40,19 @@ impl ManagerConfigBuilder {
         self
     }
 
-    /// Reads TOML that somebody has read already; `name` is for messages.
+    /// Reads the text of a TOML file; `name` is for messages.
     pub fn toml(mut self, name: &str, text: impl AsRef<[u8]>) -> ManagerConfigBuilder {
         super::file::read(&mut self.draft, name, text.as_ref());
         self
     }
 
-    /// Reads the process's variables, and the file that `KVSTRATA_CONFIG` names, if it names one.
+    /// Reads the environment of the process, and the file that `KVSTRATA_CONFIG` names, if it names one.
     pub fn environment(self) -> ManagerConfigBuilder {
         self.variables(std::env::vars_os())
     }
 
-    /// Reads variables as if they were the process's; those that do not begin with `KVSTRATA_` are left alone, and so are those without a
-    /// value.
+    /// Reads variables as if they were the environment. Ignores names without the prefix `KVSTRATA_`, and
+    /// empty values.
     pub fn variables<N, V>(mut self, variables: impl IntoIterator<Item = (N, V)>) -> ManagerConfigBuilder
     where
         N: Into<std::ffi::OsString>,
@@ -65,7 +65,7 @@ impl ManagerConfigBuilder {
         }
     }
 
-    /// Groups of layers, instead of those of files.
+    /// Sets the groups of layers, instead of those of files.
     pub fn groups(mut self, groups: impl Into<Vec<GroupSettings>>) -> ManagerConfigBuilder {
         self.draft.groups = groups.into();
         self.draft.origins.forget_list("group");
@@ -75,7 +75,7 @@ impl ManagerConfigBuilder {
         self
     }
 
-    /// Tenants with quotas of their own, instead of those of files.
+    /// Sets the tenants with quotas of their own, instead of those of files.
     pub fn tenants(mut self, tenants: impl Into<Vec<TenantSettings>>) -> ManagerConfigBuilder {
         self.draft.tenants = tenants.into();
         self.draft.origins.forget_list("tenant");
@@ -91,14 +91,14 @@ impl ManagerConfigBuilder {
         self
     }
 
-    /// The configuration, checked.
+    /// Returns the checked configuration.
     ///
     /// # Errors
-    /// All that is wrong: what could not be read; else values that are not allowed; else those that do not go together.
+    /// All errors of reading and of single values; if there are none, conflicts between settings.
     pub fn build(self) -> Result<ManagerConfig, ConfigError> {
         let mut draft = self.draft;
         for name in std::mem::take(&mut draft.unknown) {
-            // A user may name the variable of a key as ours are named.
+            // A user may give the variable with a key a name of our prefix.
             if draft.settings.disk.key_env.as_ref() != Some(&name) {
                 draft.faults.push(variables::unknown(name));
             }
@@ -117,7 +117,7 @@ impl ManagerConfigBuilder {
     }
 }
 
-/// Every value that its setting does not allow.
+/// Reports every value that its setting does not allow.
 fn refuse<S>(rows: &[Row<S>], entry: &str, owner: &S, origins: &Origins, faults: &mut Vec<Fault>) {
     for row in rows.iter().filter(|row| !(row.holds)(owner)) {
         let key = row.key_in(entry);
@@ -133,7 +133,7 @@ macro_rules! setters {
             $($(#[doc = $words:literal])+ $setter:ident => $field:ident: $type:ty = $default:expr, $kind:expr;)+
         })+
     ) => {
-        /// A call a setting; stronger than files and variables, whatever the order.
+        /// One call per setting. Calls are stronger than files and variables, independent of the order.
         impl ManagerConfigBuilder {
             $($(#[doc = $root_words])+
             pub fn $root(self, value: $root_type) -> ManagerConfigBuilder {

@@ -1,7 +1,7 @@
-//! What must go together: numbers follow from one another, and what does not fit is refused with both.
+//! Checks across settings: some values follow from others, and conflicting values are refused by both names.
 //!
-//! Order: the geometry; bytes and blocks of each tier; defaults that follow from what was given, so that
-//! nobody is refused for a number that he did not give; then what is left to be refused, all of it.
+//! Order: the geometry; bytes and blocks of each tier; defaults that follow from given values, so that no
+//! default is refused; then all remaining conflicts.
 
 use super::ManagerConfig;
 use super::block::Shape;
@@ -13,10 +13,10 @@ use super::table::MOST_BYTES;
 use super::words::HashFunction;
 use kvstrata_tiers::tier;
 
-/// Bytes of a slot of a volume at most, 4 GiB with its padding.
+/// The most bytes of a slot of a volume: 4 GiB with its padding.
 const MOST_SLOT_BYTES: u64 = u32::MAX as u64 - 4095;
 
-/// The finished configuration, or all that does not go together.
+/// Returns the checked configuration, or the conflicts.
 pub(super) fn check(builder: Draft) -> Result<ManagerConfig, Vec<Fault>> {
     let (model_name, groups) = geometry::groups(&builder).map_err(|fault| vec![fault])?;
     let mut checker = Checker { builder, groups, faults: Vec::new() };
@@ -42,7 +42,7 @@ struct Checker {
     faults: Vec<Fault>,
 }
 
-/// A number of blocks and a number of bytes of one tier.
+/// The numbers of blocks and of bytes of one tier.
 struct Tier<'c> {
     name: [&'static str; 2],
     blocks: &'c mut u32,
@@ -64,12 +64,13 @@ impl Checker {
         format!("{key} = {} ({})", value.to_string(), self.builder.origins.of(key))
     }
 
-    /// Bytes of the largest block: what must fit wherever something is bounded.
+    /// Bytes of the largest block, which every limit in bytes must allow.
     fn block(&self) -> u64 {
         self.groups.iter().map(Group::block_bytes).max().unwrap_or(0)
     }
 
-    /// Blocks follow from bytes where bytes are the stronger; where both are as strong they agree.
+    /// Computes blocks from bytes where bytes have the stronger origin. With origins of one strength, both
+    /// must agree.
     fn tiers(&mut self) {
         let Draft { settings, origins, .. } = &mut self.builder;
         let shapes = tier::Tier::OF_SETTINGS.map(|tier| Shape::of(tier, settings));
@@ -90,15 +91,17 @@ impl Checker {
                     *bytes = None;
                     origins.forget(of_bytes);
                 } else if follow == 0 && given > 0 {
-                    let why = format!("holds no block: the least is {one} bytes; give more, or {of_blocks}");
+                    let why =
+                        format!("less than the smallest tier, {one} bytes; raise it, or set {of_blocks}");
                     refuse(&mut self.faults, origins, of_bytes, bytes_text(given), why);
                 } else if strengths[0] < strengths[1] {
                     *blocks = follow;
                     origins.set(of_blocks, Origin::Derived(of_bytes));
                 } else if *blocks != follow {
                     let why = format!(
-                        "makes {follow} blocks of {one} bytes{}, and {of_blocks} = {blocks} ({}); give one of them",
-                        if volumes > 1 { " on all paths" } else { "" },
+                        "gives {of_blocks} = {follow} (a block{}: {one} bytes), not {blocks} ({}); \
+                         set one of them",
+                        if volumes > 1 { " on each path" } else { "" },
                         origins.of(of_blocks)
                     );
                     refuse(&mut self.faults, origins, of_bytes, bytes_text(given), why);
@@ -107,7 +110,7 @@ impl Checker {
             let all = shape.bytes(&self.groups, *blocks);
             if all > u128::from(MOST_BYTES) {
                 let why = format!(
-                    "takes {all} bytes, and a tier has {} at most; use fewer or smaller blocks",
+                    "takes {all} bytes, above the maximum of {}; use fewer or smaller blocks",
                     bytes_text(MOST_BYTES)
                 );
                 refuse(&mut self.faults, origins, of_blocks, *blocks, why);
@@ -115,7 +118,7 @@ impl Checker {
         }
     }
 
-    /// Defaults that follow from what was given.
+    /// Adjusts defaults to given values.
     fn follow(&mut self) {
         let block = self.block();
         let Draft { settings, origins, .. } = &mut self.builder;
@@ -162,8 +165,8 @@ impl Checker {
         ];
         for (low, low_value, high, high_value) in pairs {
             if low_value >= high_value && !self.builder.origins.is_given(low) {
-                // It followed from the higher one, below which there is nothing.
-                let why = "must be above 0: offloading goes on down to a part below it";
+                // The low one follows from the high one, and no fraction is below 0.
+                let why = "must be above 0: copying continues down to a fraction below it";
                 self.refuse(high, format!("{high_value:?}"), why);
             } else if low_value >= high_value {
                 let why = format!("must be below {}", self.said(high, format!("{high_value:?}")));
@@ -172,17 +175,15 @@ impl Checker {
         }
         let (headroom, capacity) = (settings.host.headroom, settings.host.blocks);
         if capacity > 0 && headroom >= capacity {
-            let why = format!(
-                "must be below {}: what is left is for everybody else",
-                self.said("host.blocks", capacity)
-            );
+            let why =
+                format!("must be below {}; other copies need the rest", self.said("host.blocks", capacity));
             self.refuse("host.headroom", headroom, why);
         }
         if let (Some(host), Some(disk)) = (settings.idle.host_after, settings.idle.disk_after)
             && disk < host
         {
             let why = format!(
-                "must not be below {}: blocks come to the host first",
+                "must not be below {}: blocks reach the host first",
                 self.said("idle.host_after", host)
             );
             self.refuse("idle.disk_after", disk, why);
@@ -204,10 +205,8 @@ impl Checker {
         let block = self.block();
         for (key, budget) in budgets {
             if let Some(budget) = budget.filter(|budget| *budget < block) {
-                let why = format!(
-                    "less than one block, of {block} bytes: nothing would ever be moved; give at least {}",
-                    bytes_text(block)
-                );
+                let why =
+                    format!("smaller than one block, {block} bytes; set at least {}", bytes_text(block));
                 self.refuse(key, bytes_text(budget), why);
             }
         }
@@ -218,7 +217,7 @@ impl Checker {
         let volumes = u32::try_from(disk.paths.len()).unwrap_or(u32::MAX).max(1);
         if let (0, Some(path)) = (disk.blocks, disk.paths.first()) {
             let why = format!(
-                "{} leaves the disk tier out; give it blocks or bytes, or leave the paths out",
+                "unused, since {}; set disk.blocks or disk.bytes, or remove the paths",
                 self.said("disk.blocks", 0)
             );
             self.refuse("disk.paths", path.display(), why);
@@ -226,17 +225,21 @@ impl Checker {
         if !disk.blocks.is_multiple_of(volumes) {
             let (up, down) = (disk.blocks.next_multiple_of(volumes), disk.blocks / volumes * volumes);
             let down = if down == 0 { String::new() } else { format!("{down} or ") };
-            let why = format!("must be a multiple of the {volumes} disk.paths; use {down}{up}");
+            let why = format!("must be a multiple of the number of disk.paths, {volumes}; use {down}{up}");
             self.refuse("disk.blocks", disk.blocks, why);
         }
         if let Some(i) = (1..disk.paths.len()).find(|i| disk.paths[..*i].contains(&disk.paths[*i])) {
-            self.refuse("disk.paths", disk.paths[i].display(), "is there twice; each volume needs its own");
+            self.refuse(
+                "disk.paths",
+                disk.paths[i].display(),
+                "listed twice; each volume needs its own path",
+            );
         }
         let large = self.groups.iter().find(|group| group.block_bytes() > MOST_SLOT_BYTES);
         if let Some(group) = large.filter(|_| disk.blocks > 0) {
             let why = format!(
-                "with pages of {} tokens a block of group {} has {} bytes, and one on a disk {MOST_SLOT_BYTES} at most; use smaller \
-                 pages (geometry.page_size), or leave the disk tier out",
+                "{} tokens of group {} make a block of {} bytes, above the {MOST_SLOT_BYTES} of a \
+                 disk; lower geometry.page_size, or set disk.blocks = 0",
                 group.page_size,
                 group.name,
                 group.block_bytes()
@@ -244,14 +247,11 @@ impl Checker {
             self.refuse("disk.blocks", disk.blocks, why);
         }
         if let Some(staging) = disk.staging.filter(|staging| disk.blocks > 0 && *staging < 2) {
-            let why = "must be at least 2 with a disk tier: bytes go through host memory, and while one block is copied up the next is read";
+            let why = "must be at least 2 with a disk tier: one block is copied while the next is read";
             self.refuse("disk.staging", staging, why);
         }
         if let (Some(file), Some(variable)) = (&disk.key_file, &disk.key_env) {
-            let why = format!(
-                "there is one key, and {} is given too; leave one out",
-                self.said("disk.key_env", variable)
-            );
+            let why = format!("conflicts with {}; remove one of them", self.said("disk.key_env", variable));
             self.refuse("disk.key_file", file.display(), why);
         }
     }
@@ -261,10 +261,7 @@ impl Checker {
         let (file, variable) = (hash.key_file.clone(), hash.key_env.clone());
         let takes_secret = hash.function == HashFunction::Keyed;
         if let (Some(file), Some(variable)) = (&file, &variable) {
-            let why = format!(
-                "there is one secret, and {} is given too; leave one out",
-                self.said("hash.key_env", variable)
-            );
+            let why = format!("conflicts with {}; remove one of them", self.said("hash.key_env", variable));
             self.refuse("hash.key_file", file.display(), why);
         }
         if takes_secret {
@@ -274,11 +271,15 @@ impl Checker {
             self.refuse(
                 "hash.key_file",
                 file.display(),
-                "xxh3 takes no secret; leave it out, or hash.function",
+                "xxh3 takes no secret; remove it, or set hash.function = keyed",
             );
         }
         if let Some(variable) = variable {
-            self.refuse("hash.key_env", variable, "xxh3 takes no secret; leave it out, or hash.function");
+            self.refuse(
+                "hash.key_env",
+                variable,
+                "xxh3 takes no secret; remove it, or set hash.function = keyed",
+            );
         }
     }
 
@@ -286,14 +287,14 @@ impl Checker {
         let names: Vec<_> = self.builder.tenants.iter().map(|tenant| tenant.name.clone()).collect();
         let most = self.builder.settings.quota.tenants;
         if names.len() > most as usize {
-            let why = format!("{} [[tenant]] have a name; raise it to that at least", names.len());
+            let why = format!("less than the number of [[tenant]] entries, {}; raise it", names.len());
             self.refuse("quota.tenants", most, why);
         }
         if let Some(i) = (1..names.len()).find(|i| names[..*i].contains(&names[*i])) {
             self.refuse(
                 &format!("tenant[{i}].name"),
                 &names[i],
-                "another tenant has this name; each needs its own",
+                "another tenant has this name; rename one of them",
             );
         }
     }

@@ -1,16 +1,16 @@
-//! Settings in the making: values, where each came from, and what is wrong so far.
+//! Settings under construction: values, their origins, and the errors found so far.
 
 use super::error::{Fault, Origin};
 use super::lists::{GroupSettings, TenantSettings};
 use super::table::Settings;
 use std::collections::BTreeMap;
 
-/// Where values came from, by key; what is not there is a default.
+/// The origins of values by key. A key without an entry has its default.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Origins(BTreeMap<String, Origin>);
 
 impl Origins {
-    /// Of a setting; of one in a list that was not given, that of its entry.
+    /// The origin of a setting. A setting in a list that was not given has the origin of its entry.
     pub(super) fn of(&self, key: &str) -> Origin {
         let entry = key.split_once("].").map(|(entry, _)| format!("{entry}]"));
         let found = self.0.get(key).or_else(|| self.0.get(&entry?));
@@ -29,13 +29,13 @@ impl Origins {
         self.0.remove(key);
     }
 
-    /// Of a list and all in it.
+    /// Removes the origins of a list and of all its entries.
     pub(super) fn forget_list(&mut self, list: &str) {
         self.0.retain(|key, _| key != list && !key.starts_with(&format!("{list}[")));
     }
 }
 
-/// What files, variables and calls have said.
+/// The values that files, variables and calls have given.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) settings: Settings,
@@ -43,12 +43,12 @@ pub(super) struct Draft {
     pub(super) tenants: Vec<TenantSettings>,
     pub(super) origins: Origins,
     pub(super) faults: Vec<Fault>,
-    /// Variables of our prefix that no setting has.
+    /// Variables with our prefix that no setting has.
     pub(super) unknown: Vec<String>,
 }
 
 impl Draft {
-    /// Whether a list may be replaced by one of this origin; if so, it is empty now.
+    /// Empties a list if one of this origin may replace it. Returns whether it may.
     pub(super) fn begin_list(&mut self, list: &str, origin: &Origin) -> bool {
         if origin.strength() < self.origins.of(list).strength() {
             return false;

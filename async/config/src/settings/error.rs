@@ -1,4 +1,4 @@
-//! Why settings are no configuration: key, value, where it came from, what is allowed.
+//! Errors of settings: each names the key, the value, its origin and the allowed values.
 
 use kvstrata_ffi::shown::{shown, shown_path};
 use std::fmt;
@@ -6,19 +6,19 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where a setting's value came from.
+/// The origin of a setting's value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Origin {
-    /// Nobody gave one.
+    /// No value was given.
     #[default]
     Default,
-    /// Nobody gave one, and it follows from this setting.
+    /// No value was given; it follows from this setting.
     Derived(&'static str),
     /// A file.
     File {
-        /// The file, as it was named.
+        /// The name of the file, as it was given.
         name: Arc<str>,
-        /// Its line, from 1.
+        /// The line in it, from 1.
         line: u32,
     },
     /// An environment variable of this name.
@@ -28,7 +28,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// A value is replaced by one that is not weaker.
+    /// The rank of the origin: a value is replaced by one of the same or a higher rank.
     pub(super) fn strength(&self) -> u8 {
         match self {
             Origin::Default | Origin::Derived(_) => 0,
@@ -38,7 +38,7 @@ impl Origin {
         }
     }
 
-    /// Whether somebody asked for the value.
+    /// Returns whether a file, a variable or a call gave the value.
     #[must_use]
     pub fn is_given(&self) -> bool {
         self.strength() > 0
@@ -57,78 +57,78 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One thing that is wrong.
+/// One error of a configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// A value that its setting does not take.
+    /// A value that its setting does not allow.
     #[error("{} = {} ({origin}): must be {allowed}", shown(key), shown(value))]
     Value {
         /// The setting.
         key: String,
-        /// What was given.
+        /// The value that was given.
         value: String,
-        /// Where.
+        /// Its origin.
         origin: Origin,
-        /// What the setting takes.
+        /// The values that the setting allows.
         allowed: String,
     },
-    /// A value that does not go with another.
+    /// A value that conflicts with another setting.
     #[error("{} = {} ({origin}): {}", shown(key), shown(value), shown(why))]
     Conflict {
         /// The setting.
         key: String,
         /// Its value.
         value: String,
-        /// Where it came from.
+        /// Its origin.
         origin: Origin,
-        /// What it does not go with, and what to do.
+        /// The conflict, and the remedy.
         why: String,
     },
-    /// There is no such setting.
-    #[error("{} ({origin}): no such setting{}", shown(key), nearest_or_list(.nearest))]
+    /// A key that no setting has.
+    #[error("{} ({origin}): unknown setting{}", shown(key), nearest_or_list(.nearest))]
     UnknownKey {
-        /// What was given.
+        /// The key that was given.
         key: String,
-        /// Where.
+        /// Its origin.
         origin: Origin,
-        /// What may have been meant.
+        /// The most similar key, if one is similar.
         nearest: Option<String>,
     },
-    /// There is no such variable.
-    #[error("{}: no setting has this variable{}", shown(name), nearest_or_list(.nearest))]
+    /// A variable that no setting has.
+    #[error("{}: unknown variable{}", shown(name), nearest_or_list(.nearest))]
     UnknownVariable {
-        /// The variable.
+        /// The name of the variable.
         name: String,
-        /// What may have been meant.
+        /// The most similar variable, if one is similar.
         nearest: Option<String>,
     },
     /// A file that is not TOML.
     #[error("{origin}: not TOML: {}", shown(why))]
     Syntax {
-        /// Where.
+        /// The place in the file.
         origin: Origin,
-        /// What the parser says.
+        /// The message of the parser.
         why: String,
     },
     /// A file that cannot be read.
-    #[error("{}: cannot be read: {source}; name another file, or leave it out", shown_path(path))]
+    #[error("{}: cannot be read: {source}; give another file, or none", shown_path(path))]
     File {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 fn nearest_or_list(nearest: &Option<String>) -> String {
     match nearest {
-        Some(nearest) => format!("; is {nearest} meant? `kvstrata config` lists all"),
+        Some(nearest) => format!("; did you mean {nearest}? `kvstrata config` lists all"),
         None => "; `kvstrata config` lists all".to_owned(),
     }
 }
 
-/// All that is wrong with a configuration, a line each; at least one.
+/// All errors of a configuration, one per line; at least one.
 #[derive(Debug)]
 pub struct ConfigError {
     faults: Vec<Fault>,
@@ -139,7 +139,7 @@ impl ConfigError {
         ConfigError { faults }
     }
 
-    /// Each fault.
+    /// Returns each error.
     #[must_use]
     pub fn faults(&self) -> &[Fault] {
         &self.faults

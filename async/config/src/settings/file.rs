@@ -1,4 +1,4 @@
-//! Reads TOML into a builder: by hand, so that each error names its line.
+//! Reads TOML into a draft, key by key, so that each error names its line.
 
 use super::draft::Draft;
 use super::error::{Fault, Origin};
@@ -15,10 +15,10 @@ pub(super) const LISTS: [&str; 2] = ["group", "tenant"];
 struct Reader<'b> {
     builder: &'b mut Draft,
     name: Arc<str>,
-    /// The offset of each line.
+    /// The offset at which each line begins.
     lines: Vec<usize>,
     rows: Vec<Row<Settings>>,
-    /// With their offsets.
+    /// Errors with their offsets.
     faults: Vec<(usize, Fault)>,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn read(builder: &mut Draft, name: &str, bytes: &[u8]) {
         Ok(text) => {
             let (table, errors) = DeTable::parse_recoverable(text);
             let at = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
-            // Others may follow from the first.
+            // Later errors may be consequences of the first.
             match errors.iter().min_by_key(|error| at(error)) {
                 Some(error) => reader.syntax(at(error), error.message().replace('\n', ", ")),
                 None => reader.table("", table.get_ref()),
@@ -99,7 +99,7 @@ impl Reader<'_> {
 
     fn setting(&mut self, at: usize, row: usize, value: &DeValue<'_>) {
         let (origin, raw, row) = (self.origin(at), Raw::of(value), &self.rows[row]);
-        // Read even where something stronger is there: a wrong value is wrong.
+        // Read even if a stronger value exists: a wrong value is an error in any case.
         let Some(changed) = row.with(&self.builder.settings, &raw) else {
             let (key, allowed) =
                 (row.key.to_owned(), (row.allowed)() + &model_meant(row.key, &raw.to_string()));

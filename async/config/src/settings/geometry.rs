@@ -1,16 +1,16 @@
-//! What blocks are: the model, the geometry and the groups of layers, put together.
+//! Groups of layers and the layout of their blocks, from the model, the geometry and `[[group]]`.
 //!
 //! ```text
-//!   [[group]] 0   full     layers 1 3 5    16 tokens   bytes of a block b0    blocks: share 1.0  of a tier's
-//!   [[group]] 1   window   layers 0 2 4    16 tokens   bytes of a block b1    blocks: share 0.25 of a tier's, rounded up
-//!   a tier of n blocks takes  n × b0 + ⌈n / 4⌉ × b1    each block rounded up as `block.rs` says
+//!   [[group]] 0  full    layers 1 3 5   16 tokens   block of b0 bytes   share 1.0  of a tier's blocks
+//!   [[group]] 1  window  layers 0 2 4   16 tokens   block of b1 bytes   share 0.25 of a tier's (rounded up)
+//!   a tier of n blocks takes  n × b0 + ⌈n / 4⌉ × b1    with the padding of each block (`block.rs`)
 //! ```
 //!
-//! A model without groups is one group of all its layers; one of which every other layer attends to a window
-//! is two, `full` and `window`.
+//! A model without windows is one group of all its layers. A model in which some layers attend to a window is
+//! two groups, `full` and `window`.
 //!
-//! I1. Each layer of the model is in one group (checked by the core's `LayerGroups`), and each group's layout
-//! is valid.
+//! I1. Each layer of the model is in exactly one group (the core's `LayerGroups` checks this), and the
+//! layout of each group is valid.
 
 use super::block::share_out;
 use super::draft::{Draft, Origins};
@@ -23,29 +23,30 @@ use kvstrata_core::layout::groups::{GroupsError, LayerGroup, LayerGroups};
 use kvstrata_core::layout::{DType, LayoutConfig, LayoutError};
 use kvstrata_core::plan::Shard;
 
-/// Bytes of a block where nothing is said of it.
+/// Bytes of a block if no geometry is given.
 const DEFAULT_BLOCK_BYTES: u64 = 64 << 10;
 
-/// Layers with one geometry, and so with blocks of their own.
+/// Layers with one geometry, and therefore with their own blocks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// For messages.
+    /// The name, for messages, metrics and file names.
     pub name: String,
-    /// What its layers keep.
+    /// The kind of cache that its layers keep.
     pub kind: GroupKind,
-    /// Layers of the model, in the order of the layout's.
+    /// Layers of the model, in the order of the layout.
     pub layers: Vec<u32>,
-    /// Tokens a block; of a state, tokens between two that are kept, while its layout has one "token".
+    /// Tokens per block. For a state: tokens between two stored states, while its layout has one "token".
     pub page_size: u32,
     /// Tokens that a window reaches back.
     pub window: Option<u32>,
-    /// The part of a tier's blocks: as given, or what covers as many tokens as the other groups' blocks do.
+    /// Fraction of a tier's number of blocks: as given, or as many as cover the tokens of the other groups'
+    /// blocks.
     pub share: f64,
-    /// One block of this rank.
+    /// The layout of one block on this rank.
     pub layout: LayoutConfig,
 }
 
-/// The numbers that a layout takes.
+/// The parameters of a layout.
 struct Shape {
     layers: u32,
     outer_dim: u32,
@@ -55,7 +56,7 @@ struct Shape {
     dtype: DType,
 }
 
-/// The model's type, where a file says it, and the groups.
+/// The model type, if a file gives it, and the groups.
 pub(super) fn groups(builder: &Draft) -> Result<(Option<String>, Vec<Group>), Fault> {
     let maker = Maker { builder, origins: &builder.origins };
     let (name, of_model) = match model_file::groups(builder)? {
@@ -73,21 +74,22 @@ pub(super) fn groups(builder: &Draft) -> Result<(Option<String>, Vec<Group>), Fa
     if let Some((i, group)) =
         groups.iter().enumerate().find(|(i, group)| groups[..*i].iter().any(|other| other.name == group.name))
     {
-        let why = "another group has this name; each needs its own";
+        let why = "another group has this name; rename one of them";
         return Err(maker.conflict(format!("group[{i}].name"), &group.name, why));
     }
     maker.check_layers(&groups)?;
     Ok((name, groups))
 }
 
-/// The groups of a model that has windows, as if they had been listed: none of one that has not, or whose layers are said to be others.
+/// The groups of a preset with windows, as if `[[group]]` listed them. None if the preset has no windows,
+/// or if the settings replace its layers.
 fn windowed(builder: &Draft) -> Vec<GroupSettings> {
     let geometry = &builder.settings.geometry;
     let others = geometry.layers.is_some() || geometry.outer_dim.is_some() || geometry.block_bytes.is_some();
     let Some(model) = builder.settings.model.filter(|model| !others && model.window.is_some()) else {
         return Vec::new();
     };
-    // The first group is what a caller has who asks for none.
+    // The first group is the default group of the manager.
     [(GroupKind::Full, false, None), (GroupKind::Window, true, model.window)]
         .map(|(kind, windowed, window)| GroupSettings {
             name: Some(kind.name().to_owned()),
@@ -110,12 +112,12 @@ impl Maker<'_> {
         Fault::Conflict { key, value: value.to_string(), origin, why: why.to_string() }
     }
 
-    /// That a setting is needed here and was not given.
+    /// The error for a needed setting that was not given.
     fn missing(&self, key: String, why: &str) -> Fault {
         self.conflict(key, "none", why)
     }
 
-    /// What nothing may be said of beside opaque blocks.
+    /// Refuses settings that conflict with opaque blocks.
     fn check_opaque(&self) -> Result<(), Fault> {
         let geometry = &self.builder.settings.geometry;
         let Some(bytes) = geometry.block_bytes else { return Ok(()) };
@@ -133,7 +135,7 @@ impl Maker<'_> {
             None => Ok(()),
             Some((other, _)) => {
                 let why = format!(
-                    "a block that is not told apart into layers does not go with {other} ({}); leave one out",
+                    "conflicts with {other} ({}): opaque blocks have no layers; remove one of them",
                     self.origins.of(other)
                 );
                 Err(self.conflict("geometry.block_bytes".to_owned(), bytes_text(bytes), why))
@@ -157,8 +159,7 @@ impl Maker<'_> {
             return self.finish("geometry.", "all", GroupKind::Full, vec![0], geometry.page_size, layout);
         }
         let model = settings.model;
-        let why = "missing; without a model, the geometry takes layers, kv_heads and head_size (of a latent, layers, head_size and \
-                   outer_dim = 1)";
+        let why = "without a model, set layers, kv_heads and head_size (latent: outer_dim = 1, no kv_heads)";
         let need = |field: &str, value: Option<u32>| {
             value.ok_or_else(|| self.missing(format!("geometry.{field}"), why))
         };
@@ -173,7 +174,7 @@ impl Maker<'_> {
             dtype: geometry.dtype.or(model.map(|model| model.dtype)).unwrap_or(DType::BF16),
         };
         if let (1, 2..) = (outer_dim, shape.kv_heads) {
-            let why = "geometry.outer_dim 1 is one latent (MLA), which has no heads to count; leave this out";
+            let why = "a latent (MLA, geometry.outer_dim = 1) has no KV heads; remove it";
             return Err(self.conflict("geometry.kv_heads".to_owned(), shape.kv_heads, why));
         }
         let (kind, name) = if outer_dim == 1 { (GroupKind::Mla, "all") } else { (GroupKind::Full, "all") };
@@ -186,7 +187,7 @@ impl Maker<'_> {
         self.check_opaque()?;
         let (model, geometry) = (self.builder.settings.model, &self.builder.settings.geometry);
         let (key, kind) = (|field: &str| format!("group[{i}].{field}"), group.kind);
-        // What an entry of this kind does not have.
+        // Fields that only some kinds have.
         let has_heads = kind != GroupKind::State;
         let fields = [
             ("window", group.window, kind == GroupKind::Window),
@@ -197,14 +198,12 @@ impl Maker<'_> {
         if let Some((field, Some(value), _)) =
             fields.into_iter().find(|(_, value, has)| value.is_some() && !has)
         {
-            let why = format!("a group of the kind {kind} has none; leave it out, or change group[{i}].kind");
+            let why = format!("groups of kind {kind} do not have it; remove it, or change group[{i}].kind");
             return Err(self.conflict(key(field), value, why));
         }
         let page_size = group.page_size.unwrap_or(geometry.page_size);
         let need = |field: &str, value: Option<u32>| {
-            let why = format!(
-                "missing; a group of the kind {kind} needs it, here or, where it can be, in geometry"
-            );
+            let why = format!("missing; groups of kind {kind} need it, here or (heads only) in geometry");
             value.ok_or_else(|| self.missing(key(field), &why))
         };
         let layout = if kind == GroupKind::State {
@@ -247,7 +246,7 @@ impl Maker<'_> {
         Ok(config.dtype(shape.dtype).alignment(shape.dtype.alignment()).head_order(geometry.head_order))
     }
 
-    /// A group, its layout aligned and checked. `prefix` is of the keys that it was made from.
+    /// A group with an aligned and checked layout. `prefix` is the prefix of its keys, for errors.
     fn finish(
         &self,
         prefix: &str,
@@ -273,7 +272,7 @@ impl Maker<'_> {
         Ok(Group { name: name.to_owned(), kind, layers, page_size, window: None, share, layout })
     }
 
-    /// I1, by the core.
+    /// Checks I1, by the core.
     fn check_layers(&self, groups: &[Group]) -> Result<(), Fault> {
         let settings = &self.builder.settings;
         let listed: usize = groups.iter().map(|group| group.layers.len()).sum();
@@ -297,7 +296,7 @@ impl Maker<'_> {
             _ => ("group".to_owned(), format!("{} of {num_layers} layers", listed)),
         };
         let said = if self.origins.of("geometry.layers") == Origin::Default && of_model.is_none() {
-            "; geometry.layers says how many the model has, and without it the groups' layers are counted"
+            "; geometry.layers, if unset, is the number of listed layers"
         } else {
             ""
         };

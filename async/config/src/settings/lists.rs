@@ -1,5 +1,5 @@
-//! Settings that come in lists: `[[group]]` and `[[tenant]]`. In files and by the builder only: variables
-//! have no lists.
+//! Settings that come in lists: `[[group]]` and `[[tenant]]`. Files and the builder give them; variables have
+//! no lists.
 
 use super::kind::{Fraction, Kind, LayerList, Maybe, Number, Text, Word};
 use super::table::{Row, kind_of, row, unit_of};
@@ -20,7 +20,7 @@ macro_rules! list {
             }
         }
 
-        /// Each of an entry's settings.
+        /// The settings of an entry.
         pub(super) fn $rows() -> Vec<Row<$name>> {
             vec![$(row!($name, concat!($list, ".", stringify!($field)), [$($words)+], $type, $kind, $field)),+]
         }
@@ -32,41 +32,47 @@ const fn number(most: u64, unit: &'static str) -> Number {
 }
 
 list! {
-    /// Layers with one geometry, of a model whose layers have several: an entry of `[[group]]`. Each group has blocks of its own.
+    /// Layers with one geometry, in a model that has several: an entry of `[[group]]`. Each group has its own
+    /// blocks.
     GroupSettings, group_rows, "group" {
-        /// A name for messages; none: the kind and the group's number.
+        /// Name of the group in messages, metrics and file names. None: its kind and number.
         name: Option<String> = None, Maybe(Text);
-        /// What its layers keep: keys and values of all tokens, of the last ones, a latent, or a state of a fixed size.
+        /// Kind of cache that the layers keep: full (keys and values of all tokens), window (of the last
+        /// tokens), mla (one latent per token), or state (a state of fixed size).
         kind: GroupKind = GroupKind::Full, Word;
-        /// Layers of the model; each is in exactly one group.
+        /// Layers of the model that form the group; each layer is in exactly one group.
         layers: Vec<u32> = Vec::new(), LayerList;
-        /// Tokens a block; of a state, tokens between two that are kept. None: as in geometry.
+        /// Tokens per block; for a state, tokens between two stored states. None: geometry.page_size.
         page_size: Option<u32> = None, Maybe(number(65_536, "tokens"));
-        /// KV heads of the whole model; none: as in geometry.
+        /// Number of KV heads of the whole model, all ranks together. None: geometry.kv_heads, or the
+        /// model's.
         kv_heads: Option<u32> = None, Maybe(number(65_536, "heads"));
-        /// Elements a head and token, the latent's size for mla; none: as in geometry.
+        /// Elements per head and token; for mla, the size of the latent. None: geometry.head_size, or the
+        /// model's.
         head_size: Option<u32> = None, Maybe(number(1 << 24, "elements"));
-        /// The elements' type; none: as in geometry.
+        /// Element type. None: geometry.dtype, or the model's, or bfloat16.
         dtype: Option<DType> = None, Maybe(Word);
-        /// Tokens that a window reaches back.
+        /// Tokens that the window reaches back; for the kind window, which needs it.
         window: Option<u32> = None, Maybe(number(1 << 30, "tokens"));
-        /// Bytes of a state, a layer, on this rank.
+        /// Bytes of the state of one layer on this rank; for the kind state, which needs it.
         state_bytes: Option<u32> = None, Maybe(number(1 << 30, "bytes"));
-        /// Blocks of this group in each tier, as a part of the tier's; at least one. None: as many as cover the same tokens as the other groups' blocks; of a window, as many as keep it once for each 4,096 tokens, and an eighth of that at least.
+        /// Fraction of each tier's number of blocks that this group has; at least one block. None: as many
+        /// blocks as cover the same tokens as the other groups' blocks; for a window, as many as keep it once
+        /// per 4,096 tokens, but at least an eighth.
         share: Option<f64> = None, Maybe(Fraction);
     }
 }
 
 list! {
-    /// What one tenant may have: an entry of `[[tenant]]`.
+    /// Quotas of one tenant: an entry of `[[tenant]]`.
     TenantSettings, tenant_rows, "tenant" {
-        /// Its name.
+        /// Name of the tenant.
         name: String = String::new(), Text;
-        /// The part of the device's blocks; none: as in quota.
+        /// Maximum fraction of device blocks. None: quota.device.
         device: Option<f64> = None, Maybe(Fraction);
-        /// The part of the host's; none: as in quota.
+        /// Maximum fraction of host blocks. None: quota.host.
         host: Option<f64> = None, Maybe(Fraction);
-        /// The part of the disk's; none: as in quota.
+        /// Maximum fraction of disk blocks. None: quota.disk.
         disk: Option<f64> = None, Maybe(Fraction);
     }
 }

@@ -1,32 +1,31 @@
-//! What a manager is to be: settings from files, variables and calls, one table of them, and errors that say
-//! which, where and why.
+//! The settings of a manager: one table of them, values from files, variables and calls, and errors that name
+//! setting, place and reason.
 //!
 //! ```text
 //!   table.rs ──► Settings, defaults ─┐
 //!      │    ──► builder calls ───────┤  builder: default ◄ file ◄ variable ◄ call
-//!      │    ──► keys of files ───────┤      │ ranges, then what must go together
+//!      │    ──► keys of files ───────┤      │ single values, then conflicts
 //!      │    ──► KVSTRATA_… ──────────┘      ▼
 //!      └──────► reference             ManagerConfig (checked; read-only)
 //! ```
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `table.rs`, `lists.rs` | every setting: key, type, default, allowed values, words; those of `[[group]]` and `[[tenant]]` |
-//! | `kind/`, `words.rs` | how values are read, bounded and written; those that are one word of several |
-//! | `raw.rs` | a value before its setting has read it |
-//! | `draft.rs` | settings in the making, and where each value came from |
-//! | `builder.rs`, `file.rs`, `variables.rs` | where values come from, and which wins |
-//! | `geometry.rs` | the model, the geometry and groups of layers: what a block is |
-//! | `block.rs` | how a block lies in a tier; blocks, bytes and tokens of each group there |
-//! | `model_file.rs` | the same from a model's `config.json` |
-//! | `check.rs` | numbers that follow from others, and what does not go together |
-//! | `error.rs`, `nearest.rs` | what is wrong, with key, value, place and what is allowed |
+//! | `table.rs`, `lists.rs` | every setting: key, type, default, allowed values, description; the lists |
+//! | `kind/`, `words.rs` | reading, bounds and writing of values; values with names |
+//! | `raw.rs` | a value before its setting reads it |
+//! | `draft.rs` | settings under construction, and the origin of each value |
+//! | `builder.rs`, `file.rs`, `variables.rs` | the origins of values, and their order of strength |
+//! | `geometry.rs` | groups of layers, from the model, the geometry and `[[group]]` |
+//! | `block.rs` | the layout of a block in a tier; blocks and bytes of each group there |
+//! | `model_file.rs` | groups of layers, from a model's `config.json` |
+//! | `check.rs` | values that follow from others, and conflicts between settings |
+//! | `error.rs`, `nearest.rs` | errors with key, value, place and allowed values; suggestions |
 //! | `print.rs`, `reference.rs` | a configuration as a table and as TOML; the reference |
 //!
 //! Invariants
-//! - I1: a [`ManagerConfig`] has passed every check: it is made by the builder only, and nothing of it can be
-//!   changed.
-//! - I2: a configuration written as TOML ([`ManagerConfig::to_toml`]) is read as the same.
+//! - I1: a [`ManagerConfig`] has passed every check. Only the builder makes one, and it cannot be changed.
+//! - I2: reading the TOML of a configuration ([`ManagerConfig::to_toml`]) gives the same configuration.
 
 mod block;
 mod builder;
@@ -70,7 +69,7 @@ pub use kind::time;
 use kvstrata_tiers::Tier;
 use std::ops::Deref;
 
-/// The settings of a manager, checked. Read them as fields of [`Settings`].
+/// The checked settings of a manager. It dereferences to [`Settings`], which has them as fields.
 ///
 /// ```
 /// use kvstrata_config::ManagerConfig;
@@ -86,7 +85,7 @@ use std::ops::Deref;
 /// let error = ManagerConfig::builder().toml("kvstrata.toml", "[device]\nblocks = 0").build().unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "device.blocks = 0 (kvstrata.toml:2): must be a number from 1 to 268435456 blocks, as 65536 or 64K"
+///     "device.blocks = 0 (kvstrata.toml:2): must be a number from 1 to 268435456 blocks, such as 64K"
 /// );
 /// # Ok::<(), kvstrata_config::ConfigError>(())
 /// ```
@@ -101,18 +100,18 @@ pub struct ManagerConfig {
 }
 
 impl ManagerConfig {
-    /// What the model is called: the preset's name, or the `model_type` of the file that `geometry.config` names.
+    /// Returns the name of the model: of the preset, or the `model_type` of the file in `geometry.config`.
     #[must_use]
     pub fn model_name(&self) -> Option<&str> {
         self.model.map(|model| model.name).or(self.model_name.as_deref())
     }
 
-    /// Begins with the defaults, and looks at neither files nor variables before it is told to.
+    /// Begins with the defaults. Files and variables are read only by calls of the builder.
     pub fn builder() -> ManagerConfigBuilder {
         ManagerConfigBuilder::default()
     }
 
-    /// What the process's variables say, and the file that `KVSTRATA_CONFIG` names, if it names one.
+    /// Reads the environment of the process, and the file that `KVSTRATA_CONFIG` names, if it names one.
     ///
     /// # Errors
     /// As [`ManagerConfigBuilder::build`].
@@ -120,62 +119,62 @@ impl ManagerConfig {
         ManagerConfig::builder().environment().build()
     }
 
-    /// Groups of layers, each with blocks of its own; one for a model whose layers have one geometry.
+    /// Returns the groups of layers, each with its own blocks; one group if all layers have one geometry.
     #[must_use]
     pub fn groups(&self) -> &[Group] {
         &self.groups
     }
 
-    /// Tenants with quotas of their own.
+    /// Returns the tenants with their own quotas.
     #[must_use]
     pub fn tenants(&self) -> &[TenantSettings] {
         &self.tenants
     }
 
-    /// Blocks of a tier, as its setting counts them: those of a group whose share is 1.
+    /// Returns the blocks of a tier as its setting counts them: the blocks of a group with share 1.
     #[must_use]
     pub fn blocks(&self, tier: Tier) -> u32 {
         match tier {
             Tier::Device => self.device.blocks,
             Tier::Host => self.host.blocks,
             Tier::DISK => self.disk.blocks,
-            // Settings make one tier below host memory.
+            // Settings create one tier below host memory.
             Tier::Below(_) => 0,
         }
     }
 
-    /// Blocks of a group in a tier.
+    /// Returns the blocks of a group in a tier.
     #[must_use]
     pub fn blocks_of(&self, group: &Group, tier: Tier) -> u32 {
         Shape::of(tier, &self.settings).blocks(group, self.blocks(tier))
     }
 
-    /// Bytes of a group in a tier, padding of its blocks included.
+    /// Returns the bytes of a group in a tier, including the padding of its blocks.
     #[must_use]
     pub fn bytes_of(&self, group: &Group, tier: Tier) -> u64 {
         u64::from(self.blocks_of(group, tier)).saturating_mul(group.stride_bytes(tier, self.device.kind))
     }
 
-    /// Tokens that a group's blocks in a tier cover.
+    /// Returns the tokens that the blocks of a group in a tier cover.
     #[must_use]
     pub fn tokens_of(&self, group: &Group, tier: Tier) -> u64 {
         u64::from(self.blocks_of(group, tier)) * u64::from(group.page_size)
     }
 
-    /// Bytes of a tier, all groups together, padding of their blocks included.
+    /// Returns the bytes of a tier, all groups together, including the padding of their blocks.
     #[must_use]
     pub fn tier_bytes(&self, tier: Tier) -> u64 {
         self.groups.iter().map(|group| self.bytes_of(group, tier)).sum()
     }
 
-    /// Where the value of a setting came from.
+    /// Returns the origin of a setting's value.
     #[must_use]
     pub fn origin(&self, key: &str) -> Origin {
         self.origins.of(key)
     }
 }
 
-/// The same settings; where they came from is not compared.
+/// Compares the settings, not their origins.
 impl PartialEq for ManagerConfig {
     fn eq(&self, other: &ManagerConfig) -> bool {
         let lists = |config: &ManagerConfig| (config.group_settings.clone(), config.tenants.clone());

@@ -7,7 +7,7 @@ use super::words::GroupKind;
 use crate::model::{Keeps, LayerKind, ModelError, ModelGeometry};
 use kvstrata_core::layout::DType;
 
-/// The model's type and groups of the file that `geometry.config` names; none if it names none.
+/// The model type and the groups from the file that `geometry.config` names; none if it names none.
 pub(super) fn groups(builder: &Draft) -> Result<Option<(String, Vec<GroupSettings>)>, Fault> {
     let geometry = &builder.settings.geometry;
     let Some(path) = &geometry.config else { return Ok(None) };
@@ -27,12 +27,12 @@ pub(super) fn groups(builder: &Draft) -> Result<Option<(String, Vec<GroupSetting
     ];
     if let Some((other, _)) = others.into_iter().find(|(_, given)| *given) {
         let origin = builder.origins.of(other);
-        return Err(refused(format!("the file says what {other} ({origin}) says too; leave one out")));
+        return Err(refused(format!("the file conflicts with {other} ({origin}); remove one of them")));
     }
     let model = ModelGeometry::read(path).map_err(|error| refused(error.to_string()))?;
     let Some(dtype) = geometry.dtype.or(model.dtype) else {
         return Err(refused(
-            "torch_dtype: missing; say which type the cache is in with geometry.dtype".to_owned(),
+            "torch_dtype: missing; set geometry.dtype to the element type of the cache".to_owned(),
         ));
     };
     let groups = model.groups.iter().map(|group| settings_of(group, dtype, geometry.tp));
@@ -49,7 +49,7 @@ fn settings_of(group: &LayerKind, dtype: DType, degree: u32) -> Result<GroupSett
             GroupSettings { kind, window, kv_heads: Some(kv_heads), head_size: Some(head_size), ..of }
         }
         Keeps::Latent { size } => GroupSettings { kind: GroupKind::Mla, head_size: Some(size), ..of },
-        // Bytes, whatever the type of the latents beside them.
+        // Counted in bytes, independent of the element type of the latents.
         Keeps::Indexer { bytes } => {
             GroupSettings { kind: GroupKind::Mla, head_size: Some(bytes), dtype: Some(DType::U8), ..of }
         }

@@ -1,19 +1,21 @@
-//! What may have been meant.
+//! Suggestions for misspelt names.
 
-/// The known name that takes the fewest insertions, deletions and replacements to reach; none if all are far.
+/// The known name with the smallest edit distance (insertions, deletions, replacements); none if no name is
+/// near.
 pub(super) fn nearest(name: &str, known: impl IntoIterator<Item = String>) -> Option<String> {
-    // A third of a name may be wrong; longer ones are not compared, which bounds the work by what is known.
+    // Up to a third of a name may be wrong. Names of very different length are not compared, so that the
+    // known names bound the work.
     let most = (name.len() / 3).max(2);
     let close = known.into_iter().filter(|known| known.len().abs_diff(name.len()) <= most);
     let (distance, found) = close.map(|known| (distance(name, &known), known)).min()?;
     (distance <= most).then_some(found)
 }
 
-/// What is said behind the allowed models, where a name is near to one of them.
+/// The suggestion that follows the allowed models, if a name is near to one of them.
 pub(super) fn model_meant(key: &str, value: &str) -> String {
     let known = || kvstrata_core::layout::Model::ALL.iter().map(|model| model.name.to_owned());
     let meant = if key == "model" { nearest(&value.to_ascii_lowercase(), known()) } else { None };
-    meant.map_or_else(String::new, |name| format!("; is {name} meant?"))
+    meant.map_or_else(String::new, |name| format!("; did you mean {name}?"))
 }
 
 fn distance(a: &str, b: &str) -> usize {
@@ -41,7 +43,7 @@ mod tests {
         assert_eq!(nearest("devise.block", known()).as_deref(), Some("device.blocks"));
         assert_eq!(nearest("disc.blocks", known()).as_deref(), Some("disk.blocks"));
         assert_eq!(nearest("something", known()), None);
-        assert_eq!(model_meant("model", "Qwen3-32"), "; is qwen3-32b meant?");
+        assert_eq!(model_meant("model", "Qwen3-32"), "; did you mean qwen3-32b?");
         assert_eq!(
             (model_meant("model", "gpt-2"), model_meant("policy", "qwen3-32")),
             (String::new(), String::new())

@@ -1,15 +1,15 @@
-//! A configuration as a table for people, and as a file.
+//! A configuration as a table for terminals, and as a TOML file.
 
 use super::ManagerConfig;
 use super::error::Origin;
 use super::lists::{GroupSettings, TenantSettings, group_rows, tenant_rows};
-use super::reference::comment;
+use super::reference::wrapped;
 use super::table::{Row, SECTIONS, Settings, rows};
 use kvstrata_tiers::Tier;
 use kvstrata_tiers::figures::{binary, count};
 use std::fmt::{self, Write};
 
-/// A row each: `*` where the value is not the default, and then where it came from and what the default is.
+/// Prints one row per setting. A value that is not the default has the mark `*`, its origin and the default.
 impl fmt::Display for ManagerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, default) = (rows(), Settings::default());
@@ -44,7 +44,7 @@ impl fmt::Display for ManagerConfig {
 struct Line {
     key: String,
     value: String,
-    /// Empty for a default.
+    /// Empty for a default value.
     note: String,
 }
 
@@ -61,7 +61,8 @@ fn line<S>(row: &Row<S>, entry: &str, owner: &S, default: &S, config: &ManagerCo
 }
 
 impl ManagerConfig {
-    /// Blocks, bytes and tokens of each group in each tier, a row each, for people. Bytes count the padding of blocks.
+    /// Returns a table of blocks, bytes and tokens, one row per tier and group. Bytes include the padding of
+    /// blocks.
     #[must_use]
     pub fn tiers(&self) -> String {
         let heads = ["tier", "group", "blocks", "bytes", "tokens"].map(str::to_owned);
@@ -71,10 +72,11 @@ impl ManagerConfig {
                 let (blocks, tokens) = (self.blocks_of(group, tier), self.tokens_of(group, tier));
                 let bytes = binary(self.bytes_of(group, tier) as f64);
                 let note = match group.window {
-                    // A window does not begin where a block does.
+                    // A window need not begin at the start of a block.
                     Some(window) => {
                         let one = u64::from(window) + u64::from(group.page_size);
-                        format!("  {} windows of {}", count(tokens / one), count(window.into()))
+                        let plural = if tokens / one == 1 { "" } else { "s" };
+                        format!("  {} window{plural} of {}", count(tokens / one), count(window.into()))
                     }
                     None => String::new(),
                 };
@@ -84,7 +86,7 @@ impl ManagerConfig {
             if self.groups().len() > 1 {
                 let bytes = binary(self.tier_bytes(tier) as f64);
                 rows.push((
-                    [tier.to_string(), "in all".to_owned(), String::new(), bytes, String::new()],
+                    [tier.to_string(), "total".to_owned(), String::new(), bytes, String::new()],
                     String::new(),
                 ));
             }
@@ -103,7 +105,7 @@ impl ManagerConfig {
         text
     }
 
-    /// All settings as a TOML file with a comment for each, which is read as the same configuration.
+    /// Returns all settings as a TOML file, with a comment for each. Reading it gives the same configuration.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
@@ -112,7 +114,7 @@ impl ManagerConfig {
             setting(&mut text, row, row.key, &self.settings);
         }
         for (section, of) in SECTIONS {
-            let _ = write!(text, "\n#{of}\n[{section}]\n");
+            let _ = write!(text, "\n{}[{section}]\n", wrapped("#", of));
             for row in &rows {
                 if row.key.split_once('.').is_some_and(|(of, _)| of == *section) {
                     setting(&mut text, row, row.field(), &self.settings);
@@ -132,6 +134,6 @@ impl ManagerConfig {
 }
 
 fn setting<S>(text: &mut String, row: &Row<S>, name: &str, owner: &S) {
-    text.push_str(&comment(row.words, &(row.allowed)()));
+    text.push_str(&wrapped("#", &format!("{} — {}", row.words, (row.allowed)())));
     let _ = writeln!(text, "{name} = {}", (row.toml)(owner));
 }

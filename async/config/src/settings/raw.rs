@@ -1,10 +1,10 @@
-//! A value as somebody wrote it: in a file, where it has a type, or in a variable, where it is text.
+//! Values as written: in a file, with a type; in a variable, as text.
 
 use std::borrow::Cow;
 use std::fmt;
 use toml::de::DeValue;
 
-/// A value before its setting has read it.
+/// A value before its setting reads it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Raw<'a> {
     Text(Cow<'a, str>),
@@ -12,7 +12,7 @@ pub(super) enum Raw<'a> {
     Float(f64),
     Flag(bool),
     List(Vec<Raw<'a>>),
-    /// What no setting takes: a date, a table; how TOML calls it.
+    /// A date or a table, which no setting takes, by its name in TOML.
     Other(&'static str),
 }
 
@@ -27,7 +27,7 @@ impl<'a> Raw<'a> {
             DeValue::Integer(number) => {
                 match i128::from_str_radix(number.as_str(), number.radix()) {
                     Ok(number) => Raw::Integer(number),
-                    // More digits than any setting takes: shown as it was written.
+                    // More digits than any setting takes: shown as written.
                     Err(_) => Raw::Text(number.to_string().into()),
                 }
             }

@@ -1,5 +1,5 @@
-//! The reference: every setting with its key, variable, type, default, allowed values and words; as text,
-//! Markdown, or data.
+//! The reference: every setting with its key, variable, type, default, allowed values and description; as
+//! text, Markdown, or data.
 
 use super::file::LISTS;
 use super::lists::{GroupSettings, TenantSettings, group_rows, tenant_rows};
@@ -8,23 +8,23 @@ use super::variables::{CONFIG_VARIABLE, variable};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// A setting, as the reference has it.
+/// A setting in the reference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// `device.blocks`; of lists, `group.layers`.
+    /// The key, such as `device.blocks`; in lists, `group.layers`.
     pub key: &'static str,
-    /// Its environment variable; none for what comes in lists.
+    /// The environment variable; none for settings in lists.
     pub variable: Option<String>,
-    /// Of its value.
+    /// The type of the value.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// What is counted; empty where nothing is.
+    /// The unit of the value; empty if it has none.
     pub unit: &'static str,
-    /// As TOML has it.
+    /// The default, as TOML.
     pub default: String,
-    /// What it may be.
+    /// The allowed values.
     pub allowed: String,
-    /// What it is.
+    /// The description.
     pub words: &'static str,
 }
 
@@ -41,7 +41,7 @@ fn entry<S>(row: &Row<S>, default: &S, variable: Option<String>) -> Entry {
     }
 }
 
-/// The settings of these keys and sections, or all; those of lists last.
+/// Returns the settings with these keys and in these sections, or all. Settings of lists come last.
 #[must_use]
 pub fn reference(wanted: &[String]) -> Vec<Entry> {
     let is_wanted = |entry: &Entry| {
@@ -50,7 +50,7 @@ pub fn reference(wanted: &[String]) -> Vec<Entry> {
     all().into_iter().filter(is_wanted).collect()
 }
 
-/// A key's section; empty for none.
+/// The section of a key; empty for none.
 fn section(key: &str) -> &str {
     key.split_once('.').map_or("", |(section, _)| section)
 }
@@ -65,14 +65,14 @@ pub(super) fn all() -> Vec<Entry> {
     settings.chain(groups).chain(tenants.iter().map(|row| entry(row, &tenant, None))).collect()
 }
 
-/// Every section and every key, for completion.
+/// Returns every section and every key, for completion.
 #[must_use]
 pub fn keys() -> Vec<&'static str> {
     let sections = SECTIONS.iter().map(|(section, _)| *section).chain(LISTS);
     sections.chain(all().into_iter().map(|entry| entry.key)).collect()
 }
 
-/// Groups of a model with windows, as gpt-oss-20b has them: every other layer attends to the last 128 tokens.
+/// Groups of a model with windows, such as gpt-oss-20b: every other layer attends to the last 128 tokens.
 pub(super) const EXAMPLE: &str = "\
 model = \"gpt-oss-20b\"
 
@@ -91,15 +91,15 @@ name = \"full\"
 layers = \"1-23/2\"
 ";
 
-/// A comment of a file, its lines at most 100 characters long.
-pub(super) fn comment(words: &str, allowed: &str) -> String {
+/// Words in lines of at most 100 characters. Each line begins with `start`.
+pub(super) fn wrapped(start: &str, words: &str) -> String {
     let mut text = String::new();
-    let mut line = String::from("#");
-    for word in words.split_whitespace().chain(std::iter::once("—")).chain(allowed.split_whitespace()) {
-        if line.chars().count() + 1 + word.chars().count() > 100 {
+    let mut line = String::from(start);
+    for word in words.split_whitespace() {
+        if line.len() > start.len() && line.chars().count() + 1 + word.chars().count() > 100 {
             text += &line;
             text += "\n";
-            line = String::from("#");
+            line = String::from(start);
         }
         line += " ";
         line += word;
@@ -107,29 +107,37 @@ pub(super) fn comment(words: &str, allowed: &str) -> String {
     text + &line + "\n"
 }
 
-/// The reference for a terminal: the settings of these keys and sections, or all.
+/// Returns the reference for a terminal: the settings with these keys and in these sections, or all.
 #[must_use]
 pub fn text(wanted: &[String]) -> String {
     let mut text = String::new();
     for entry in reference(wanted) {
         let Entry { key, variable, default, allowed, words, .. } = entry;
         let variable = variable.map_or(String::new(), |variable| format!("  {variable}"));
-        let _ = writeln!(text, "{key} = {default}{variable}\n    {words}\n    {allowed}");
+        let _ = write!(
+            text,
+            "{key} = {default}{variable}\n{}{}",
+            wrapped("   ", words),
+            wrapped("   ", &allowed)
+        );
     }
     text
 }
 
-/// The reference as `docs/settings.md` has it.
+/// Returns the reference as Markdown, for `docs/settings.md`.
 #[must_use]
 pub fn markdown() -> String {
     let mut text = format!(
-        "# Settings\n\nMade by `kvstrata config --markdown` from the table in `async/config/src/settings/table.rs`; a test compares them.\n\n\
-         A setting comes from a TOML file, from the environment, or from a call of `ManagerConfig::builder()`: each is stronger than the one \
-         before it. `{CONFIG_VARIABLE}` names the file. `kvstrata config --toml` prints one with all defaults, `kvstrata config --check FILE` \
-         says what a file and the environment come to, in settings and in bytes and tokens of each tier; `--here` also says whether \
-         this machine has that. Bytes and numbers take K, M, G and T, powers of 1024; `\"none\"` is no value, and an \
-         empty variable as well as none.\n\nOf `blocks` and `bytes` of a tier one is enough; where both come from one place they \
-         must agree, else the stronger holds.\n"
+        "# Settings\n\nMade by `kvstrata config --markdown` from the table in \
+         `async/config/src/settings/table.rs`; a test compares them.\n\n\
+         A setting comes from a TOML file, from the environment, or from a call of \
+         `ManagerConfig::builder()`. Each of these overrides the ones before it. `{CONFIG_VARIABLE}` names the \
+         file. `kvstrata config --toml` prints a file with all defaults. `kvstrata config --check FILE` prints the \
+         settings that a file and the environment give, with bytes and tokens of each tier; `--here` also checks \
+         that this machine can provide them. Bytes and numbers take K, M, G and T, powers of 1024. \
+         `\"none\"` is no value; an empty variable counts as unset.\n\n\
+         For each tier, give either `blocks` or `bytes`. If both \
+         come from the same origin, they must agree; otherwise the stronger origin wins.\n"
     );
     let entries = all();
     let of = |wanted: &str| -> Vec<&Entry> {
@@ -137,7 +145,7 @@ pub fn markdown() -> String {
     };
     let _ = write!(
         text,
-        "\nA file for a model with sliding windows, whose windows need a tenth of the blocks:\n\n```toml\n{EXAMPLE}```\n"
+        "\nA file for a model with sliding windows, which need a tenth of the blocks:\n\n```toml\n{EXAMPLE}```\n"
     );
     table(&mut text, "the model", "", &of(""));
     for (section, words) in SECTIONS {
@@ -146,11 +154,11 @@ pub fn markdown() -> String {
     let lists = [
         (
             "group",
-            "`[[group]]`, once for each group of layers with one geometry, in files only: see `GroupSettings`.",
+            "`[[group]]`, one entry per group of layers with one geometry; in files only (`GroupSettings`).",
         ),
         (
             "tenant",
-            "`[[tenant]]`, once for each tenant with a quota of its own, in files only: see `TenantSettings`.",
+            "`[[tenant]]`, one entry per tenant with its own quotas; in files only (`TenantSettings`).",
         ),
     ];
     for (list, words) in lists {
@@ -164,7 +172,7 @@ fn table(text: &mut String, title: &str, words: &str, entries: &[&Entry]) {
     if !words.is_empty() {
         let _ = write!(text, "{words}\n\n");
     }
-    *text += "| key, variable | default | allowed | what |\n|---|---|---|---|\n";
+    *text += "| key, variable | default | allowed | description |\n|---|---|---|---|\n";
     for entry in entries {
         let variable = entry.variable.as_ref().map_or(String::new(), |variable| format!("<br>`{variable}`"));
         let Entry { key, default, allowed, words, .. } = entry;

@@ -1,14 +1,14 @@
-//! The table of settings: the one place where each is named. Structs, defaults, builder calls, files,
-//! variables and the reference come of it.
+//! The table of settings: the only place that names them. Structs, defaults, builder calls, keys of files,
+//! variables and the reference are generated from it.
 //!
 //! ```text
 //!   device_blocks => blocks: u32 = 2048, Number { … };     in the section `device`
 //!         │            │
 //!         │            └ key device.blocks, field settings.device.blocks, in files [device] blocks
-//!         └ the builder's call; in capitals behind KVSTRATA_, the variable
+//!         └ the builder call; in capitals after KVSTRATA_, the variable
 //! ```
 //!
-//! The words behind `///` are the reference's.
+//! The reference prints the `///` text of a setting.
 
 use super::kind::{Address, Bytes, File, Files, Flag, Fraction, Kind, Maybe, Number, Text, Time, Word};
 use super::raw::Raw;
@@ -22,19 +22,19 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A setting of `S`, with its type taken away.
+/// A setting of `S`, without the type of its value.
 pub(super) struct Row<S> {
     pub(super) key: &'static str,
-    /// Of the reference; begins with a space.
+    /// Description for the reference; begins with a space.
     pub(super) words: &'static str,
     pub(super) kind: &'static str,
     pub(super) unit: &'static str,
     pub(super) allowed: fn() -> String,
-    /// Whether the value was of the right type, and is now there: not always an allowed one.
+    /// Stores the value if it has the right type. The value may be outside the allowed range.
     pub(super) read: fn(&mut S, &Raw<'_>) -> bool,
     /// Whether the value is allowed.
     pub(super) holds: fn(&S) -> bool,
-    /// The value as TOML has it.
+    /// The value as TOML.
     pub(super) toml: fn(&S) -> String,
     #[cfg(test)]
     pub(super) sample: fn(&mut S, u64),
@@ -46,7 +46,7 @@ impl<S> Row<S> {
         self.key.split_once('.').map_or(self.key, |(_, field)| field)
     }
 
-    /// The owner with this value; none if the value is not allowed.
+    /// A copy of the owner with this value; none if the value is not allowed.
     pub(super) fn with(&self, owner: &S, raw: &Raw<'_>) -> Option<S>
     where
         S: Clone,
@@ -55,7 +55,7 @@ impl<S> Row<S> {
         ((self.read)(&mut changed, raw) && (self.holds)(&changed)).then_some(changed)
     }
 
-    /// The key of an owner: of an entry of a list (`group[0]`), or of the settings themselves, where there is none.
+    /// The full key in an entry of a list (`group[0]`), or in the settings if `entry` is empty.
     pub(super) fn key_in(&self, entry: &str) -> String {
         if entry.is_empty() { self.key.to_owned() } else { format!("{entry}.{}", self.field()) }
     }
@@ -109,7 +109,7 @@ macro_rules! settings {
             }
         )+
 
-        /// All settings but the lists of groups and tenants.
+        /// All settings except the lists of groups and tenants.
         #[derive(Debug, Clone, PartialEq)]
         pub struct Settings {
             $($(#[doc = $root_words])+ pub $root: $root_type,)+
@@ -122,10 +122,10 @@ macro_rules! settings {
             }
         }
 
-        /// The sections, and what each is.
+        /// The sections, each with its introduction.
         pub(super) const SECTIONS: &[(&str, &str)] = &[$((stringify!($section), $of)),+];
 
-        /// Every setting, those without a section first.
+        /// Every setting; those without a section come first.
         pub(super) fn rows() -> Vec<Row<Settings>> {
             vec![
                 $(row!(Settings, stringify!($root), [$($root_words)+], $root_type, $root_kind, $root),)+
@@ -135,13 +135,13 @@ macro_rules! settings {
             ]
         }
 
-        /// The builder's calls, in the order of the rows.
+        /// The names of the builder calls, in the order of the rows.
         #[cfg(test)]
         pub(super) const SETTERS: &[&str] = &[$(stringify!($root),)+ $($(stringify!($setter)),+),+];
     };
 }
 
-/// Of anything: 1 PiB.
+/// The upper limit of every value in bytes: 1 PiB.
 pub(super) const MOST_BYTES: u64 = 1 << 50;
 const MOST_ITERATIONS: u64 = 1_000_000_000;
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -163,221 +163,316 @@ const fn deadline() -> Time {
     Time { least: A_MILLISECOND, most: A_DAY }
 }
 
-/// Hands the table to another macro: one makes structs and rows of it, one the builder's calls (`builder.rs`).
+/// Passes the table to another macro: `settings` makes structs and rows, `setters` the builder calls
+/// (`builder.rs`).
 macro_rules! all_settings {
     ($then:ident) => {
         $then! {
             {
-                /// The model whose KV cache it is; `kvstrata layout --help` lists them. Without one, the geometry says all. Where
-                /// some layers of it have a window, those are a group of their own.
+                /// Model preset: layers, KV heads, head size and dtype; `kvstrata layout --help` lists
+                /// the presets. Values in `geometry` override it. None: `geometry` gives all of them.
+                /// Layers with an attention window form a group of their own.
                 model: Option<&'static Model> = None, Maybe(Word);
             }
-            /// What a block is, where no model says it, or otherwise than the model does.
+            /// Geometry of a block: it replaces values of the model, or describes it where none is set.
             geometry: GeometrySettings {
-                /// A model's config.json, or the folder that has it, instead of `model`: its layers are groups as if they were listed.
+                /// Path of a model's config.json, or of its folder, instead of `model`. Its layers become
+                /// groups as if `[[group]]` listed them. Not together with `model`, `[[group]]`, layers,
+                /// kv_heads, head_size, outer_dim or block_bytes. None: `model` or this section describes
+                /// the model.
                 geometry_config => config: Option<PathBuf> = None, Maybe(File);
-                /// Tokens a block.
+                /// Tokens per block: the unit of hashing, reuse and transfers. Use the block size of the
+                /// engine (vLLM: `--block-size`).
                 geometry_page_size => page_size: u32 = 16, number(1, 65_536, "tokens");
-                /// Layers, instead of the model's.
+                /// Number of layers. None: the model's.
                 geometry_layers => layers: Option<u32> = None, Maybe(number(1, 65_536, "layers"));
-                /// KV heads of the whole model, instead of the model's; 1 for a latent (MLA).
+                /// Number of KV heads of the whole model, all ranks together; 1 for a latent (MLA). None:
+                /// the model's.
                 geometry_kv_heads => kv_heads: Option<u32> = None, Maybe(number(1, 65_536, "heads"));
-                /// Elements a head and token, instead of the model's; the latent's size for MLA.
+                /// Elements per head and token; for MLA, the size of the latent. None: the model's.
                 geometry_head_size => head_size: Option<u32> = None, Maybe(number(1, 1 << 24, "elements"));
-                /// 2 where keys and values are apart, 1 for one latent (MLA), instead of the model's.
+                /// Number of parts that a layer stores: 2 for separate keys and values, 1 for one latent
+                /// (MLA). None: the model's, or 2 without a model.
                 geometry_outer_dim => outer_dim: Option<u32> = None, Maybe(number(1, 2, ""));
-                /// The elements' type, as torch or vLLM spell it, instead of the model's (bfloat16 without one).
+                /// Element type of the KV cache, as torch or vLLM spell it. Set it if the cache is
+                /// quantized (vLLM: `--kv-cache-dtype`). None: the model's, or bfloat16 without a model.
                 geometry_dtype => dtype: Option<DType> = None, Maybe(Word);
-                /// Blocks of a GPU start at multiples of this many bytes, a power of two; an element's unless given. Those of host memory and of volumes start at multiples of 4,096.
+                /// Alignment in bytes, a power of two, of blocks in GPU memory. None: the size of an
+                /// element. In host memory, also if it acts as the device, and on volumes, blocks are
+                /// always aligned to 4,096 bytes.
                 geometry_alignment => alignment: Option<u64> = None, Maybe(Bytes { least: 1, most: 1 << 30 });
-                /// What comes first within a page: tokens (nhd) or heads (hnd).
+                /// Order of the dimensions within a page: nhd (tokens first) or hnd (heads first). Use
+                /// the KV layout of the engine.
                 geometry_head_order => head_order: HeadOrder = HeadOrder::Nhd, Word;
-                /// Bytes of a block that is not told apart into layers, instead of all that; 64K where nothing else is given.
+                /// Bytes per block, for opaque blocks that are not divided into layers. Not together with
+                /// a model, `[[group]]`, layers, kv_heads, head_size, outer_dim, dtype or tp. None:
+                /// computed from these, or 64K if none of them is given.
                 geometry_block_bytes => block_bytes: Option<u64> = None, Maybe(Bytes { least: 64, most: 1 << 30 });
-                /// Ranks that share the model's heads (tensor parallelism).
+                /// Number of tensor-parallel ranks that share the KV heads of the model.
                 geometry_tp => tp: u32 = 1, number(1, 65_536, "ranks");
-                /// Which of them this is, from 0.
+                /// Index of this process among the tensor-parallel ranks, from 0; below geometry.tp.
                 geometry_rank => rank: u32 = 0, number(0, 65_535, "");
             }
-            /// The hashes that name blocks, where the manager makes them of tokens.
+            /// Hashes that name blocks, where the manager computes them from tokens.
             hash: HashSettings {
-                /// Hash function. keyed: AES-128-CBC-MAC under a secret of the deployment. xxh3: XXH3-128, which has no secret; anyone who
-                /// may send prompts can choose tokens that get the hash of another tenant's block, and is then served that block's bytes.
+                /// Hash function for block hashes. keyed: AES-128-CBC-MAC under a secret of the
+                /// deployment. xxh3: XXH3-128, without a secret: a client can choose tokens that get the
+                /// hash of another tenant's block, and is then served that block's bytes.
                 hash_function => function: HashFunction = HashFunction::Keyed, Word;
-                /// File with the secret: 64 hexadecimal digits or 32 bytes, mode 0600; the same on all nodes that share blocks. None, with
-                /// disk.paths: kvstrata.hash-key beside each of them, made at the first start. None without: drawn by each process.
+                /// File with the secret of keyed hashes: 64 hexadecimal digits or 32 bytes, mode 0600;
+                /// the same on all nodes that share blocks. None: with disk.paths, kvstrata.hash-key
+                /// beside each volume, created at the first start; without disk.paths, a random secret
+                /// per process.
                 hash_key_file => key_file: Option<PathBuf> = None, Maybe(File);
-                /// The same with the secret in this environment variable, as 64 hexadecimal digits.
+                /// Name of the environment variable that holds the secret, as 64 hexadecimal digits;
+                /// instead of hash.key_file.
                 hash_key_env => key_env: Option<String> = None, Maybe(Text);
             }
             /// The device tier (G1).
             device: DeviceSettings {
-                /// What it is made of: host memory posing as a device, a GPU, or a GPU where there is one.
+                /// Kind of device: sim (host memory that acts as a device), cuda (an NVIDIA GPU), or auto
+                /// (a GPU if this machine has one with room for the blocks, otherwise sim).
                 device_kind => kind: DeviceKind = DeviceKind::Sim, Word;
-                /// Which GPU, as the driver counts them.
+                /// Index of the GPU, in the numbering of the driver. Unused with device.kind = "sim".
                 device_ordinal => ordinal: u32 = 0, number(0, 1023, "");
-                /// Blocks; follows from device.bytes where that is given.
+                /// Number of blocks in the device tier. Computed from device.bytes if that is given.
                 device_blocks => blocks: u32 = 2048, blocks(1);
-                /// Bytes for blocks, instead of their number.
+                /// Bytes of the device tier, instead of device.blocks. None: device.blocks decides.
                 device_bytes => bytes: Option<u64> = None, Maybe(bytes(1));
-                /// Which blocks leave first.
+                /// Eviction policy of the device tier. reuse learns from the turns of conversations and
+                /// is never far behind lru; `kvstrata policies` compares the policies on a trace.
                 device_policy => policy: Policy = Policy::Reuse, Word;
             }
             /// The host tier (G2).
             host: HostSettings {
-                /// Blocks; 0 leaves the tier out. Follows from host.bytes where that is given.
+                /// Number of blocks in the host tier; 0 leaves the tier out. Computed from host.bytes if
+                /// that is given. Raise it if the device loses blocks (kvstrata_dropped_blocks_total).
                 host_blocks => blocks: u32 = 8192, blocks(0);
-                /// Bytes for blocks, instead of their number; 0 leaves the tier out.
+                /// Bytes of the host tier, instead of host.blocks; 0 leaves the tier out. None:
+                /// host.blocks decides.
                 host_bytes => bytes: Option<u64> = None, Maybe(bytes(0));
-                /// Which blocks leave first.
+                /// Eviction policy of the host tier.
                 host_policy => policy: Policy = Policy::Lru, Word;
-                /// Blocks that only evictions from the device may take; at most an eighth of the tier unless given.
+                /// Number of host blocks that only evictions from the device may take. With a disk tier
+                /// they are kept free, so that evictions need not wait for writes to the disk. Below
+                /// host.blocks; unless given, at most an eighth of host.blocks.
                 host_headroom => headroom: u32 = 16, blocks(0);
-                /// Threads that copy in host memory; as many as the machine has cores, at most 4, unless given.
+                /// Number of threads that copy in host memory. None: one per core, at most 4.
                 host_copy_threads => copy_threads: Option<u32> = None, Maybe(number(1, 256, "threads"));
             }
             /// The disk tier (G3).
             disk: DiskSettings {
-                /// Blocks; 0 leaves the tier out. A multiple of the number of paths. Follows from disk.bytes where that is given.
+                /// Number of blocks in the disk tier, a multiple of the number of disk.paths; 0 leaves
+                /// the tier out. Computed from disk.bytes if that is given. Raise it if the host loses
+                /// blocks (kvstrata_dropped_blocks_total).
                 disk_blocks => blocks: u32 = 0, blocks(0);
-                /// Bytes for blocks, instead of their number; 0 leaves the tier out.
+                /// Bytes of the disk tier, instead of disk.blocks; 0 leaves the tier out. None:
+                /// disk.blocks decides.
                 disk_bytes => bytes: Option<u64> = None, Maybe(bytes(0));
-                /// Files, or directories for them; several are striped. They stay, and what they hold is found again. All ranks take the same paths: in a directory a file's name says model, group, rank and degree, and elsewhere group and rank are appended where there are several. None: a file without a
-                /// name, which goes with the process.
+                /// Files, or directories for them; several are striped. They persist: a restart finds
+                /// their blocks. All ranks use the same paths: files in a directory are named by model,
+                /// group, rank and degree; to a file path, group and rank are appended if there are
+                /// several. Empty: an unnamed temporary file.
                 disk_paths => paths: Vec<PathBuf> = Vec::new(), Files;
-                /// Which weights make the blocks, by any text that others do not have: a name and a revision. Files that hold blocks of other weights are refused, since the same hash means other bytes there. None: models are told apart by name, geometry and rank alone, and what else tells them apart has to be in the hashes (the salt).
+                /// Name that identifies the weights, for example model and revision. Files with blocks of
+                /// other weights are refused, since equal hashes mean other bytes there. None: only model
+                /// name, geometry and rank tell models apart; the hashes (salt) must contain any other
+                /// difference.
                 disk_weights => weights: Option<String> = None, Maybe(Text);
-                /// Which blocks leave first.
+                /// Eviction policy of the disk tier.
                 disk_policy => policy: Policy = Policy::Lru, Word;
-                /// Blocks of host memory in which bytes are staged between device and disk: no more reads are under way at a time. As many as 16 MiB hold, 40 at least and 256 at most, unless given: a drive that is asked for small blocks wants many at once.
+                /// Number of host blocks, per group, that stage bytes between device and disk: a limit on
+                /// concurrent disk reads. At least 2. None: as many as 16 MiB hold, from 40 to 256. With
+                /// small blocks a drive needs many reads at once.
                 disk_staging => staging: Option<u32> = None, Maybe(blocks(0));
-                /// How bytes are moved.
+                /// Backend for disk I/O: uring (io_uring with O_DIRECT), uring-buffered (io_uring through
+                /// the page cache), threads (pread and pwrite), or auto (the first that works; threads on
+                /// a file system that another machine or process serves, such as NFS or Lustre).
                 disk_backend => backend: Backend = Backend::Auto, Word;
-                /// When new files are written through, which makes later writes faster: before use, in the background, or not at all.
+                /// Time at which the unwritten parts of the files of disk.paths are filled, since writes
+                /// to such parts are slower: first (before use; a long first start), background (while
+                /// there are no requests), or no (never).
                 disk_fill => fill: DiskFill = DiskFill::First, Word;
-                /// Starts over with files that hold something else.
+                /// Whether each start empties existing volumes and adapts them to these settings, also
+                /// volumes that match. Set it for one start only. False: volumes of another model,
+                /// geometry or key are refused. A file that never was a volume is refused in any case.
                 disk_reinitialize => reinitialize: bool = false, Flag;
-                /// Gives the room of forgotten blocks back to the file system.
+                /// Whether the space of forgotten blocks is returned to the file system. It can reduce
+                /// the wear of the drive; later writes to that space are slower.
                 disk_trim => trim: bool = false, Flag;
-                /// Encrypts (AES-256-GCM) with the key in this file: 64 hexadecimal digits or 32 bytes, mode 0600.
+                /// File with the key that encrypts the disk tier (AES-256-GCM): 64 hexadecimal digits or
+                /// 32 bytes, mode 0600. None: no encryption, unless disk.key_env is given.
                 disk_key_file => key_file: Option<PathBuf> = None, Maybe(File);
-                /// The same with the key in this environment variable, as 64 hexadecimal digits.
+                /// Name of the environment variable that holds the key, as 64 hexadecimal digits; instead
+                /// of disk.key_file.
                 disk_key_env => key_env: Option<String> = None, Maybe(Text);
-                /// Which blocks are worth a write.
+                /// Filter for writes to the disk tier: always (every block), second-use (blocks used at
+                /// least twice lately), or tinylfu (any block while the tier has room, then blocks used
+                /// more often than the last victim). A filter saves writes and wear, at the cost of hits.
                 disk_admission => admission: AdmissionPolicy = AdmissionPolicy::Always, Word;
-                /// Bytes written a day at most.
+                /// Maximum bytes written per day to the disk tier of each group, ten minutes' worth at
+                /// once; at least one block. Blocks beyond it are refused
+                /// (kvstrata_disk_refused_blocks_total, cause budget). None: unlimited.
                 disk_write_budget => write_budget: Option<u64> = None, Maybe(bytes(1));
             }
-            /// How full a tier may be before its next victims are copied to the tier below, between iterations. They stay where they are until they must go, and are found there; blocks in use are all that are not free, those that nobody holds included.
+            /// Fill levels at which victims are copied to the tier below ahead of need, between iterations.
             watermark: WatermarkSettings {
-                /// Above this part of the device's blocks in use, copying starts.
+                /// Fraction of device blocks in use above which the next victims are copied to the tier
+                /// below. They stay in the device, and are found there, until they are evicted. In use
+                /// are all blocks that are not free, including those without a holder. Lower it if
+                /// allocations wait for copies.
                 watermark_device => device: f64 = 0.90, Fraction;
-                /// It goes on down to this part.
+                /// Fraction down to which copying continues once watermark.device is exceeded; copied
+                /// blocks count as free. Below watermark.device; unless given, lowered to 0.05 below it
+                /// where necessary.
                 watermark_device_low => device_low: f64 = 0.85, Fraction;
-                /// Above this part of the host's blocks in use, copying to the disk starts.
+                /// Fraction of host blocks in use above which the next victims are copied to the disk.
                 watermark_host => host: f64 = 0.90, Fraction;
-                /// It goes on down to this part.
+                /// Fraction down to which copying continues once watermark.host is exceeded. Below
+                /// watermark.host; unless given, lowered to 0.05 below it where necessary.
                 watermark_host_low => host_low: f64 = 0.85, Fraction;
             }
-            /// After how many iterations without a use blocks are offloaded.
+            /// Copies of idle blocks to the tier below, by iterations of the engine.
             idle: IdleSettings {
-                /// Device to host; none: never for that reason.
+                /// Iterations without a use after which a block is copied from device to host. None: idle
+                /// blocks are not copied for that reason.
                 idle_host_after => host_after: Option<u64> = Some(100), Maybe(number(1, MOST_ITERATIONS, "iterations"));
-                /// Host to disk, counted from the same use; none: never for that reason.
+                /// Iterations without a use after which a block is copied from host to disk, counted from
+                /// the same use; not below idle.host_after. None: idle blocks are not copied for that
+                /// reason.
                 idle_disk_after => disk_after: Option<u64> = Some(1000), Maybe(number(1, MOST_ITERATIONS, "iterations"));
             }
-            /// When blocks are written to the tier below.
+            /// Copies of blocks to the tier below.
             offload: OffloadSettings {
-                /// As soon as they are registered, from tier to tier; when there is a reason (room, watermark, idleness); or at the second request
-                /// that has them in the device, and from the host to the disk when there is a reason.
+                /// Condition for copies down. write-through: at registration, from tier to tier.
+                /// write-back: the tier needs room, is above its watermark, or the block is idle.
+                /// second-use: the second request that finds the block in the device; blocks used once
+                /// leave without a copy; from the host as write-back.
                 offload_mode => mode: WriteMode = WriteMode::Back, Word;
             }
-            /// Bringing blocks up to the device.
+            /// Copies of blocks up to the device.
             onboard: OnboardSettings {
-                /// What is compared with its checksum on the way; nothing: wrong bytes are then served.
+                /// Verification of checksums. all: of blocks from host memory and from the disk. disk,
+                /// nothing: of blocks from the disk alone; damaged bytes of host memory are then served,
+                /// or written to the disk. Reads from the disk are verified in any case.
                 onboard_verify => verify: Verify = Verify::All, Word;
             }
-            /// Bringing blocks up before they are asked for.
+            /// Copies of blocks up to the device ahead of requests.
             prefetch: PrefetchSettings {
-                /// The heat, from 0 to 1, from which a block that has left the device is fetched ahead: its uses of late, of the 15 that are counted.
+                /// Heat, from 0 to 1, from which a block that has left the device is fetched back ahead
+                /// of requests. Heat is the number of recent uses divided by 15, the most that are
+                /// counted. Lower values fetch more; each block needs at least one use.
                 prefetch_threshold => threshold: f64 = 0.7, Fraction;
-                /// Blocks under way at a time, at most those of the device; 0 leaves prefetching out.
+                /// Maximum blocks that prefetching moves at a time; at most device.blocks. 0 disables
+                /// prefetching, by hints and by heat.
                 prefetch_blocks => blocks: u32 = 64, blocks(0);
-                /// Hints of queued requests that are remembered; the oldest is dropped first.
+                /// Maximum hints of queued requests that are remembered; the oldest is dropped first. As
+                /// many hot blocks (prefetch.threshold) are remembered as well.
                 prefetch_hints => hints: u32 = 256, number(1, 1 << 20, "hints");
             }
-            /// Queues of transfers, one a path: device to host, host to disk, host to device, disk to device.
+            /// Queues of transfers by path: device to host, host to disk, host to device, disk to device.
             transfer: TransferSettings {
-                /// Transfers of a class, and of more urgent ones, that wait in a path's queue at most, or for host memory before they come to it; for reads from the disk, in each group's part of the queue. Then runs to be brought up wait beside it, copies on request are refused, and copies ahead are put off. A list that finds room goes whole; victims never wait for room here. As many copies at most wait for the gates of their offloads.
+                /// Maximum queued transfers per path, in a class and more urgent ones (disk reads: per
+                /// group); waits for host memory count. When full: onboards wait, explicit offloads are
+                /// refused, speculative copies deferred. Evictions and admitted lists are exempt. Also
+                /// limits offloads held for a layer or iteration.
                 transfer_queue => queue: u32 = 1024, number(1, 1 << 20, "transfers");
-                /// Bytes under way on a path at most; at least one block.
+                /// Maximum bytes in flight per path; at least one block, and raised to one block unless
+                /// given. Raise it if transfers wait (kvstrata_queue_transfers) while the drive or the
+                /// link has bandwidth left.
                 transfer_in_flight => in_flight: u64 = 64 << 20, bytes(1);
-                /// The same for device to host alone.
+                /// Maximum bytes in flight from device to host. None: transfer.in_flight.
                 transfer_in_flight_device_to_host => in_flight_device_to_host: Option<u64> = None, Maybe(bytes(1));
-                /// The same for host to disk alone.
+                /// Maximum bytes in flight from host to disk. None: transfer.in_flight.
                 transfer_in_flight_host_to_disk => in_flight_host_to_disk: Option<u64> = None, Maybe(bytes(1));
-                /// The same for host to device alone.
+                /// Maximum bytes in flight from host to device. None: transfer.in_flight.
                 transfer_in_flight_host_to_device => in_flight_host_to_device: Option<u64> = None, Maybe(bytes(1));
-                /// The same for disk to device alone.
+                /// Maximum bytes in flight from disk to device. None: transfer.in_flight.
                 transfer_in_flight_disk_to_device => in_flight_disk_to_device: Option<u64> = None, Maybe(bytes(1));
-                /// Bytes that a request may move before the next one's turn (deficit round robin).
+                /// Bytes that a request may move on a path before the next request of its class has a
+                /// turn (deficit round robin). Smaller is fairer, down to the size of one transfer.
                 transfer_quantum => quantum: u64 = 4 << 20, bytes(1);
-                /// How often a transfer is tried again where its error may pass.
+                /// Maximum retries of a transfer after an error that may pass. 0: no retry.
                 transfer_retries => retries: u32 = 2, number(0, 100, "times");
-                /// How long to wait before that.
+                /// Delay before each retry of a transfer.
                 transfer_retry_after => retry_after: Duration = Duration::from_millis(10), Time { least: Duration::ZERO, most: A_DAY };
-                /// How long a request for blocks may wait for writes to the tier below. Then host blocks that are not written are dropped for it, and counted (cause slow). 0: it never waits. None: twice what its copies to host memory take (99th percentile), and longer in one request of 200 or where the tier keeps up (transfer.keeps_up).
+                /// Time that a request for device blocks may wait for writes to the tier below; then
+                /// unwritten host blocks are dropped for it, and counted (cause slow). 0: no wait. None:
+                /// twice the 99th percentile of copies to host memory; longer for one in 200, or while
+                /// the tier keeps up (transfer.keeps_up).
                 transfer_patience => patience: Option<Duration> = None, Maybe(Time { least: Duration::ZERO, most: A_DAY });
-                /// A tier below that takes up to so many times as long for a byte as copies to host memory keeps up: requests wait for it as long as it takes, up to transfer.slow_above, where transfer.patience is none.
+                /// Maximum ratio of the time per byte of writes to the tier below to that of copies to
+                /// host memory at which the tier keeps up. Requests then wait for its writes as long as
+                /// they take, up to transfer.slow_above. Unused if transfer.patience is given.
                 transfer_keeps_up => keeps_up: u32 = 2, number(0, 1 << 20, "times");
-                /// Above this average of a write's time, from its start to its end, a path to a slower tier takes one write at a time; blocks that would go down it are dropped, and counted (cause slow).
+                /// Average time of a write, from start to end, above which a path to a slower tier takes
+                /// one write at a time. Other blocks that would go down it are dropped, and counted
+                /// (cause slow).
                 transfer_slow_above => slow_above: Duration = Duration::from_secs(1), Time { least: Duration::from_millis(1), most: A_DAY };
-                /// Below this average it takes as many as before; at most the one above.
+                /// Average time of a write below which such a path takes as many writes as before; at
+                /// most transfer.slow_above.
                 transfer_slow_below => slow_below: Duration = Duration::from_millis(500), Time { least: Duration::from_millis(1), most: A_DAY };
             }
-            /// What transfers may take of an iteration of the model.
+            /// Limits on transfers during an iteration of the model.
             iteration: IterationSettings {
-                /// Bytes moved an iteration at most; at least one block. Apart from urgent onboardings, and what must move so that whoever waits is served. None: any number.
+                /// Maximum bytes moved per iteration, on all paths together; at least one block. Exempt:
+                /// urgent onboards, and transfers that a waiting request depends on. Set it if transfers
+                /// slow iterations down. None: unlimited.
                 iteration_bytes => bytes: Option<u64> = None, Maybe(bytes(1));
-                /// An engine that is in no iteration, and begins none for so long, is idle: until it does, any number of bytes. To be longer than an iteration where an engine tells of its iterations by `step` alone. None: what waits for the next iteration's bytes waits for that, however long.
+                /// Time without an iteration after which the engine is idle and iteration.bytes does not
+                /// apply, until the next iteration. Longer than an iteration if the engine reports
+                /// iterations by `step` only. None: transfers wait for the next iteration, however long.
                 iteration_idle => idle: Option<Duration> = Some(Duration::from_millis(100)), Maybe(deadline());
             }
-            /// How long somebody waits at most.
+            /// Maximum times that a caller waits.
             deadline: DeadlineSettings {
-                /// For blocks.
+                /// Maximum time that an allocation waits for blocks of the device, unless the call gives
+                /// a deadline. Then it fails (kvstrata_late_allocations_total), and the engine should
+                /// preempt or admit fewer requests.
                 deadline_allocate => allocate: Duration = Duration::from_secs(10), deadline();
-                /// For blocks to come up.
+                /// Maximum time that an onboard waits for its blocks, unless the call gives a deadline.
+                /// Then it ends short, and the engine computes the missing blocks.
                 deadline_onboard => onboard: Duration = Duration::from_secs(30), deadline();
-                /// For blocks that a caller asked for to be below: an offload, what is to persist, a preempted request. Their copies go on, but for those
-                /// that still wait for the gate of their offload, a layer or an iteration: those have held their blocks, which are let go. Blocks that were
-                /// registered ahead of a pass are withdrawn when the engine has said nothing for so long.
+                /// Maximum wait for an offload, a persist or the copies of a preempted request. Later the
+                /// copies continue, except those still held for a layer or an iteration: these release
+                /// their blocks. Blocks registered ahead of a pass are withdrawn if the engine reports
+                /// nothing for as long.
                 deadline_offload => offload: Duration = Duration::from_secs(30), deadline();
-                /// For transfers to end at shutdown; those that have not are cancelled.
+                /// Maximum duration of a shutdown. After half of it, transfers that have not started are
+                /// cancelled.
                 deadline_shutdown => shutdown: Duration = Duration::from_secs(10), deadline();
             }
-            /// The part of each tier that one tenant may have, unless the tenant has quotas of its own.
+            /// Fraction of each tier that a tenant may have, unless its `[[tenant]]` entry says otherwise.
             quota: QuotaSettings {
-                /// Of the device's blocks.
+                /// Maximum fraction of device blocks per tenant. 1: no limit. Lower it so that one tenant
+                /// cannot displace the others.
                 quota_device => device: f64 = 1.0, Fraction;
-                /// Of the host's.
+                /// Maximum fraction of host blocks per tenant. 1: no limit.
                 quota_host => host: f64 = 1.0, Fraction;
-                /// Of the disk's.
+                /// Maximum fraction of disk blocks per tenant. 1: no limit.
                 quota_disk => disk: f64 = 1.0, Fraction;
-                /// Tenants that the manager tells apart at once. A name counts until nothing of its tenant is left: no handle, no block in any tier, no transfer. Each costs 8 bytes per tier and group.
+                /// Maximum number of tenants at a time, at a cost of 8 bytes per tenant, tier and group.
+                /// A tenant counts while it has a handle, a block in any tier, or a transfer.
                 quota_tenants => tenants: u32 = 4095, number(1, 32_767, "tenants");
             }
-            /// What there is to be watched.
+            /// Metrics for operators, and the endpoint that serves them.
             metrics: MetricsSettings {
-                /// Where figures are served over HTTP: /metrics for Prometheus, /healthz. They have no password, so this is best an address of the machine itself, or behind something that asks for one. Processes of one machine need a port each (0, or KVSTRATA_METRICS_LISTEN). None: nowhere.
+                /// Address and port of the HTTP endpoint: /metrics for Prometheus, and /healthz. It has
+                /// no password: use a loopback address, or a proxy that authenticates. Processes of one
+                /// machine need different ports (port 0, or KVSTRATA_METRICS_LISTEN). None: no endpoint.
                 metrics_listen => listen: Option<SocketAddr> = None, Maybe(Address);
-                /// Whether latencies of transfers and calls are counted, in histograms.
+                /// Whether histograms of the latencies of transfers and calls are kept, and of the sizes
+                /// of transfers exported.
                 metrics_histograms => histograms: bool = true, Flag;
-                /// So many tenants have figures of their own, under their names: those of the settings first, in their order, then those who come. Whoever may scrape reads the names.
+                /// Number of tenants with metrics of their own, under their names: those of the settings
+                /// first, in their order, then by arrival. Each client that scrapes the endpoint sees the
+                /// names. 0: none.
                 metrics_tenants => tenants: u32 = 0, number(0, 32_767, "tenants");
             }
-            /// The tokio runtime that the manager makes where it is handed none.
+            /// The tokio runtime that the manager creates if it is given none and none is current.
             runtime: RuntimeSettings {
-                /// Its threads.
+                /// Number of threads of that runtime; with several, the first serves deadlines and the
+                /// others the disk tier.
                 runtime_threads => threads: u32 = 2, number(1, 256, "threads");
             }
         }

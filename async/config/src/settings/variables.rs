@@ -1,4 +1,4 @@
-//! Settings in environment variables: `KVSTRATA_`, and the key in capitals with `_` for its dot.
+//! Settings in environment variables: `KVSTRATA_`, then the key in capitals with `_` for its dot.
 
 use super::draft::Draft;
 use super::error::{Fault, Origin};
@@ -10,10 +10,11 @@ use std::path::PathBuf;
 
 pub(super) const PREFIX: &str = "KVSTRATA_";
 
-/// Names the file to read.
+/// The variable that names the configuration file.
 pub const CONFIG_VARIABLE: &str = "KVSTRATA_CONFIG";
 
-/// Variables of the project that are no settings: of the build, the tests and the measurements, what the command logs, and where `kvstrata tune` stores.
+/// Variables of the project that are no settings: for the build, tests and measurements, for the log of the
+/// command, and for the folder of `kvstrata tune`.
 pub(super) const OTHERS: &[&str] = &[
     "KVSTRATA_COMMIT",
     "KVSTRATA_CONFIG_DIR",
@@ -39,15 +40,15 @@ pub(super) const OTHERS: &[&str] = &[
     "KVSTRATA_WORLD_MS",
 ];
 
-/// What tests tell processes that they start.
+/// The prefix of variables that tests pass to processes that they start.
 pub(super) const TESTS: &str = "KVSTRATA_TEST_";
 
-/// The variable of a setting.
+/// The variable for a setting.
 pub(super) fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "_").to_ascii_uppercase())
 }
 
-/// Reads variables; the file that is named, if one is.
+/// Reads variables. Returns the file that [`CONFIG_VARIABLE`] names, if it names one.
 pub(super) fn read(
     builder: &mut Draft,
     variables: impl Iterator<Item = (OsString, OsString)>,
@@ -91,9 +92,9 @@ pub(super) fn read(
     file
 }
 
-/// A variable that no setting has.
+/// The error for a variable that no setting has.
 pub(super) fn unknown(name: String) -> Fault {
-    // What all begin with says nothing.
+    // The common prefix would make all names look similar.
     let all =
         rows().into_iter().map(|row| variable(row.key)).chain(OTHERS.iter().map(|name| (*name).to_owned()));
     let known = all.chain([CONFIG_VARIABLE.to_owned()]).map(|name| name.replacen(PREFIX, "", 1));

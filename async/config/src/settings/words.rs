@@ -1,4 +1,4 @@
-//! Settings that are one word of several.
+//! Settings with a fixed set of named values.
 
 use super::kind::Named;
 use kvstrata_backends::disk::AdmissionPolicy;
@@ -31,40 +31,40 @@ macro_rules! words {
 }
 
 words! {
-    /// What the device tier is made of.
+    /// The kind of device that the device tier uses.
     DeviceKind {
-        /// Host memory posing as a device, with an address space of its own.
+        /// Host memory that acts as a device, with its own address space.
         Sim = "sim",
         /// An NVIDIA GPU.
         Cuda = "cuda",
-        /// A GPU where this machine has one with room for the blocks, otherwise `Sim`.
+        /// A GPU if this machine has one with room for the blocks, otherwise `Sim`.
         Auto = "auto",
     }
-    /// Which function makes block hashes from tokens.
+    /// The function that computes block hashes from tokens.
     HashFunction {
         /// AES-128-CBC-MAC under the secret of the deployment.
         Keyed = "keyed",
-        /// XXH3-128, for tokens that only trusted callers choose.
+        /// XXH3-128, for deployments where only trusted callers choose the tokens.
         Xxh3 = "xxh3",
     }
-    /// What is compared with its checksum on its way to the device.
+    /// Sources for which checksums of blocks are verified. Reads from the disk are verified in any case.
     Verify {
-        /// What comes from the host and from the disk.
+        /// Host memory and the disk.
         All = "all",
-        /// What comes from the disk.
+        /// The disk.
         Disk = "disk",
-        /// Nothing: wrong bytes are then served.
+        /// As `Disk`: damaged bytes of host memory are served.
         Nothing = "nothing",
     }
-    /// What layers keep of the tokens before.
+    /// The kind of cache that layers keep.
     GroupKind {
         /// Keys and values of all tokens.
         Full = "full",
-        /// Keys and values of the last tokens only.
+        /// Keys and values of the last tokens.
         Window = "window",
-        /// One latent a token (MLA).
+        /// One latent per token (MLA).
         Mla = "mla",
-        /// A state of a fixed size, whatever the number of tokens (Mamba, linear attention).
+        /// A state of fixed size, independent of the number of tokens (Mamba, linear attention).
         State = "state",
     }
 }
@@ -110,12 +110,12 @@ impl Named for Backend {
     }
 }
 
-/// When what was never written of a file is written through: it is slower to write.
+/// When the parts of a file that were never written are filled: writes to such parts are slower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskFill {
-    /// Before it is used.
+    /// Before the file is used.
     First,
-    /// While it is used, whenever nobody asks for anything.
+    /// While the file is used, whenever there are no requests.
     Background,
     /// Never.
     No,
@@ -153,7 +153,7 @@ impl Named for DType {
     fn name(self) -> &'static str {
         DType::name(self)
     }
-    /// Also the other names of frameworks.
+    /// Also accepts the other names that frameworks use.
     fn find(name: &str) -> Option<DType> {
         name.parse().ok()
     }

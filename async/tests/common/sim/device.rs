@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use twox_hash::XxHash3_64;
 
-/// A device that goes wrong as its plan says. `violations`: what the port's caller must not do.
+/// A device with the faults of its plan. `violations` lists calls that break the port's contract.
 #[derive(Debug)]
 pub struct SimMover(Arc<Mover>);
 
@@ -24,21 +24,21 @@ struct Mover {
 struct Books {
     under_way: Vec<Part>,
     dead: bool,
-    /// What a dead device may still reach.
+    /// Memory that a dead device may still reach.
     kept: Vec<(Kept, HostSide)>,
     violations: Vec<String>,
 }
 
-/// Blocks that a device keeps which has failed: its own, and one of host memory.
+/// Blocks that a failed device keeps: one of its own, and one of host memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
     pub up: bool,
     pub device: u32,
-    /// None: it was to be overwritten.
+    /// `None`: the device block was to be overwritten.
     pub host: Option<usize>,
 }
 
-/// Layers of a device's block that are in use.
+/// Layers of a device block that a copy uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
     block: u32,
@@ -59,19 +59,19 @@ impl Part {
 }
 
 impl SimMover {
-    /// On the runtime that it is called on. The device's blocks are as long as the memory's.
+    /// Runs on the current runtime. The device's blocks are as long as the memory's.
     pub fn new(device: Arc<SimDevice>, memory: Arc<HostMemory>, plan: Plan) -> SimMover {
         assert_eq!(device.block_bytes(), memory.arena().block_bytes(), "bytes a block");
         let books = Mutex::default();
         SimMover(Arc::new(Mover { device, memory, stage: Stage::new(plan), books }))
     }
 
-    /// What is asked for from now on goes by another plan.
+    /// Requests from now on follow another plan.
     pub fn change(&self, change: impl FnOnce(&mut Plan)) {
         self.0.stage.change(change);
     }
 
-    /// A bit of a block of host memory flips. False: somebody has it.
+    /// Flips a bit of a block of host memory. Returns false if the block is in use.
     pub fn rot(&self, block: u32, number: u64) -> bool {
         let guard = self.0.memory.write(block);
         guard.is_ok_and(|mut bytes| {
@@ -112,7 +112,7 @@ impl DeviceMover for SimMover {
         let (mut parts, alive) = (Vec::new(), !lock(&mover.books).dead);
         for copy in copies.list_mut() {
             let fate = mover.stage.draw(0);
-            // One that hangs, or kills the device, takes its list with it.
+            // A copy that hangs, or kills the device, takes its list with it.
             if matches!(fate.fault, Some(Fault::Hangs | Fault::Lost)) {
                 whole.fault = fate.fault;
             }
@@ -142,7 +142,7 @@ impl DeviceMover for SimMover {
 }
 
 impl Mover {
-    /// The device may still reach what the copy uses: whoever uses it again is found out.
+    /// Keeps the guard of the copy's memory, which the device may still reach: a later use of it fails.
     fn keep(&self, copy: &mut Copy) {
         copy.outcome = Err(Failure::of(Cause::Device));
         let up = copy.host.is_up();
@@ -160,7 +160,7 @@ impl Mover {
         layers.clone().map(|layer| (layer, self.memory.layer(layer).expect("a layer"))).collect()
     }
 
-    /// Spoils the target. What is read at the start comes back.
+    /// Spoils the target. Returns the source's bytes if they are read at the start.
     fn begin(&self, copy: &mut Copy, fate: Fate) -> Option<Vec<u8>> {
         let ranges = self.ranges(&copy.layers);
         let early = fate.early.then(|| self.source(copy)).and_then(Result::ok);
@@ -168,7 +168,7 @@ impl Mover {
             match &mut copy.host {
                 HostSide::Read(_) | HostSide::Zeros => {
                     let rubbish = vec![RUBBISH; range.len()];
-                    // A block that there is not is found out at the end.
+                    // A block that does not exist is found out at the end.
                     let _ = self.device.copy_in(copy.device.0, range.start, &rubbish);
                 }
                 HostSide::Write(bytes) => bytes[range].fill(RUBBISH),
@@ -178,7 +178,7 @@ impl Mover {
         early
     }
 
-    /// The bytes of all layers of a copy, where they come from.
+    /// The bytes of all layers of a copy, at their source.
     fn source(&self, copy: &Copy) -> Result<Vec<u8>, DeviceError> {
         let mut bytes = Vec::new();
         for (_, range) in self.ranges(&copy.layers) {
@@ -232,9 +232,9 @@ impl Mover {
 struct Moving {
     mover: Arc<Mover>,
     copies: Option<Copies>,
-    /// Whether the device was, at the start.
+    /// Whether the device was alive at the start.
     alive: bool,
-    /// Of each copy: what it uses (none: it was refused), what becomes of it, what was read at the start.
+    /// For each copy: the part that it uses (`None`: it was refused), its fate, the bytes read at the start.
     parts: Vec<(Option<Part>, Fate, Option<Vec<u8>>)>,
 }
 
@@ -256,7 +256,7 @@ impl UnderWay for Moving {
                 };
             }
         }
-        // Dropped, it is answered.
+        // The drop answers it.
     }
 }
 

@@ -1,5 +1,6 @@
-//! A disk tier in virtual time: slots of one or several volumes, each of which may be lost; a slot that held something and is given back is free once
-//! that is forgotten, at once or a while later. What was written and not forgotten the next one over it finds ([`SimDisk::reopened`]).
+//! A disk tier in virtual time, with slots on one or several volumes. Any volume may be lost. A slot
+//! that is given back is free once its block is forgotten, at once or a while later. The next tier over
+//! the disk finds the blocks that were written and not forgotten ([`SimDisk::reopened`]).
 
 use super::{Asked, Ear, Fate, Fault, Gate, Plan, RUBBISH, Stage, flip, lock};
 use futures_channel::oneshot;
@@ -23,14 +24,14 @@ pub use books::Counts;
 use books::{Books, Stored};
 use under_way::{Erased, Forgets, Reading, Writing};
 
-/// What is in flight.
+/// Kinds of requests in flight.
 const READS: usize = 0;
 const WRITES: usize = 1;
 
 /// How long its end hangs at most, in real time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Blocks on a disk that there is not.
+/// A simulated disk.
 #[derive(Debug)]
 pub struct SimDisk(Arc<Disk>);
 
@@ -39,23 +40,23 @@ struct Disk {
     pool: BlockPool,
     slot_bytes: usize,
     stage: Stage,
-    /// Reads that it takes at once, and writes.
+    /// The most reads at once, and the most writes.
     at_once: u32,
-    /// Slot s is of volume s mod so many.
+    /// Slot s is of volume s mod `volumes`.
     volumes: u32,
     books: Mutex<Books>,
     ear: Ear,
-    /// What its end waits for.
+    /// The signal that its end waits for.
     end: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
 impl SimDisk {
-    /// On the runtime that it is called on.
+    /// Runs on the current runtime.
     pub fn new(slots: u32, slot_bytes: usize, plan: Plan) -> SimDisk {
         SimDisk::with_at_once(slots, slot_bytes, plan, u32::MAX)
     }
 
-    /// The same, and who asks for more reads at once, or writes, violates the contract.
+    /// The same. More reads or more writes at once than `at_once` violate the contract.
     pub fn with_at_once(slots: u32, slot_bytes: usize, plan: Plan, at_once: u32) -> SimDisk {
         SimDisk::striped(slots, slot_bytes, plan, at_once, 1)
     }
@@ -68,7 +69,7 @@ impl SimDisk {
         SimDisk(Arc::new(Disk { pool, slot_bytes, stage, at_once, volumes, books, ear, end }))
     }
 
-    /// As the next process finds it, with all of its volumes; nothing may be asked of this one any more.
+    /// The disk as the next process finds it, with all of its volumes. No call may reach this one any more.
     pub fn reopened(&self, plan: Plan) -> SimDisk {
         let Disk { pool, slot_bytes, at_once, volumes, .. } = &*self.0;
         let next = SimDisk::striped(pool.capacity() as u32, *slot_bytes, plan, *at_once, *volumes);
@@ -101,7 +102,8 @@ impl SimDisk {
         lock(&self.0.books).slots.values().map(|stored| stored.hash.to_u128()).collect()
     }
 
-    /// Whether a block is there, on a volume that is not lost. What an erasure that failed has left of it elsewhere does not count.
+    /// Whether a block is there, on a volume that is not lost. Remains of a failed erasure elsewhere do
+    /// not count.
     pub fn has(&self, hash: SequenceHash) -> bool {
         let books = lock(&self.0.books);
         let is_it = |(slot, stored): (&u32, &Stored)| {
@@ -114,40 +116,42 @@ impl SimDisk {
         books.slots.iter().any(is_it)
     }
 
-    /// Slots that are not free yet, for what they held is not forgotten; and whether somebody sees to that.
+    /// Slots that are not free yet, since their blocks are not forgotten, and whether a request is about
+    /// to forget them.
     pub fn unforgotten(&self) -> (usize, bool) {
         let books = lock(&self.0.books);
         (books.unforgotten.len(), books.expected)
     }
 
-    /// What is asked for from now on goes by another plan.
+    /// Requests from now on follow another plan.
     pub fn change(&self, change: impl FnOnce(&mut Plan)) {
         self.0.stage.change(change);
     }
 
-    /// Is called by whoever asks for something, before it is done.
+    /// Calls `ear` at each request, before it is carried out.
     pub fn listen(&self, ear: impl Fn(Asked) + Send + Sync + 'static) {
         *lock(&self.0.ear.0) = Some(Arc::new(ear));
     }
 
-    /// A bit of what a slot holds flips.
+    /// Flips a bit of a slot's bytes.
     pub fn rot(&self, slot: BlockId, number: u64) {
         if let Some(stored) = lock(&self.0.books).slots.get_mut(&slot.0) {
             flip(&mut stored.bytes, number);
         }
     }
 
-    /// The whole disk is gone.
+    /// Loses the whole disk.
     pub fn lose(&self) {
         lock(&self.0.books).lost.extend(0..self.0.volumes);
     }
 
-    /// The volume of a slot.
+    /// Loses the volume of a slot.
     pub fn lose_volume_of(&self, slot: BlockId) {
         self.0.lose(&mut lock(&self.0.books), slot);
     }
 
-    /// Its end hangs until it is told to go on, or has been waited for in vain: then there is nobody to be told.
+    /// Makes its end hang until the sender tells it to go on, or until its patience is over.
+    /// Then the sender has no receiver.
     pub fn hang_at_end(&self) -> mpsc::Sender<()> {
         let (go_on, end) = mpsc::channel();
         *lock(&self.0.end) = Some(end);
@@ -332,7 +336,7 @@ impl Disk {
             if taken.is_empty() {
                 break;
             }
-            // Those of a lost volume are nobody's for good.
+            // Slots of a lost volume are parked for good.
             let (parked, good): (Vec<_>, Vec<_>) =
                 taken.into_iter().partition(|slot| books.lost.contains(&disk.volume_of(*slot)));
             books.counts.parked += parked.len() as u64;
@@ -348,7 +352,7 @@ impl Disk {
         books.lost.insert(self.volume_of(slot));
     }
 
-    /// Whether a request of a slot finds its volume lost, or loses it.
+    /// Whether the volume of a request's slot is lost, or lost by this request.
     fn is_lost_now(&self, books: &mut Books, slot: BlockId, fate: Fate) -> bool {
         if fate.fault == Some(Fault::Lost) {
             self.lose(books, slot);
@@ -356,7 +360,7 @@ impl Disk {
         books.lost.contains(&self.volume_of(slot))
     }
 
-    /// Forgets what was given back, now or when there is room for it.
+    /// Forgets the blocks of slots given back, now or when there is room for that.
     fn try_forget(self: &Arc<Disk>) {
         let mut books = lock(&self.books);
         if books.unforgotten.is_empty() || books.expected {

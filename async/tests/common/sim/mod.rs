@@ -1,17 +1,18 @@
-//! The tiers' hardware in virtual time: what it takes, and what goes wrong, is drawn from a seed.
+//! The tiers' hardware in virtual time. Times and faults are drawn from a seed.
 //!
 //! ```text
-//!   request ──► fate drawn: time, fault ──► task: waits that long (virtual) ──► moves real bytes, or fails ──► landing
+//!   request ──► fate drawn: time, fault ──► task: waits (virtual) ──► moves real bytes, or fails ──► landing
 //!                                            └── hangs: waits for shutdown() ──► Abandoned
 //! ```
 //!
-//! On a runtime of one thread with a paused clock all of it happens in the same order each time. Its clock has ticks of a
-//! millisecond, so a plan's times are a thousand times those of real hardware.
+//! On a runtime of one thread with a paused clock, all of it happens in the same order each time. The
+//! clock ticks in milliseconds, so a plan's times are a thousand times those of real hardware.
 //!
-//! While a request is under way its target holds rubbish, and its source is read at the start or at the end of that time: whoever
-//! uses either too early, or gives it away, finds wrong bytes. What the ports forbid is noted besides: `violations`.
+//! While a request is in flight its target holds rubbish, and its source is read at the start or at the
+//! end of that time. A caller that uses either too early, or gives it away, finds wrong bytes. Calls
+//! that the ports forbid are noted besides, in `violations`.
 //!
-//! To be used beside `common` and `time`, whose clock it goes by, all three at a test's root.
+//! To be used beside `common` and `time`, its clock, all three at a test's root.
 #![allow(dead_code, unused_imports, reason = "each test uses some of it")]
 
 mod device;
@@ -30,39 +31,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use turnstile::Turnstile;
 
-/// So many in a thousand.
+/// Odds are in a thousand.
 pub const ALWAYS: u64 = 1000;
 
-/// What requests take, and how many of a thousand go wrong.
+/// The times of requests, and how many of a thousand go wrong.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub seed: u64,
-    /// Of each request, beside that of its bytes.
+    /// Of each request, beside the time of its bytes.
     pub latency: Range<Duration>,
     pub bytes_a_second: u64,
-    /// Take `spike_times` as long.
+    /// Requests that take `spike_times` as long.
     pub spike: u64,
     pub spike_times: u32,
-    /// Fail: from a device for now, from a disk for good.
+    /// Requests that fail: from a device for now, from a disk for good.
     pub fail: u64,
-    /// Bytes change: on the disk at rest, or the slot turns out to be another block's; on their way to a device.
+    /// Requests with changed bytes: at rest on the disk, or a slot that turns out to hold
+    /// another block; in flight to a device.
     pub damage: u64,
-    /// Fail, and everything after them.
+    /// Requests that fail, with all requests after them.
     pub lose: u64,
-    /// A device that fails keeps the memory of what is under way.
+    /// A device that fails keeps the memory of requests in flight.
     pub keep: bool,
-    /// Are answered at the shutdown.
+    /// Requests that hang until the shutdown answers them.
     pub hang: u64,
     /// Blocks that the disk does not take.
     pub refuse: u64,
-    /// One after the other, as of a drive, or a link, that moves so many bytes a second in all.
+    /// Requests go one after the other, as over a drive or a link that moves so many bytes a second in all.
     pub one_by_one: bool,
-    /// Times that the disk is told to forget what was given back, and has no room for that just now.
+    /// Times that the disk is told to forget blocks given back, and has no room for that just now.
     pub full: u64,
 }
 
 impl Plan {
-    /// Where nothing goes wrong.
+    /// A plan without faults.
     pub fn calm(seed: u64) -> Plan {
         Plan {
             seed,
@@ -81,13 +83,13 @@ impl Plan {
         }
     }
 
-    /// Where everything does, but for what ends the whole run.
+    /// A plan with every fault, except those that end the whole run.
     pub fn rough(seed: u64) -> Plan {
         Plan { spike: 50, fail: 50, damage: 50, hang: 5, refuse: 50, full: 200, ..Plan::calm(seed) }
     }
 }
 
-/// What goes wrong with a request.
+/// The fault of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     Fails,
@@ -102,11 +104,11 @@ struct Fate {
     fault: Option<Fault>,
     /// Whether the source is read at the start.
     early: bool,
-    /// For whoever damages something.
+    /// A number for the code that damages bytes.
     number: u64,
 }
 
-/// A request that is under way. Dropped, it is answered as abandoned.
+/// A request in flight. Dropped, it is answered as abandoned.
 trait UnderWay: Send + 'static {
     fn end(self, fate: Fate);
 }
@@ -115,36 +117,36 @@ trait UnderWay: Send + 'static {
 struct Stage {
     runtime: Handle,
     play: Mutex<(Plan, Random)>,
-    /// When the last request of those that go one by one ends.
+    /// When the last of the requests that go one by one ends.
     busy: Mutex<Option<Instant>>,
     /// Opened at the shutdown.
     shut: Arc<Turnstile>,
     gate: Gate,
 }
 
-/// What is asked for while it holds ends as it lets go, in the order of its times.
+/// Requests made while it holds end when it lets them go, in the order of their times.
 #[derive(Debug, Default)]
 pub struct Gate(Mutex<Option<Arc<Turnstile>>>);
 
 impl Gate {
-    /// What is asked for from now on does not end before it is let go.
+    /// Requests from now on do not end before they are let go.
     pub fn hold(&self) {
         lock(&self.0).get_or_insert_default();
     }
 
-    /// So many end, now or when their time is over.
+    /// Lets so many requests end, now or when their time is over.
     pub fn let_go(&self, requests: usize) {
         lock(&self.0).iter().for_each(|gate| gate.let_pass(requests));
     }
 
-    /// All do.
+    /// Lets all of them end.
     pub fn open(&self) {
         lock(&self.0).take().iter().for_each(|gate| gate.open());
     }
 }
 
 impl Stage {
-    /// On the runtime that it is called on.
+    /// Runs on the current runtime.
     fn new(plan: Plan) -> Stage {
         let play = Mutex::new((plan.clone(), Random(plan.seed)));
         let busy = Mutex::default();
@@ -158,7 +160,7 @@ impl Stage {
     fn draw(&self, bytes: usize) -> Fate {
         let (plan, random) = &mut *lock(&self.play);
         let mut drawn = |odds: u64| random.below(ALWAYS) < odds;
-        // Each is drawn, so that one more of a kind changes nothing about the others.
+        // Every fault is drawn, so that more of one kind do not change the others.
         let spike = drawn(plan.spike);
         let faults = [
             (plan.lose, Fault::Lost),
@@ -213,14 +215,14 @@ impl Stage {
         });
     }
 
-    /// Whatever hangs, or will, is answered.
+    /// Answers all requests that hang, or will hang.
     fn shutdown(&self) {
         self.gate.open();
         self.shut.open();
     }
 }
 
-/// What a listener hears of.
+/// Requests that a listener hears of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     Read,

@@ -1,4 +1,5 @@
-//! Memory that poses as a remote store: slow, away for a while as a seed says, back again, and perhaps empty then.
+//! Memory that poses as a remote store: slow, away for a while as a seed says, back again, and perhaps
+//! empty then.
 //!
 //! ```text
 //!   virtual time   │ there          │ away    │ there          │ away    │ …
@@ -6,7 +7,7 @@
 //!                  │ their latency  │ Away    │ comes back empty
 //! ```
 //!
-//! What a port's caller must not do is noted: `violations`.
+//! `violations` lists calls that break the port's contract.
 
 use super::{RUBBISH, lock};
 use crate::common::Random;
@@ -21,16 +22,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Reads that it takes at once, and writes.
+/// The most reads at once, and the most writes.
 const AT_ONCE: u32 = 4;
 
-/// When the store is there, and what it keeps while it is away.
+/// When the store is there, and whether it keeps its blocks while it is away.
 #[derive(Debug, Clone)]
 pub struct Weather {
     pub seed: u64,
-    /// How long it is there each time, and how long it is away then; none: always there.
+    /// How long it is there each time, and how long it is away then. `None`: it is always there.
     pub there: Option<[Duration; 2]>,
-    /// It has nothing when it is back.
+    /// It is empty when it is back.
     pub forgets: bool,
     /// Requests that fail, of a thousand.
     pub fails: u64,
@@ -42,7 +43,7 @@ impl Weather {
         Weather { seed, there: None, forgets: false, fails: 0 }
     }
 
-    /// As a seed says: most are away now and then.
+    /// Drawn from a seed: most are away now and then.
     pub fn drawn(seed: u64) -> Weather {
         let random = &mut Random(seed);
         let seed = random.next();
@@ -53,20 +54,20 @@ impl Weather {
     }
 }
 
-/// What it has done.
+/// Counts of requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Events {
     pub written: u64,
     pub read: u64,
     /// Requests while it was away.
     pub away: u64,
-    /// Reads of what it has not any more.
+    /// Reads of blocks that it has no longer.
     pub rejected: u64,
     /// Requests that succeeded after it had been away.
     pub back: u64,
 }
 
-/// A remote store that there is not.
+/// A simulated remote store.
 #[derive(Debug)]
 pub struct Remote(Arc<Store>);
 
@@ -94,7 +95,7 @@ struct State {
 }
 
 impl Remote {
-    /// A store of so many blocks, each of so many bytes, on the runtime that this is called on.
+    /// A store of so many blocks, each of so many bytes, on the current runtime.
     pub fn new(blocks: u32, block_bytes: usize, weather: Weather) -> Remote {
         let pool = BlockPool::new(PoolConfig::new(blocks).lanes(1).seed(1)).expect("a pool");
         let state = State {
@@ -117,7 +118,7 @@ impl Remote {
         std::mem::take(&mut lock(&self.0.state).violations)
     }
 
-    /// The bytes of a slot rot.
+    /// Loses the bytes of a slot, as if they had rotted.
     pub fn rot(&self, slot: BlockId) {
         lock(&self.0.state).blocks.remove(&slot.0);
     }
@@ -134,7 +135,7 @@ impl Store {
         });
     }
 
-    /// Whether a request succeeds now, as far as the store is there.
+    /// Whether a request succeeds now: the store is there, and the request is none of those that fail.
     fn answers(&self, state: &mut State) -> Result<(), Cause> {
         if let Some([there, away]) = self.weather.there {
             let (elapsed, period) = (self.began.elapsed().as_nanos(), (there + away).as_nanos());
@@ -275,7 +276,7 @@ impl TierPort for Remote {
 }
 
 impl Erases for Remote {
-    /// At once.
+    /// Erases at once.
     fn erase(&self, slots: Vec<BlockId>, _: bool) -> Erasing {
         let mut state = lock(&self.0.state);
         slots.iter().for_each(|slot| _ = state.blocks.remove(&slot.0));

@@ -1,4 +1,4 @@
-//! Whoever comes waits until it is let pass, in the order of arrival, or until it is open to all.
+//! A turnstile: callers wait until they are let pass, in the order of arrival, or until it is open to all.
 
 use super::lock;
 use futures_channel::oneshot;
@@ -10,7 +10,7 @@ pub struct Turnstile(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// So many that have not come may pass.
+    /// Passes for callers that have not come yet.
     passes: usize,
     is_open: bool,
     waiting: VecDeque<oneshot::Sender<()>>,

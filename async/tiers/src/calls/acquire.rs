@@ -33,7 +33,7 @@ use std::time::Duration;
 
 /// A sequence's blocks.
 #[derive(Debug)]
-#[must_use = "dropped, the blocks are released"]
+#[must_use = "dropping it releases the blocks"]
 pub struct Acquired {
     /// The leading blocks that some tier had, now in the device, in the order of their hashes.
     pub held: Blocks,
@@ -59,7 +59,7 @@ pub enum AcquireError {
 /// A call for all blocks of a sequence ([`Group::acquire`]) that has not begun. It begins when it is
 /// awaited, or by [`into_future`](IntoFuture::into_future).
 #[derive(Clone, Copy)]
-#[must_use = "it begins when it is awaited, or by into_future()"]
+#[must_use = "the call begins when it is awaited, or at into_future()"]
 pub struct Acquire<'a> {
     group: &'a Group,
     hashes: &'a [SequenceHash],

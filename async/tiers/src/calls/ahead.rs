@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Blocks of one list that were [registered ahead](crate::BlocksMut::register_ahead) of the iteration
 /// that writes them. Dropping it changes nothing: the manager trusts that the iteration writes them.
-#[must_use = "if the pass does not write the blocks it is to withdraw() them"]
+#[must_use = "call withdraw() if the pass does not write the blocks"]
 pub struct Ahead {
     inner: Arc<Inner>,
     mark: Option<Key>,

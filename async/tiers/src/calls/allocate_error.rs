@@ -9,7 +9,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum AllocateError {
     /// More than the device has: this can never succeed.
-    #[error("{requested} blocks were asked for, and the device has {capacity}; ask for fewer")]
+    #[error("{requested} blocks requested, but the device has {capacity}; request fewer")]
     TooMany {
         /// Blocks asked for.
         requested: usize,
@@ -18,8 +18,8 @@ pub enum AllocateError {
     },
     /// The blocks did not come in time.
     #[error(
-        "{requested} block(s) did not come within {waited:?}: {}{available} of {capacity} are free or evictable, and {ahead} waited before; \
-         release some, or preempt a request", at_quota(*.requested, *.tenant)
+        "block allocation timed out after {waited:?}: {requested} requested, {}{available} of {capacity} available, \
+         {ahead} ahead in the queue; release blocks or preempt a request", at_quota(*.requested, *.tenant)
     )]
     Deadline {
         /// Blocks asked for.
@@ -37,7 +37,7 @@ pub enum AllocateError {
     },
     /// The numbers given are not one for each group.
     #[error(
-        "numbers of blocks were given for {given} groups, and the model has {groups}; give one for each, 0 for none"
+        "block counts given: {given}, groups of the model: {groups}; give one count for each group, 0 for none"
     )]
     Groups {
         /// Numbers given.
@@ -47,7 +47,7 @@ pub enum AllocateError {
     },
     /// More than the tenant's quota: this can never succeed.
     #[error(
-        "{requested} blocks were asked for, and the tenant may have {quota} of the device's {capacity}; {}", crate::engine::tenants::more_room(*.quota)
+        "{requested} requested, but the tenant's quota is {quota} of {capacity} device blocks; {}", crate::engine::tenants::more_room(*.quota)
     )]
     Quota {
         /// Blocks asked for.
@@ -58,7 +58,7 @@ pub enum AllocateError {
         capacity: usize,
     },
     /// The tenant is being purged, and gets nothing until the purge is over.
-    #[error("the tenant is being purged; wait for the purge's end")]
+    #[error("the tenant is being purged; retry when the purge has ended")]
     Purging,
     /// The manager has been shut down.
     #[error("the manager is shut down")]
@@ -72,7 +72,7 @@ pub enum AllocateError {
 fn at_quota(requested: usize, tenant: Option<TenantUse>) -> String {
     match tenant {
         Some(TenantUse { blocks, quota: Some(quota) }) if blocks + requested > quota => {
-            format!("the tenant has {blocks} of the {quota} that it may have, though of the device ")
+            format!("tenant's quota {blocks} of {quota} used, ")
         }
         _ => String::new(),
     }

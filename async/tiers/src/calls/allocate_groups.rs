@@ -22,7 +22,7 @@ use tracing::Instrument;
 /// A call for blocks of all groups ([`Tiers::allocate_groups`](crate::Tiers::allocate_groups)) that has
 /// not begun. It begins when it is awaited, or by [`into_future`](IntoFuture::into_future).
 #[derive(Clone, Copy)]
-#[must_use = "it begins when it is awaited, or by into_future()"]
+#[must_use = "the call begins when it is awaited, or at into_future()"]
 pub struct AllocateGroups<'g> {
     handle: &'g Handle,
     counts: &'g [usize],

@@ -26,7 +26,7 @@ pub(crate) struct AllocateOptions {
 /// A call for blocks to fill ([`Group::allocate`](crate::Group::allocate)) that has not begun. It begins,
 /// and takes its place in the queue, when it is awaited, or by [`into_future`](IntoFuture::into_future).
 #[derive(Clone, Copy)]
-#[must_use = "it begins when it is awaited, or by into_future()"]
+#[must_use = "the call begins when it is awaited, or at into_future()"]
 pub struct Allocate<'g> {
     handle: &'g Handle,
     group: GroupId,
@@ -82,7 +82,7 @@ impl IntoFuture for Allocate<'_> {
 
 /// A request for blocks to fill, with its place in the queue or its blocks. Dropping it leaves the
 /// queue, and frees the blocks.
-#[must_use = "dropped, the request is withdrawn"]
+#[must_use = "dropping it withdraws the request"]
 pub struct Allocation {
     state: State,
     span: Span,

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 /// The answer of a call that has begun ([rule](crate::Tiers#calls-futures-and-drops)): a future that
 /// only waits. Each call says what dropping its answer does.
-#[must_use = "a future has its answer when it is awaited"]
+#[must_use = "the answer comes only when the future is awaited"]
 pub struct Answer<T>(State<T>);
 
 enum State<T> {

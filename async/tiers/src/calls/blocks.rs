@@ -39,7 +39,7 @@ pub struct Blocks {
 
 /// Why blocks were not registered, with the blocks.
 #[derive(Debug, thiserror::Error)]
-#[error("{blocks} blocks were not registered: {why}")]
+#[error("blocks not registered: {blocks}: {why}")]
 #[non_exhaustive]
 pub struct RegisterError {
     /// The blocks, unchanged.
@@ -51,7 +51,7 @@ pub struct RegisterError {
 /// A list was not cloned: one of its blocks has as many references as can be counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "block {block} has 1048575 references, and cannot have more; drop some lists, or share one by an Arc"
+    "block {block} already has the maximum of 1048575 references; drop some lists, or share one by an Arc"
 )]
 #[non_exhaustive]
 pub struct TooManyReferences {
@@ -64,7 +64,7 @@ pub struct TooManyReferences {
 #[non_exhaustive]
 pub enum RegisterFault {
     /// The number of hashes is not that of the blocks.
-    #[error("{hashes} hashes for {blocks} blocks; give one for each")]
+    #[error("hashes given: {hashes}, blocks: {blocks}; give one hash for each block")]
     Hashes {
         /// Hashes given.
         hashes: usize,
@@ -72,15 +72,15 @@ pub enum RegisterFault {
         blocks: usize,
     },
     /// The parent is of another manager, or another group.
-    #[error("the parent is of another manager or group; give the sequence's own blocks")]
+    #[error("the parent belongs to another manager or group; give the sequence's own blocks")]
     Parent,
     /// The parent was withdrawn: no pass has written it, or its tenant was purged. Blocks computed from
     /// it are wrong.
-    #[error("the parent was withdrawn; compute the blocks anew behind one that is registered")]
+    #[error("the parent was withdrawn; recompute the blocks behind a registered parent")]
     Withdrawn,
     /// The parent is written by a later pass.
     #[error(
-        "the parent is written in iteration {parent}, behind iteration {iteration}; register them ahead of that one, or later"
+        "the parent is written in iteration {parent}, after iteration {iteration}; register the blocks for {parent} or later"
     )]
     Unwritten {
         /// The iteration that writes the parent.

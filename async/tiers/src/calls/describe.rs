@@ -46,7 +46,7 @@ pub(crate) fn describe(inner: &Inner) -> String {
         let most = inner.tenants.names.most();
         let _ = writeln!(
             text,
-            "tenants: {beyond} blocks of earlier processes have no tenant, and are not purged: half of quota.tenants = {most} go to tenants that are found"
+            "recovered blocks without a tenant: {beyond} (never purged); half of quota.tenants = {most} is for recovered ones"
         );
     }
     text

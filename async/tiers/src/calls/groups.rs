@@ -51,7 +51,7 @@ pub struct GroupMatch {
 
 /// A prefix in the device, over all groups.
 #[derive(Debug)]
-#[must_use = "dropped, the blocks are released"]
+#[must_use = "dropping it releases the blocks"]
 pub struct GroupsOnboarded {
     /// Tokens of the prefix that all groups have.
     pub tokens: u64,
@@ -65,7 +65,7 @@ pub struct GroupsOnboarded {
 /// A prefix over all groups, on its way up. Dropping it cancels the transfers that are not under way and
 /// that no other request waits for.
 #[derive(Debug)]
-#[must_use = "dropped, it is cancelled"]
+#[must_use = "dropping it cancels the onboards"]
 pub struct OnboardGroups {
     manager: Handle,
     tokens: u64,

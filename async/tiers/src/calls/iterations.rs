@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Blocks that were [registered ahead](crate::BlocksMut::register_ahead) of it and are not written yet
 /// are withdrawn, as by [`Ahead::withdraw`](crate::Ahead::withdraw). Other copies that wait for the
 /// iteration go on as at its end. So the pass's queued work must have ended before the guard is dropped.
-#[must_use = "dropped, the pass has failed; end() it"]
+#[must_use = "dropping it fails the pass; call end()"]
 pub struct Iteration {
     inner: Arc<Inner>,
     number: u64,

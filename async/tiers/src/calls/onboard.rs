@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 
 /// The result of an onboarding: the run, and why it is not longer.
 #[derive(Debug)]
-#[must_use = "dropped, the blocks are released"]
+#[must_use = "dropping it releases the blocks"]
 pub struct Onboarded {
     /// The leading blocks, held, including those that were in the device before.
     pub blocks: Blocks,
@@ -29,9 +29,7 @@ pub struct Onboarded {
 #[non_exhaustive]
 pub enum OnboardError {
     /// The run does not fit.
-    #[error(
-        "a run of {blocks} blocks was to be brought up, and the device has {capacity}; ask for a shorter one"
-    )]
+    #[error("the run has {blocks} blocks, but the device has {capacity}; onboard a shorter run")]
     TooLarge {
         /// Blocks of the run.
         blocks: usize,
@@ -40,7 +38,7 @@ pub enum OnboardError {
     },
     /// The run has more blocks than the tenant's quota.
     #[error(
-        "a run of {blocks} blocks was to be brought up, and the tenant may have {quota} of the device's {capacity}; {}", crate::engine::tenants::more_room(*.quota)
+        "run of {blocks}, but the tenant's quota is {quota} of {capacity} device blocks; {}", crate::engine::tenants::more_room(*.quota)
     )]
     Quota {
         /// Blocks of the run.
@@ -57,13 +55,13 @@ pub enum OnboardError {
     #[error("{INHERITED}")]
     Inherited,
     /// The run was found by another manager.
-    #[error("the run was found by another manager; match it with this one")]
+    #[error("another manager matched the run; match it with this one")]
     Foreign,
 }
 
 /// A run on its way up. Dropping it cancels the transfers that are not under way and that no other
 /// request waits for.
-#[must_use = "dropped, it is cancelled"]
+#[must_use = "dropping it cancels the onboard"]
 pub struct Onboard {
     inner: Arc<Inner>,
     /// None: the whole run was there.

@@ -89,12 +89,12 @@ impl StackParts {
             let (of_memory, in_memory) = (memory.layers(), memory.arena().block_bytes());
             if of_memory != *layers {
                 return misfit(format!(
-                    "its blocks have {layers} layers, and those of host memory {of_memory}; make them equal"
+                    "layers per block: {layers}, in host memory: {of_memory}; make them equal"
                 ));
             }
             if in_memory as u64 != *block_bytes {
                 return misfit(format!(
-                    "its blocks have {block_bytes} bytes, and those of host memory {in_memory}; make them equal"
+                    "bytes per block: {block_bytes}, in host memory: {in_memory}; make them equal"
                 ));
             }
         }
@@ -102,12 +102,12 @@ impl StackParts {
         let of_host = self.host.as_ref().map_or(0, PoolConfig::blocks);
         if in_memory < of_host {
             return misfit(format!(
-                "the host tier has {of_host} blocks and host memory {in_memory}; make it larger"
+                "blocks of the host tier: {of_host}, of host memory: {in_memory}; enlarge host memory"
             ));
         }
         if self.below.len() > MOST_BELOW {
             return misfit(format!(
-                "it has {} tiers below host memory; give at most {MOST_BELOW}",
+                "tiers below host memory: {}; give at most {MOST_BELOW}",
                 self.below.len()
             ));
         }
@@ -116,14 +116,14 @@ impl StackParts {
             if names.contains(&part.name.as_str()) || part.name.is_empty() {
                 let name = shown(&part.name);
                 return misfit(format!(
-                    "a tier below host memory is called {name}; give each a name of its own, other than device and host"
+                    "the tier name {name} is empty, reserved or used twice; give each tier below host memory its own name"
                 ));
             }
             names.push(&part.name);
         }
         if !self.below.is_empty() && in_memory < of_host + 2 {
             return misfit(format!(
-                "host memory has {in_memory} blocks, {of_host} of them the host tier's; a tier below needs 2 more for staging"
+                "blocks of host memory: {in_memory}, of the host tier: {of_host}; staging for lower tiers needs 2 more"
             ));
         }
         Ok(())
@@ -217,9 +217,9 @@ impl Tiers {
         let recovered: Vec<Vec<_>> = lower.iter().map(|lower| lower.port.recovered()).collect();
         if !hashing.lasts && recovered.iter().any(|blocks| !blocks.is_empty()) {
             tracing::warn!(
-                remedy = "set hash.key_file or hash.key_env to the secret that they were hashed under",
-                "a tier below host memory has blocks of an earlier process, and block hashes have a secret of this process alone: \
-                 the manager's hashes find none of those blocks"
+                remedy = "set hash.key_file or hash.key_env to the secret of the earlier process",
+                "a lower tier has blocks of an earlier process, but this process has a new hash secret: lookups never find \
+                 those blocks"
             );
         }
         let claim = |at: usize, slot, tenant| lower[at].owners.claim(slot, tenant);
@@ -244,7 +244,7 @@ fn check_names(groups: &[GroupTiers]) -> Result<(), PartsError> {
             if lower.name != other {
                 let (name, other) = (shown(&lower.name), shown(other));
                 let why = format!(
-                    "a tier below host memory is called {name}, and the one at its place in another group {other}; give both one name"
+                    "a tier below host memory is named {name}, but {other} in another group; use one name in all groups"
                 );
                 return Err(PartsError::Misfit { group: of.name.clone(), why });
             }

@@ -38,7 +38,7 @@ impl Drop for Names {
 
 /// A request's blocks, given up for a while.
 #[derive(Debug)]
-#[must_use = "resume() brings the blocks back; dropped, those that are not full are lost"]
+#[must_use = "resume() brings the blocks back; dropping it loses those that are not full"]
 pub struct Preempted {
     /// Hashes of the full blocks, up to the first that was withdrawn while it was held: its tenant is
     /// purged, or it is rotten.
@@ -60,7 +60,7 @@ pub(crate) struct Names {
 
 /// A request's blocks, back.
 #[derive(Debug)]
-#[must_use = "dropped, the blocks are released"]
+#[must_use = "dropping it releases the blocks"]
 pub struct Resumed {
     /// The full blocks that are there, in order.
     pub blocks: Blocks,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// A hint that blocks will be asked for. Dropping it cancels the transfers that have not begun;
 /// [`detach`](Prefetch::detach) keeps them.
 #[derive(Debug)]
-#[must_use = "dropped, the hint is withdrawn"]
+#[must_use = "dropping it withdraws the hint"]
 pub struct Prefetch {
     pub(crate) inner: Option<Arc<Inner>>,
     pub(crate) number: u64,

@@ -68,10 +68,10 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 #[non_exhaustive]
 pub enum PurgeError {
     /// The handle is not a tenant's.
-    #[error("these calls are no tenant's; purge by the handle that tenant() gives")]
+    #[error("this handle has no tenant; purge through a handle returned by tenant()")]
     NoTenant,
     /// The tenant is being purged already.
-    #[error("the tenant is being purged already; wait for that")]
+    #[error("a purge of this tenant is already running; wait for it to end")]
     UnderWay,
     /// The manager or its runtime has been shut down.
     #[error("the manager is shut down")]

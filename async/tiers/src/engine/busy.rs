@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn spells_add_up_and_the_one_that_lasts_is_counted_until_now() {
+    fn busy_spells_add_up_and_the_current_one_counts() {
         let busy = Busy::default();
         assert_eq!(seconds(&busy, 5), 0);
         busy.set(true, after(10));
@@ -90,7 +90,7 @@ mod tests {
 
     /// I2, beside a concurrent writer.
     #[test]
-    fn it_never_goes_back() {
+    fn busy_time_never_goes_back() {
         let (busy, over, began) = (Busy::default(), AtomicBool::new(false), Instant::now());
         thread::scope(|scope| {
             scope.spawn(|| {

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn who_alone_holds_a_block_takes_it_back_with_its_credit() {
+    fn sole_holder_takes_a_block_back_with_its_credit() {
         let (tier_pool, tenant) = tier_pool();
         let held = register(&tier_pool, tenant);
         let other = tier_pool.pool.hold_again(held).expect("held");
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_may_be_anybodys_by_now_is_not_taken_back_nor_is_its_tag_written() {
+    fn released_block_is_neither_taken_back_nor_retagged() {
         let (tier_pool, tenant) = tier_pool();
         let released = register(&tier_pool, tenant);
         tier_pool.release(released, 0);

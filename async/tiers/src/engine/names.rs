@@ -47,12 +47,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 #[non_exhaustive]
 pub enum TenantError {
     /// The name is empty.
-    #[error("a tenant's name is empty; the manager's own calls are nobody's")]
+    #[error("the tenant name is empty; for calls without a tenant, use the manager itself")]
     Empty,
     /// No number is left.
     #[error(
-        "tenant {name:?} would be one more than quota.tenants = {most}, and each of those has a handle, blocks or transfers; purge one \
-         and drop its handles, or raise quota.tenants"
+        "tenant {name:?}: all quota.tenants = {most} are in use; purge one and drop its handles, or raise quota.tenants"
     )]
     TooMany {
         /// The name that was asked for.
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_comes_back_when_nothing_has_it() {
+    fn number_without_users_comes_back() {
         let names = Names::new(3, ["x"].into_iter());
         let all = |tenants: Vec<TenantId>| tenants;
         let (a, _) = names.intern("a", all).expect("room");
@@ -285,13 +284,13 @@ mod tests {
 
     /// Volumes have these ids: they must never change. Computed with Python's `hashlib`.
     #[test]
-    fn an_owner_id_is_what_it_was() {
+    fn owner_id_never_changes() {
         assert_eq!(owner_id("acme"), OwnerId(0x7dd7_d457_aee1_5470));
         assert_eq!(owner_id("größer"), OwnerId(0x929a_83e9_c37c_3be8));
     }
 
     #[test]
-    fn a_name_finds_the_number_that_its_id_was_found_under() {
+    fn name_gets_the_number_of_its_recovered_id() {
         let names = Names::new(MOST, ["x", "y"].into_iter());
         let number = |name: &str| names.intern(name, keep).map(|(handle, _)| handle.id().0);
         let found = ["y", "b", "a", "b"].map(|name| (BlockId(7), owner_id(name)));
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_leaves_numbers_for_who_comes_and_goes_to_the_newest() {
+    fn recovered_ids_leave_numbers_and_the_newest_get_theirs() {
         let names = Names::new(MOST, ["x"].into_iter());
         let (last, most) = (MOST as u32 + 1, MOST as u32 / 2 + 1);
         let found: Vec<_> = (2..last + 2).map(|id| (BlockId(id), OwnerId(u64::from(id)))).collect();
@@ -323,7 +322,7 @@ mod tests {
     }
     /// Groups take turns: the newest owner of each group gets a number, however many another has.
     #[test]
-    fn the_newest_owners_of_each_group_have_numbers() {
+    fn newest_owners_of_each_group_have_numbers() {
         let names = Names::new(MOST, std::iter::empty());
         let most = MOST / 2 + 1;
         let of = |group: u64, blocks: usize| {

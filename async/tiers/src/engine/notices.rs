@@ -169,59 +169,60 @@ impl Notice {
                 Grade::Error,
                 Tier::Device,
                 Some(path),
-                "a device has failed with copies under way: their blocks are never used again",
-                "see the driver's log (dmesg, nvidia-smi -q), and start the process again",
+                "a device failed with copies in flight: their blocks are quarantined until the process ends",
+                "see the driver's log (dmesg, nvidia-smi -q), then start the process again",
             ),
             Notice::QueueFull => of(
                 Grade::Warning,
                 Tier::Device,
                 down,
-                "a queue is full: copies that are asked for are refused",
-                "ask for fewer at a time, or raise transfer.queue; kvstrata_queue_transfers shows what waits",
+                "the offload queue is full: explicit offloads are refused",
+                "request fewer offloads at a time, or raise transfer.queue; kvstrata_queue_transfers shows its length",
             ),
             Notice::GatesFull => of(
                 Grade::Warning,
                 Tier::Device,
                 down,
-                "as many copies wait for layers and iterations as may: others are refused",
+                "too many copies wait for layers and iterations: further ones are refused",
                 "end iterations (Iteration::end, step), or raise transfer.queue",
             ),
             Notice::Late => of(
                 Grade::Warning,
                 Tier::Device,
                 None,
-                "an allocation was not served in time",
-                "preempt or admit fewer requests, or raise device.blocks or deadline.allocate",
+                "an allocation timed out",
+                "admit fewer requests, preempt some, or raise device.blocks or deadline.allocate",
             ),
             Notice::Quota => of(
                 Grade::Warning,
                 Tier::Device,
                 None,
-                "a run was cut off at its tenant's quota",
-                "ask for shorter runs, or raise the tenant's quota of the device (quota.device, [[tenant]])",
+                "an onboard was cut short at its tenant's device quota",
+                "onboard shorter runs, or raise the tenant's device quota (quota.device, [[tenant]])",
             ),
             Notice::Dropped(tier) => of(
                 Grade::Warning,
                 tier,
                 Some(if tier == Tier::Device { Path::DeviceToHost } else { Path::ToBelow(0) }),
-                "blocks are lost: the tier below has no room for them",
-                "raise host.blocks or disk.blocks, or the tenant's quota there (quota.host, quota.disk, [[tenant]]); \
-                 kvstrata_dropped_blocks_total shows how many",
+                "evicted blocks are lost: the tier below has no room for them",
+                "raise host.blocks or disk.blocks, or the tenant's quota (quota.host, quota.disk, [[tenant]]); \
+                 kvstrata_dropped_blocks_total counts them",
             ),
             Notice::Slow(path) => of(
                 Grade::Warning,
                 Tier::Below(path.below().unwrap_or_default()),
                 Some(path),
-                "the tier does not keep up: blocks that leave host memory are dropped, so that no request waits for their writes; reads go on",
-                "use a faster drive or several (disk.paths), write less (disk.admission, disk.write_budget), or let requests wait \
-                 (transfer.patience); kvstrata_transfer_failures_total{cause=\"slow\"} counts the blocks, kvstrata_path_dropping shows when it is over",
+                "the tier does not keep up with writes: blocks evicted from host memory are dropped, so that no request \
+                 waits for them; reads continue",
+                "use faster or more drives (disk.paths), write less (disk.admission, disk.write_budget), or let requests \
+                 wait (transfer.patience); kvstrata_path_dropping is 1 until the tier keeps up",
             ),
             Notice::Recovered(path) => of(
                 Grade::Info,
                 Tier::Below(path.below().unwrap_or_default()),
                 Some(path),
                 "the tier keeps up again: no block was dropped for 30 s",
-                "nothing is to be done; kvstrata_transfer_failures_total{cause=\"slow\"} has counted the blocks",
+                "none needed; kvstrata_transfer_failures_total{cause=\"slow\"} counts the dropped blocks",
             ),
         }
     }
@@ -236,48 +237,48 @@ fn of_failure(cause: Cause) -> Option<(Grade, &'static str, &'static str)> {
     let (grade, what, remedy) = match cause {
         Cause::Mismatch => (
             Grade::Error,
-            "bytes in memory are not what was put there: the block is dropped, and computed anew",
+            "a block in memory is corrupted (its checksum differs): it is dropped and must be recomputed",
             "test the machine's memory (EDAC counters, memtest)",
         ),
         Cause::Device => (
             Grade::Error,
-            "the device, or its driver, failed a copy",
+            "the device or its driver failed a copy",
             "see the driver's log (dmesg, nvidia-smi -q)",
         ),
         Cause::Busy => (
             Grade::Warning,
-            "something else was using a block of host memory: the copy is given up",
-            "if nothing else has the manager's memory, report it: the books should prevent this",
+            "a copy failed: another copy was using its block of host memory",
+            "if nothing else uses the manager's memory, report a bug: pool metadata should prevent this",
         ),
         Cause::Abandoned => (
             Grade::Warning,
-            "whoever moved bytes gave up without an answer",
-            "let the manager's runtime live as long as the manager, and shut the manager down before",
+            "a mover or a tier gave up a transfer without an answer",
+            "keep the runtime alive as long as the manager, and shut the manager down first",
         ),
         Cause::Deadline => (
             Grade::Warning,
-            "blocks were not there in time for who waited",
-            "ask for shorter runs, or raise deadline.onboard or deadline.offload; kvstrata_transfer_wait_seconds shows the queues",
+            "blocks were not transferred before their caller's deadline",
+            "request shorter runs, or raise deadline.onboard or deadline.offload; see kvstrata_transfer_wait_seconds",
         ),
         Cause::Rejected => (
             Grade::Error,
-            "the disk gave something else than what was written: the block is a miss, and computed anew",
-            "see who else writes to what the tier is on, and whether that keeps what it is given",
+            "the tier returned wrong data for a block: it is a miss and must be recomputed",
+            "check the tier's storage, and whether another program writes to it",
         ),
         Cause::Tier => (
             Grade::Warning,
-            "the disk failed a transfer",
-            "see the log of what the tier is on; its blocks are misses meanwhile",
+            "the tier failed a transfer",
+            "see the log of the tier's storage; its blocks are misses meanwhile",
         ),
         Cause::Away => (
             Grade::Warning,
-            "a disk does not answer just now, or takes no writes: what it holds are misses until it does",
-            "see the disk's own log; it is asked again by itself",
+            "the tier does not answer, or takes no writes, for now: its blocks are misses until it does",
+            "see the log of the tier's storage; the tier is retried automatically",
         ),
         Cause::Lost => (
             Grade::Error,
-            "a disk, or a part of it, is out of service: its blocks are misses, and the tier is smaller",
-            "see the log of what the tier is on; start again with one that works, or without it",
+            "the tier, or a part of it, is out of service: its blocks are misses, and the tier is smaller",
+            "see the log of the tier's storage; start again with working storage, or without this tier",
         ),
         // An operator cannot act on these, or another notice covers them.
         Cause::Cancelled | Cause::Quota | Cause::Slow => return None,
@@ -399,7 +400,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_condition_has_a_bit_of_its_own() {
+    fn condition_has_a_bit_of_its_own() {
         for bit in 0..ALL {
             assert_eq!(Notice::at(bit).bit(), bit);
         }
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_it_was_is_told_as_it_was_raised() {
+    fn notice_names_its_group_and_tenant_as_raised() {
         for whose in [
             About::default(),
             About::of_group(GroupId::FIRST),
@@ -430,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_has_a_remedy_and_what_a_disk_says_itself_is_not_said_twice() {
+    fn notices_have_remedies_and_skip_those_of_the_disk() {
         let said: Vec<Words> = (0..ALL).filter_map(|bit| Notice::at(bit).words()).collect();
         assert!(said.iter().all(|words| !words.remedy.is_empty() && !words.what.is_empty()));
         for path in Path::all(MOST_BELOW) {

@@ -76,12 +76,8 @@ pub(crate) fn owners(quotas: &Quotas, tier: Tier, blocks: usize) -> Arc<Owners> 
 pub(crate) fn more_room(quota: usize) -> &'static str {
     match quota {
         // A request asks for at least one block.
-        0 => {
-            "give it a part that makes at least one block: the device of its [[tenant]], or quota.device where it has none of its own"
-        }
-        _ => {
-            "ask for fewer, or raise its quota: the device of its [[tenant]], or quota.device where it has none of its own"
-        }
+        0 => "raise its quota to at least one block: [[tenant]] device, else quota.device",
+        _ => "request fewer, or raise its quota: [[tenant]] device, else quota.device",
     }
 }
 

@@ -181,7 +181,7 @@ mod tests {
 
     /// As seen by a thread for which `found` arrives before `blocks`.
     #[test]
-    fn no_more_is_found_than_asked_for() {
+    fn lookups_find_no_more_than_asked_for() {
         let runtime = virtual_time::run(async { VirtualRuntime::new() });
         let watch = Watch::new(1, 1, false, runtime);
         watch.stripes.count(|mine| {

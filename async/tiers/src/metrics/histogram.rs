@@ -1,16 +1,18 @@
-//! Latencies and sizes in fixed buckets, for who watches over weeks: coarse, small, and added up over processes by whoever reads them. The replay's
-//! own report has finer ones, which one thread at a time writes.
+//! Histograms of latencies and sizes with fixed buckets, for monitoring over weeks: coarse and small, so
+//! that readers can add them up over processes. The replay's report has finer histograms, which one thread
+//! at a time writes.
 //!
 //! # Orderings
-//! Relaxed: see `stripes.rs`. A reader may see a bucket without its part of the sum; the number of values is that of the buckets.
+//! Relaxed: see `stripes.rs`. A reader may see a bucket without its part of the sum. The number of values
+//! is the sum of the buckets.
 
 use crate::stripes::add;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Where buckets end: three a decade, from a microsecond to a hundred seconds, beyond the deadlines that settings have by default. What takes
-/// longer is in one more.
+/// Upper bounds of the buckets of latencies: three per decade, from a microsecond to a hundred seconds,
+/// beyond the default deadlines. One more bucket has all longer latencies.
 pub const BOUNDS: [Duration; 25] = {
     let mut bounds = [Duration::ZERO; 25];
     let (mut index, mut decade) = (0, 1000);
@@ -28,7 +30,8 @@ pub const BOUNDS: [Duration; 25] = {
     bounds
 };
 
-/// Where the buckets of sizes end, in bytes: each four times the one before, from 4 KiB to 4 GiB. What is larger is in one more.
+/// Upper bounds of the buckets of sizes, in bytes: each is four times the one before, from 4 KiB to 4 GiB.
+/// One more bucket has all larger sizes.
 pub const SIZES: [u64; 11] = {
     let mut sizes = [4 << 10; 11];
     let mut index = 1;
@@ -39,16 +42,16 @@ pub const SIZES: [u64; 11] = {
     sizes
 };
 
-/// A stripe's counts: so many buckets, and the sum of all values.
+/// The counts of one stripe: `N` buckets, and the sum of all values.
 #[derive(Debug)]
 pub(crate) struct Buckets<const N: usize> {
     counts: [AtomicU64; N],
     sum: AtomicU64,
 }
 
-/// Of [`BOUNDS`]; values are nanoseconds.
+/// Buckets with [`BOUNDS`]; values are nanoseconds.
 pub(crate) type Latencies = Buckets<{ BOUNDS.len() + 1 }>;
-/// Of [`SIZES`].
+/// Buckets with [`SIZES`]; values are bytes.
 pub(crate) type Sizes = Buckets<{ SIZES.len() + 1 }>;
 
 impl<const N: usize> Default for Buckets<N> {
@@ -64,7 +67,7 @@ impl<const N: usize> Buckets<N> {
         add(&self.sum, value);
     }
 
-    /// Those of all stripes, and the sum.
+    /// Returns the buckets of all stripes together, and the sum.
     fn all<'b>(stripes: impl Iterator<Item = &'b Buckets<N>>) -> ([u64; N], u64) {
         stripes.fold(([0; N], 0), |(mut all, sum), stripe| {
             all.iter_mut().zip(&stripe.counts).for_each(|(all, count)| *all += count.load(Relaxed));
@@ -87,47 +90,49 @@ impl Sizes {
     }
 }
 
-/// How large something was: how often, by buckets.
+/// A histogram of sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct SizeHistogram {
-    /// Values up to each of [`SIZES`] and above the one before it; in the last one those above all.
+    /// The number of values in each bucket: up to its bound in [`SIZES`] and above the one before. The last
+    /// bucket has the values above all bounds.
     pub buckets: [u64; SIZES.len() + 1],
-    /// All values together, in bytes.
+    /// The sum of all values, in bytes.
     pub sum: u64,
 }
 
 impl SizeHistogram {
-    /// Of stripes.
+    /// Adds up stripes.
     pub(crate) fn of<'b>(stripes: impl Iterator<Item = &'b Sizes>) -> SizeHistogram {
         let (buckets, sum) = Buckets::all(stripes);
         SizeHistogram { buckets, sum }
     }
 }
 
-/// How long something took: how often, by buckets.
+/// A histogram of latencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct LatencyHistogram {
-    /// Values up to each of [`BOUNDS`] and above the one before it; in the last one those above all.
+    /// The number of values in each bucket: up to its bound in [`BOUNDS`] and above the one before. The
+    /// last bucket has the values above all bounds.
     pub buckets: [u64; BOUNDS.len() + 1],
-    /// All values together.
+    /// The sum of all values.
     pub sum: Duration,
 }
 
 impl LatencyHistogram {
-    /// Of stripes.
+    /// Adds up stripes.
     pub(crate) fn of<'b>(stripes: impl Iterator<Item = &'b Latencies>) -> LatencyHistogram {
         let (buckets, nanoseconds) = Buckets::all(stripes);
         LatencyHistogram { buckets, sum: Duration::from_nanos(nanoseconds) }
     }
 
-    /// Values counted.
+    /// Returns the number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// The end of the bucket that has the value which `per_mille` thousandths of all do not exceed; none if there is no value, or it is above all
-    /// [`BOUNDS`].
+    /// Returns the upper bound of the bucket with the `per_mille`/1000 quantile. None if there are no
+    /// values, or if the quantile is above all [`BOUNDS`].
     #[must_use]
     pub fn quantile(&self, per_mille: u64) -> Option<Duration> {
         let rank = (u128::from(self.count()) * u128::from(per_mille.min(1000))).div_ceil(1000).max(1);
@@ -156,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_in_the_first_bucket_that_does_not_end_before_it() {
+    fn value_is_in_the_first_bucket_not_ending_before_it() {
         let (micro, nano) = (Duration::from_micros(1), Duration::from_nanos(1));
         for (time, bucket) in [
             (Duration::ZERO, 0),
@@ -190,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_in_the_first_bucket_that_does_not_end_before_them() {
+    fn size_is_in_the_first_bucket_not_ending_before_it() {
         let sizes = Sizes::default();
         [1, 4096, 4097, 16 << 10, 4 << 30, (4 << 30) + 1].into_iter().for_each(|bytes| sizes.record(bytes));
         let seen = SizeHistogram::of([&sizes].into_iter());

@@ -1,20 +1,20 @@
-//! What an engine has counted and shows: plain data.
+//! The counters and metrics of an engine, as plain data.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `snapshot.rs` | [`Metrics`]: the figures of one moment |
-//! | `stats.rs` | [`ManagerStats`]: what an engine has counted |
+//! | `snapshot.rs` | [`Metrics`]: all metrics at one moment |
+//! | `stats.rs` | [`ManagerStats`]: the counters of an engine |
 //! | `histogram.rs` | latencies and sizes in fixed buckets |
-//! | `table.rs` | every metric: name, kind, unit, labels, words, and where its samples come from |
+//! | `table.rs` | every metric: name, type, unit, labels, description, and the source of its samples |
 //! | `text.rs` | the exposition text, version 0.0.4 |
 //! | `reference.rs` | the table as text, Markdown and data |
 //!
 //! Invariants
-//! - I1: whatever is counted is counted in one place, and read from there.
-//! - I2: a metric is in the table or nowhere: text and reference are written from it.
-//! - I3: counting makes no thread wait for another, and neither does reading what is counted. How much waits
-//!   and is under way is not counted but looked up, under the engine's lock, as a call takes it: numbers that
-//!   are there, and a look through who waits.
+//! - I1: each counter is counted in one place, and read from there.
+//! - I2: every metric is in the table; text and reference are written from it.
+//! - I3: neither counting nor reading counters makes a thread wait for another. The numbers of waiting and
+//!   in-flight transfers and requests are not counted: a snapshot reads them under the engine's lock, as a
+//!   call takes it, from existing numbers and one pass over the waiting requests.
 
 mod histogram;
 mod reference;

@@ -1,6 +1,7 @@
-//! [`Metrics`]: the figures of a manager at one moment, as plain data.
+//! [`Metrics`]: the metrics of a manager at one moment, as plain data.
 //!
-//! Sums over threads that go on counting are each a moment old, and not all of the same one; at rest they are exact.
+//! While threads go on counting, sums over threads are slightly old, and not all of the same moment. At
+//! rest they are exact.
 
 use super::histogram::LatencyHistogram;
 use super::stats::ManagerStats;
@@ -11,22 +12,22 @@ use kvstrata_core::ReuseStats;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Where a request's blocks were found when it looked them up.
+/// The place where a look-up of a request found blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// In a tier.
+    /// A tier.
     Tier(Tier),
-    /// On their way to the device already, for another request.
+    /// Already on their way to the device, for another request.
     Pending,
 }
 
 impl Found {
-    /// All of them, with so many tiers below host memory.
+    /// Returns all places, with `below` tiers below host memory.
     pub fn all(below: usize) -> impl Iterator<Item = Found> + Clone {
         Tier::all(below.max(1)).map(Found::Tier).chain([Found::Pending])
     }
 
-    /// Its place in [`Lookups::found`].
+    /// Returns the index in [`Lookups::found`].
     #[must_use]
     pub const fn index(self) -> usize {
         match self {
@@ -38,27 +39,28 @@ impl Found {
     }
 }
 
-/// A call of an engine's that is timed.
+/// A timed call of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Call {
-    /// A look-up of a request's blocks.
+    /// A look-up of the blocks of a request.
     Match,
-    /// Blocks to fill, from the call to the answer: those that were late included.
+    /// An allocation, from the call to the answer, including allocations that were late.
     Allocate,
-    /// A run that was not all in the device, from the call to when its end is seen: who polls late is told late.
+    /// An onboard of a run that was not entirely in the device, from the call to the poll that sees its
+    /// end: a late poll makes it longer.
     Onboard,
-    /// Copies down on request, from the call to when their end is seen.
+    /// An explicit offload, from the call to the poll that sees its end.
     Offload,
-    /// A list of blocks that is let go.
+    /// A release of a list of blocks.
     Release,
 }
 
 impl Call {
-    /// All of them.
+    /// All calls.
     pub const ALL: [Call; 5] = [Call::Match, Call::Allocate, Call::Onboard, Call::Offload, Call::Release];
 
-    /// As metrics spell it.
+    /// Returns the name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,40 +73,41 @@ impl Call {
     }
 }
 
-/// The figures of a manager.
+/// The metrics of a manager.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Metrics {
-    /// Of kvstrata.
+    /// The version of kvstrata.
     pub version: &'static str,
-    /// Since the manager was made.
+    /// Time since the manager was created.
     pub uptime: Duration,
-    /// Blocks of the device, all groups together, that an allocation can have: free, or held by nobody and not pinned.
+    /// Device blocks of all groups that an allocation can take: free, or without a holder and not pinned.
     pub available_blocks: u64,
-    /// Blocks of the device, all groups together, that somebody has: handles, flights, who waits in line.
+    /// Device blocks of all groups in use by handles, transfers and the wait queue.
     pub inflight_blocks: u64,
-    /// `inflight_blocks` by all blocks of the device. What is free, and what is only kept to be found again, is no part of it.
+    /// `inflight_blocks` divided by all device blocks. Free blocks, and blocks that are only kept to be
+    /// found again, are not in use.
     pub utilisation: f64,
-    /// The names of the tiers, from the device down.
+    /// Names of the tiers, from the device down.
     pub tier_names: Vec<String>,
-    /// Each tier of each group of layers.
+    /// Blocks of each tier of each group of layers.
     pub tiers: Vec<TierMetrics>,
-    /// What requests looked up of each group of layers, and what of it was found.
+    /// Look-ups and hits of requests, for each group of layers.
     pub groups: Vec<GroupMetrics>,
-    /// What the manager has counted.
+    /// The counters of the manager.
     pub stats: ManagerStats,
-    /// By path, in the order of [`Path::all`].
+    /// Queues and latencies by path, in the order of [`Path::all`].
     pub paths: Vec<PathMetrics>,
-    /// By call, in the order of [`Call::ALL`]; none without `metrics.histograms`.
+    /// Latencies by call, in the order of [`Call::ALL`]; none without `metrics.histograms`.
     pub calls: Option<[CallMetrics; Call::ALL.len()]>,
-    /// Bytes that were not what had been stored, each a miss.
+    /// Blocks that were read with other bytes than stored. Each is a miss.
     pub verification_failures: Vec<VerificationFailures>,
-    /// The tiers below host memory of each group, whose ports count.
+    /// The tiers below host memory of each group, if their ports keep counters.
     pub lower: Vec<LowerMetrics>,
-    /// Who waits.
+    /// Waiting requests and transfers.
     pub waiting: Waiting,
-    /// Of tenants that have a name here, by name: as many as `metrics.tenants` says.
+    /// Blocks of tenants, up to the number of tenants in `metrics.tenants`, by name.
     pub tenants: Vec<TenantMetrics>,
-    /// What a router asks of a worker.
+    /// The worker metrics for routers.
     pub worker: WorkerMetrics,
 }
 
@@ -115,31 +118,31 @@ pub struct TierMetrics {
     pub tier: Tier,
     /// The group's name.
     pub group: String,
-    /// All of them.
+    /// The capacity.
     pub blocks: u64,
-    /// Empty, and nobody's.
+    /// Empty and unowned.
     pub free: u64,
-    /// Registered, held by nobody.
+    /// Registered, without a holder.
     pub inactive: u64,
-    /// Registered, and held.
+    /// Registered and held.
     pub active: u64,
-    /// Held and not registered: to be filled, or moved, or never used again.
+    /// Held and not registered: to be filled or moved, or never used again.
     pub owned: u64,
-    /// What an allocation can have.
+    /// Blocks that an allocation can take.
     pub available: u64,
     /// Registrations so far.
     pub stored: u64,
-    /// Registrations that eviction has ended.
+    /// Registrations that ended by eviction.
     pub evicted: u64,
-    /// Registrations of a hash that was there.
+    /// Registrations of a hash that the tier already had.
     pub deduplicated: u64,
-    /// How the policy `reuse` stands beside LRU; none under another policy.
+    /// The policy `reuse` compared with LRU; none under another policy.
     pub reuse: Option<ReuseMetrics>,
 }
 
-/// How a tier's policy `reuse` stands beside LRU: [`ReuseStats`], which says what they are.
+/// The policy `reuse` of a tier compared with LRU. [`ReuseStats`] describes the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "they are the core's")]
+#[allow(missing_docs, reason = "the core documents them")]
 pub struct ReuseMetrics {
     pub ahead: i64,
     pub ghosts: u64,
@@ -157,13 +160,13 @@ impl From<ReuseStats> for ReuseMetrics {
 }
 
 impl Metrics {
-    /// The name of a tier.
+    /// Returns the name of a tier.
     #[must_use]
     pub fn tier_name(&self, tier: Tier) -> &str {
         self.tier_names.get(tier.index()).map_or(tier.name(), String::as_str)
     }
 
-    /// How many tiers there are below host memory.
+    /// Returns the number of tiers below host memory.
     #[must_use]
     pub fn below(&self) -> usize {
         self.tier_names.len().saturating_sub(Tier::Below(0).index())
@@ -171,97 +174,100 @@ impl Metrics {
 }
 
 impl TierMetrics {
-    /// Blocks that somebody has.
+    /// Returns the blocks in use.
     #[must_use]
     pub fn inflight(&self) -> u64 {
         self.active + self.owned
     }
 
-    /// The part of the blocks that somebody has, from 0 to 1.
+    /// Returns the fraction of blocks in use, from 0 to 1.
     #[must_use]
     pub fn utilisation(&self) -> f64 {
         ratio(self.inflight(), self.blocks)
     }
 
-    /// The part of the blocks that can be found by their hash, from 0 to 1.
+    /// Returns the fraction of blocks that can be found by their hash, from 0 to 1.
     #[must_use]
     pub fn fill(&self) -> f64 {
         ratio(self.inactive + self.active, self.blocks)
     }
 }
 
-/// Look-ups of requests, in blocks. What the manager looks up for itself, `access` and `resume` are none.
+/// Look-ups of requests, in blocks. Look-ups by the manager itself, `access` and `resume` do not count.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Lookups {
-    /// Blocks that were asked for.
+    /// Blocks that were looked up.
     pub blocks: u64,
-    /// Of them, those found, by [`Found::index`].
+    /// Blocks that were found, by [`Found::index`].
     pub found: Vec<u64>,
 }
 
 impl Lookups {
-    /// Blocks found somewhere.
+    /// Returns the blocks found in one place.
     #[must_use]
     pub fn found_by(&self, place: Found) -> u64 {
         self.found.get(place.index()).copied().unwrap_or_default()
     }
 
-    /// The part of what was asked for that was found, from 0 to 1.
+    /// Returns the fraction of looked-up blocks that were found, from 0 to 1.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {
         ratio(self.found.iter().sum(), self.blocks)
     }
 }
 
-/// Look-ups of a group of layers; they are not to be added up with another's, whose blocks are worth more or less. Of a window or a state, what is asked for is what the whole sequence needs, and found is what of that is there:
-/// all of it or nothing, mostly.
+/// Look-ups of a group of layers. Do not add them up over groups: blocks of different groups do not
+/// compare. For a window or a state, `blocks` are the blocks that the whole sequence needs, and `found` the
+/// existing ones: mostly all or none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GroupMetrics {
     /// The group's name.
     pub group: String,
-    /// In blocks of it.
+    /// Look-ups, in blocks of the group.
     pub lookups: Lookups,
 }
 
-/// What a path does now, and how long it takes. What it has moved is in [`Metrics::stats`].
+/// The queue and the latencies of a path. Its counters are in [`Metrics::stats`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PathMetrics {
     /// Which path.
     pub path: Path,
-    /// Its name: that of the tiers at its ends.
+    /// The name, from the tiers at its ends.
     pub name: String,
-    /// Transfers that wait, by class in the order of [`Class::ALL`].
+    /// Waiting transfers by class, in the order of [`Class::ALL`].
     pub queued: [u64; Class::ALL.len()],
-    /// Transfers under way.
+    /// Transfers in flight.
     pub inflight: u64,
-    /// Their bytes.
+    /// Bytes of transfers in flight.
     pub inflight_bytes: u64,
-    /// Whether it does not keep up, and blocks that would go down it are dropped; or were within the last half minute.
+    /// Whether the path does not keep up, so that evicted blocks are dropped, or were within the last half
+    /// minute.
     pub dropping: bool,
-    /// From the queue to the start of a transfer; none without `metrics.histograms`.
+    /// Time from the queue to the start of a transfer; none without `metrics.histograms`.
     pub wait: Option<LatencyHistogram>,
-    /// From the start of a transfer to its end, good or bad; none without `metrics.histograms`.
+    /// Time from the start of a transfer to its end, successful or not; none without `metrics.histograms`.
     pub transfer: Option<LatencyHistogram>,
 }
 
-/// How long a call takes.
+/// The latency of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CallMetrics {
     /// Which call.
     pub call: Call,
-    /// To its answer.
+    /// Time to the answer.
     pub latency: LatencyHistogram,
 }
 
-/// Bytes that were read, and were not what had been stored. What the opening of a disk has not taken is in
+/// Blocks that were read with other bytes than stored. Records that the opening of a disk rejected are in
 /// [`TierStats::rejected`](crate::transfer::TierStats::rejected).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct VerificationFailures {
-    /// Where they came from.
+    /// The tier that they came from.
     pub tier: Tier,
-    /// What did not hold: `mismatch` of a sum in memory; of a disk as in [`RejectedReads`](crate::transfer::RejectedReads).
+    /// The failed check: `mismatch` of a checksum in memory; for a disk, as in
+    /// [`RejectedReads`](crate::transfer::RejectedReads).
     pub cause: &'static str,
-    /// How often.
+    /// The number of blocks.
     pub count: u64,
 }
 
@@ -272,72 +278,75 @@ pub struct LowerMetrics {
     pub tier: String,
     /// The group's name.
     pub group: String,
-    /// What it has counted.
+    /// The counters of the tier.
     pub stats: TierStats,
 }
 
-/// Who waits, and for what.
+/// Waiting requests and transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Waiting {
-    /// Allocations and runs in line for blocks of the device, and those held back at their tenant's quota.
+    /// Allocations and onboards that wait in the queue for device blocks, or at the quota of their tenant.
     pub requests: u64,
-    /// Runs on their way up, each group's by itself.
+    /// Onboards in progress, counted per group.
     pub onboardings: u64,
-    /// Transfers to the device that have their block, and wait beside a full queue, or for staging.
+    /// Transfers to the device that have their block, and wait for room in a full queue or for a staging
+    /// block.
     pub aside: u64,
-    /// Copies down that wait for a block of host memory.
+    /// Copies down that wait for a host block.
     pub grounded: u64,
-    /// Copies down that wait for a layer or an iteration of the engine's.
+    /// Copies down that wait for a layer or an iteration of the engine.
     pub gated: u64,
-    /// Purges under way.
+    /// Purges of tenants in progress.
     pub purges: u64,
 }
 
-/// What a tenant has of a tier.
+/// Blocks of a tenant in a tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TenantMetrics {
-    /// Its name; of one that is longer than 64 characters the first ones, and a hash.
+    /// The name of the tenant. A name of more than 64 characters is cut, and a hash is appended.
     pub tenant: String,
     /// Which tier.
     pub tier: Tier,
-    /// Blocks that it has, or is about to.
+    /// Blocks that the tenant has, or is about to get.
     pub blocks: u64,
-    /// How many it may have; none: as many as there are.
+    /// The maximum number of blocks; none: no limit.
     pub quota: Option<u64>,
 }
 
-/// An engine's requests, as it [tells](crate::Tiers::tell_requests).
+/// The requests of an engine, as it [reports](crate::Tiers::tell_requests) them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Requests {
-    /// Requests that it serves.
+    /// Requests that the engine serves.
     pub active_slots: u64,
-    /// Requests that it can serve at once.
+    /// Requests that the engine can serve at once.
     pub total_slots: u64,
-    /// Requests that it has not begun.
+    /// Requests that the engine has not begun.
     pub waiting: u64,
 }
 
-/// What a router chooses workers by: the seven figures of its reference, under their names there. Those of blocks are of one group of layers: the first
-/// that needs all blocks of a sequence, as a router counts them, or the first where none does.
+/// The seven metrics by which a router chooses workers, with the names that routers use. Numbers of blocks
+/// are for one group of layers: the first that needs all blocks of a sequence, as a router counts them, or
+/// the first group if none does.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct WorkerMetrics {
-    /// Requests that the engine serves; 0 if it does not tell.
+    /// Requests that the engine serves; 0 if it does not report them.
     pub request_active_slots: u64,
-    /// Requests that it can serve at once; 0 if it does not tell.
+    /// Requests that the engine can serve at once; 0 if it does not report them.
     pub request_total_slots: u64,
-    /// Blocks of the device that somebody has.
+    /// Device blocks in use.
     pub kv_active_blocks: u64,
-    /// Blocks of the device.
+    /// Device blocks.
     pub kv_total_blocks: u64,
-    /// Requests that wait: in the engine, if it tells; else those that wait in the manager for blocks.
+    /// Requests that wait in the engine, if it reports them; otherwise requests that wait in the manager
+    /// for blocks.
     pub num_requests_waiting: u64,
-    /// `kv_active_blocks` by `kv_total_blocks`, from 0 to 1.
+    /// `kv_active_blocks` divided by `kv_total_blocks`, from 0 to 1.
     pub gpu_cache_usage_perc: f64,
-    /// Blocks found in the device by blocks looked up, since the start, from 0 to 1.
+    /// Blocks found in the device divided by blocks looked up, since the start, from 0 to 1.
     pub gpu_prefix_cache_hit_rate: f64,
 }
 
-/// A part of a whole; 0 of nothing.
+/// Returns `part` divided by `whole`; 0 if `whole` is 0.
 pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

@@ -1,33 +1,33 @@
-//! What a manager has counted, as one struct.
+//! The counters of a manager, as one struct.
 
 use super::histogram::SizeHistogram;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Path};
 use std::time::Duration;
 
-/// Why a copy down that a caller has asked for was not begun.
+/// Why an explicit offload was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Refusal {
     /// The manager has no tier below.
     Tier,
-    /// As many transfers wait as may (`transfer.queue`), for their turn or for host memory.
+    /// The limit of transfers that wait for their turn or for host memory is reached (`transfer.queue`).
     Queue,
-    /// As many copies wait for a layer or an iteration as may.
+    /// The limit of copies that wait for a layer or an iteration is reached (`transfer.queue`).
     Gates,
-    /// The tier below has no room for the block, or does not want it; or the block is gone.
+    /// The tier below has no room for the block or does not want it, or the block is gone.
     Room,
     /// The manager was shut down.
     Closed,
 }
 
 impl Refusal {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Refusal; 5] =
         [Refusal::Tier, Refusal::Queue, Refusal::Gates, Refusal::Room, Refusal::Closed];
 
-    /// As metrics spell it.
+    /// Returns the name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,76 +40,79 @@ impl Refusal {
     }
 }
 
-/// What a path has moved.
+/// The counters of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct PathStats {
-    /// Transfers that have ended, well or not.
+    /// Transfers that ended, successful or not.
     pub transfers: u64,
-    /// Bytes of those that have ended well.
+    /// Bytes of successful transfers.
     pub bytes: u64,
-    /// How large each of these was.
+    /// Sizes of successful transfers.
     pub sizes: SizeHistogram,
-    /// How long something of it was under way, what is so now included.
+    /// Time with a transfer in flight, including the current one.
     pub busy: Duration,
-    /// Failures by cause, in the order of [`Cause::ALL`]: of transfers; of those that were called off before they moved; by
-    /// [`Cause::Deadline`] alone, of blocks that were not there in time for somebody who waited.
+    /// Failures by cause, in the order of [`Cause::ALL`]: transfers that failed, or were called off before
+    /// they moved. [`Cause::Deadline`] also counts blocks that were not there in time for a waiting caller;
+    /// [`Cause::Slow`] counts dropped blocks.
     pub failed: [u64; Cause::ALL.len()],
 }
 
 impl PathStats {
-    /// Failures of a cause.
+    /// Returns the failures of one cause.
     #[must_use]
     pub fn failed_by(&self, cause: Cause) -> u64 {
         self.failed[cause as usize]
     }
 }
 
-/// What a manager has done.
+/// The counters of a manager.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
 pub struct ManagerStats {
-    /// By path, in the order of [`Path::all`].
+    /// Counters by path, in the order of [`Path::all`].
     pub paths: Vec<PathStats>,
-    /// Blocks that left a tier for good, since the tier below had no room or its write failed: of the device, of the host.
+    /// Evicted blocks that were lost, since the tier below had no room or did not keep up, or the write
+    /// failed: from the device, from the host.
     pub dropped: [u64; 2],
-    /// Blocks that came up: from the host, from each tier below it.
+    /// Blocks brought up to the device: from the host, from each tier below it.
     pub onboarded: Vec<u64>,
-    /// Blocks that went down: from the device, from the host.
+    /// Blocks copied down: from the device, from the host.
     pub offloaded: [u64; 2],
-    /// Flights whose blocks a failed device keeps.
+    /// Transfers that a failed device never finished: their blocks are never used again.
     pub parked: u64,
-    /// Onboardings that ended short of the run that was found, by the cause of the first block that is missing, in the order of
-    /// [`Cause::ALL`]. One that is dropped before it has ended is [`Cause::Cancelled`].
+    /// Onboards that ended short of the run that was found, by the cause of the first missing block, in the
+    /// order of [`Cause::ALL`]. An onboard that was dropped before its end counts as [`Cause::Cancelled`].
     pub missed: [u64; Cause::ALL.len()],
-    /// Allocations that were not served in time.
+    /// Allocations that were not served by their deadline.
     pub late: u64,
-    /// Blocks that were registered ahead of a pass and withdrawn: it did not write them, or somebody had computed them before.
+    /// Blocks registered ahead of a pass and withdrawn: the pass did not write them, or they had been
+    /// computed before.
     pub unwritten: u64,
-    /// Blocks of hints that were forgotten at once, being more than the device has.
+    /// Blocks of prefetch hints that were dropped at once, since the hint had more blocks than the device.
     pub hints_cut: u64,
-    /// Blocks that a caller wanted copied down, and that were refused, by why, in the order of [`Refusal::ALL`].
+    /// Blocks of explicit offloads that were refused, in the order of [`Refusal::ALL`].
     pub refused: [u64; Refusal::ALL.len()],
 }
 
 impl ManagerStats {
-    /// Onboardings that ended short for a cause.
+    /// Returns the onboards that ended short for a cause.
     #[must_use]
     pub fn missed_by(&self, cause: Cause) -> u64 {
         self.missed[cause as usize]
     }
 
-    /// Copies on request that were refused for a reason.
+    /// Returns the blocks of explicit offloads that were refused for a reason.
     #[must_use]
     pub fn refused_by(&self, why: Refusal) -> u64 {
         self.refused[why as usize]
     }
 
-    /// What a path has moved; nothing, of one that there is not.
+    /// Returns the counters of a path; zeros if there is no such path.
     #[must_use]
     pub fn path(&self, path: Path) -> PathStats {
         self.paths.get(path.index()).copied().unwrap_or_default()
     }
 
-    /// Blocks that came up from a tier.
+    /// Returns the blocks brought up from a tier.
     #[must_use]
     pub fn onboarded_from(&self, tier: Tier) -> u64 {
         let place = tier.index().checked_sub(Tier::Host.index());

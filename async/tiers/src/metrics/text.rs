@@ -1,6 +1,8 @@
-//! The exposition text, version 0.0.4: `# HELP` and `# TYPE` of each metric that has samples, and a line each.
+//! The exposition text, version 0.0.4: for each metric with samples `# HELP`, `# TYPE`, and one line per
+//! sample.
 //!
-//! The format: <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>. It knows no line for a unit: units are in the names.
+//! Format: <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>. It has no line
+//! for units: they are in the names.
 
 use super::histogram::{BOUNDS, SIZES};
 use super::snapshot::Metrics;
@@ -8,11 +10,11 @@ use super::table::{Row, TABLE, Value};
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
-/// The text's type, for who serves it.
+/// The content type of the text, for HTTP servers.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 impl Metrics {
-    /// The figures as Prometheus reads them.
+    /// Returns the metrics as Prometheus text.
     #[must_use]
     pub fn to_prometheus(&self) -> String {
         let mut text = String::with_capacity(16 << 10);
@@ -42,7 +44,7 @@ impl Metrics {
     }
 }
 
-/// `ends`: of all buckets but the last.
+/// Writes a histogram. `ends` are the upper bounds of all buckets except the last.
 fn histogram(
     text: &mut String,
     row: &Row,
@@ -81,7 +83,7 @@ fn sample(
     let _ = writeln!(text, "{close} {number}");
 }
 
-/// A label's value, which stands in quotes, or a help text, which does not.
+/// Escapes the value of a label (`quoted`) or a help text.
 fn escaped(text: &str, quoted: bool) -> std::borrow::Cow<'_, str> {
     let special = |c: char| c == '\\' || c == '\n' || quoted && c == '"';
     if !text.contains(special) {
@@ -103,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_break_a_line_is_escaped() {
+    fn line_breaking_text_is_escaped() {
         assert_eq!(escaped("a \"b\"\\\nc", true), "a \\\"b\\\"\\\\\\nc");
         assert_eq!(escaped("a \"b\"\\\nc", false), "a \"b\"\\\\\\nc");
         assert_eq!(escaped("plain", true), "plain");

@@ -100,15 +100,13 @@ pub enum Reason {
     #[error("iteration {0} is running; end it first")]
     Running(u64),
     /// This process was forked from the manager's.
-    #[error(
-        "the manager was made by the process from which this one was forked; make one in this process, after the fork"
-    )]
+    #[error("this process was forked from the manager's; build a manager in this process, after the fork")]
     Inherited,
     /// No iteration is running.
-    #[error("no iteration is running, the last one was {0}; call begin_iteration first")]
+    #[error("no iteration is running (the last was {0}); call begin_iteration first")]
     NotRunning(u64),
     /// The layer is done already.
-    #[error("{done} layers of iteration {iteration} are done already; call it once a layer, in order")]
+    #[error("layers of iteration {iteration} done already: {done}; call it once per layer, in order")]
     DoneAlready {
         /// The iteration.
         iteration: u64,
@@ -116,7 +114,7 @@ pub enum Reason {
         done: u32,
     },
     /// There is no such layer.
-    #[error("the model has {layers} layers, counted from 0")]
+    #[error("no such layer; layers of the model: {layers}, numbered from 0")]
     NoSuchLayer {
         /// Layers of the model.
         layers: u32,

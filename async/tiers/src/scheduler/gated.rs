@@ -20,7 +20,7 @@ use slab::Slab;
 
 /// Refused, since as many items wait as may. The item is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{waiting} wait, of {limit} that may; wait for one to leave")]
+#[error("the queue of waiting items is full ({waiting} of {limit}); retry when one has left")]
 pub struct Full<T> {
     /// Items that wait.
     pub waiting: u32,

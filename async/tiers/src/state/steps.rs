@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_steps_are_open_and_the_last_one_is_what_is_left() {
+    fn steps_open_whole_and_the_last_one_is_the_rest() {
         let steps = Steps { iteration: 7, step: 4 };
         let open: Vec<u32> = (0..=10).map(|done| steps.open(done, 10)).collect();
         assert_eq!(open, [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 10]);

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disowned_transfer_leaves_its_name_to_the_next() {
+    fn disowned_transfer_leaves_its_name_to_the_next() {
         let mut all = Transfers::new(Places::new(1));
         let first = all.insert(Some(0, 7));
         let other_group = all.insert(Some(1, 7));

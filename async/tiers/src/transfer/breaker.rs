@@ -77,7 +77,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn average_opens_above_the_upper_bound_and_closes_below_the_lower() {
+    fn average_opens_above_upper_and_closes_below_lower_bound() {
         let mut breaker = Breaker::new(SECOND, SECOND / 2);
         (0..100).for_each(|_| breaker.ended(SECOND * 9 / 10));
         assert!(!breaker.is_open());
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn transfer_that_does_not_end_opens_it_by_its_age() {
+    fn endless_transfer_opens_the_breaker_by_its_age() {
         let mut breaker = Breaker::new(SECOND, SECOND / 2);
         breaker.ended(SECOND / 100);
         assert_eq!([1, 2].map(|seconds| breaker.look(SECOND * seconds)), [false, true]);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn transfer_hangs_that_takes_four_times_the_average() {
+    fn transfer_over_four_times_the_average_hangs() {
         let mut breaker = Breaker::new(SECOND, SECOND / 2);
         assert!(!breaker.hangs(SECOND), "nothing is known");
         (0..100).for_each(|_| breaker.ended(SECOND / 100));

@@ -73,7 +73,7 @@ impl Copy {
 
 /// Copies of one direction, to be started together.
 #[derive(Debug)]
-#[must_use = "dropped, all of them have failed"]
+#[must_use = "dropping it fails all copies"]
 pub struct Copies {
     list: Vec<Copy>,
     landing: Landing,

@@ -27,9 +27,7 @@ pub enum MemoryError {
     #[error(transparent)]
     Arena(#[from] ArenaError),
     /// The arena's blocks are not as long as all layers together.
-    #[error(
-        "host memory has blocks of {block_bytes} bytes, and the layers have {layers_bytes}; make them equal"
-    )]
+    #[error("bytes per block of host memory: {block_bytes}, of all layers: {layers_bytes}; make them equal")]
     Layers {
         /// Bytes of the arena's blocks.
         block_bytes: usize,

@@ -177,7 +177,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn value_of_a_bucket_is_within_an_eighth_of_what_was_counted() {
+    fn bucket_value_is_within_an_eighth_of_the_counted_one() {
         for micros in (1..5000).chain((5000..100_000_000).step_by(97_001)) {
             let time = Duration::from_micros(micros);
             let ratio = value(bucket(time)).as_secs_f64() / time.as_secs_f64();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn late_requests_end_the_waiting_and_others_pay_for_another_try() {
+    fn late_requests_end_the_waiting_and_others_earn_a_retry() {
         let mut patience = Patience::new(None);
         let mut late = 0;
         while patience.may_wait(1, 9 * MS, false) {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_would_all_be_late_are_let_go_before_they_are() {
+    fn requests_bound_to_be_late_are_released_before() {
         let mut patience = Patience::new(None);
         assert!(patience.may_wait(30, MS / 2, false));
         assert!(!patience.may_wait(64, MS / 2, false), "more than the budget pays for");
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn no_wait_is_longer_than_ten_limits_nor_than_a_fixed_one() {
+    fn wait_is_bounded_by_ten_limits_or_a_fixed_one() {
         let mut patience = Patience::new(None);
         assert!(patience.may_wait(1, patience.limit() * 9, false));
         assert!(!patience.may_wait(1, patience.limit() * 10, false));

@@ -191,7 +191,7 @@ impl<T: Copy> Queue<T> {
     pub fn ended(&mut self, bytes: u64) {
         debug_assert!(
             self.in_flight > 0 && bytes <= self.in_flight_bytes,
-            "ended: {bytes} bytes, of {} in {}",
+            "a transfer of {bytes} bytes ended, but {} bytes are in flight in {} transfers",
             self.in_flight_bytes,
             self.in_flight
         );

@@ -1,4 +1,5 @@
-//! A runtime of tiers in virtual time. To be used where `Attendant`, `Next`, `Runtime`, `Task` and `Work` are at the root.
+//! A runtime of tiers in virtual time. To be used where `Attendant`, `Next`, `Runtime`, `Task` and
+//! `Work` are at the root.
 
 use crate::{Attendant, Next, Runtime, Task, Work};
 use kvstrata_testing::virtual_time::{Handle, Sleep};
@@ -6,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-/// Runs tiers on the world of the thread that makes it.
+/// Runs tiers in the virtual time of the thread that makes it.
 pub struct VirtualRuntime {
     handle: Handle,
     attendant: OnceLock<Attendant>,
     /// The next look at deadlines.
     next: Mutex<Option<Duration>>,
-    /// Work that may block is done on threads, in real time; at once otherwise.
+    /// Work that may block runs on threads, in real time; otherwise it runs at once.
     pub has_threads: AtomicBool,
     this: Weak<VirtualRuntime>,
 }
@@ -28,7 +29,7 @@ impl VirtualRuntime {
         })
     }
 
-    /// Looks after deadlines from now on.
+    /// Attends to deadlines from now on.
     pub fn attend(&self, attendant: Attendant) {
         assert!(self.attendant.set(attendant).is_ok(), "once");
         self.wake_at(self.now());

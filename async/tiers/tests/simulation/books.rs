@@ -1,4 +1,4 @@
-//! What engines hold, as they see it; what they have seen; and the trace.
+//! The blocks that engines hold, by their own account; their observations; and the trace.
 
 use kvstrata_core::{BlockId, SequenceHash};
 use kvstrata_testing::virtual_time::Instant;
@@ -16,7 +16,7 @@ pub struct Holding {
 #[derive(Debug, Clone, Copy)]
 pub struct Waiting {
     pub blocks: u32,
-    /// Who waits in the same line.
+    /// The line that it waits in: allocations of one line are served in order.
     line: u64,
 }
 
@@ -32,14 +32,14 @@ pub enum Ended {
 pub struct Books {
     pub held: BTreeMap<u32, Holding>,
     pub owned: BTreeSet<u32>,
-    /// Calls under way that may hold blocks of which nothing is known yet: matches, onboardings.
+    /// Calls in flight that may hold blocks not noted yet: matches, onboardings.
     pub unsure: u32,
-    /// Allocations that wait: number of arrival, blocks.
+    /// Waiting allocations, by number of arrival.
     pub waiting: BTreeMap<u64, Waiting>,
     arrivals: u64,
-    /// Of those, who saw a later one served, which one and when.
+    /// Those that saw a later one served: which one, and when.
     overtaken: BTreeMap<u64, (u64, Instant)>,
-    /// All that was ever registered: whose it is, and the number of its last registration.
+    /// All hashes ever registered: the tenant, and the number of the last registration.
     pub known: BTreeMap<u128, (u64, u64)>,
     registrations: u64,
     pub violations: Vec<String>,
@@ -54,7 +54,7 @@ impl Books {
         self.began = Some(Instant::now());
     }
 
-    /// What happens, when, to whom.
+    /// Notes an event, its time and its engine.
     pub fn note(&mut self, who: u64, what: &str) {
         let now = self.began.map_or(0, |began| began.elapsed().as_millis());
         (now, who, what).hash(&mut self.trace);
@@ -87,7 +87,7 @@ impl Books {
         }
     }
 
-    /// An engine holds a block no more.
+    /// An engine no longer holds a block.
     pub fn release(&mut self, BlockId(block): BlockId) {
         let Some(held) = self.held.get_mut(&block) else { return };
         held.count -= 1;
@@ -111,18 +111,20 @@ impl Books {
     /// An allocation begins.
     pub fn arrive(&mut self, blocks: u32, line: u64) -> u64 {
         self.arrivals += 1;
-        // None at all are had at once, whoever waits.
+        // An allocation of no blocks is answered at once, even if others wait.
         if blocks > 0 {
             self.waiting.insert(self.arrivals, Waiting { blocks, line });
         }
         self.arrivals
     }
 
-    /// An allocation has ended. Who is served has waited longest; but those before it may have been served, and hear of it now.
+    /// An allocation has ended. The one that is served has waited longest; but those before it may have
+    /// been served, and hear of it only now.
     pub fn leave(&mut self, number: u64, ended: Ended) {
         let line = self.waiting.remove(&number).map(|waiting| waiting.line);
         let overtaken = self.overtaken.remove(&number);
-        // Of this moment: late like the one before it, and the later one came when it was; it hears of that now.
+        // An overtaking in this same moment does not count: the allocation was late when the later one
+        // came, and hears of that only now.
         let before = overtaken.filter(|(_, when)| *when < Instant::now());
         if let (Ended::Refused, Some((by, _))) = (ended, before) {
             self.violation(format!("allocation {number} was not served, and {by}, which came later, was"));
@@ -144,7 +146,7 @@ impl Books {
         self.known.extend(hashes.iter().map(|hash| (hash.to_u128(), (tenant, number))));
     }
 
-    /// What a tenant has registered; so far, if nothing else is said.
+    /// Hashes that a tenant has registered, up to the registration `until`, or all.
     pub fn known_of(&self, tenant: u64, until: Option<u64>) -> Vec<SequenceHash> {
         let until = until.unwrap_or(u64::MAX);
         let its = self.known.iter().filter(|(_, (of, number))| *of == tenant && *number <= until);
@@ -156,7 +158,7 @@ impl Books {
         self.registrations
     }
 
-    /// Nobody who was overtaken still waits.
+    /// Checks that no overtaken allocation still waits.
     pub fn check_order(&mut self) {
         let late = self.overtaken.iter().find(|(_, (_, when))| *when < Instant::now());
         if let Some((number, (by, _))) = late {

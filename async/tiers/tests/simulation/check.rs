@@ -1,4 +1,4 @@
-//! What must be true at each moment, and at the end.
+//! Conditions at each moment, and at the end.
 
 use crate::content;
 use crate::recorder::lock;
@@ -9,7 +9,7 @@ use kvstrata_tiers::tier::MOST_BELOW;
 use kvstrata_tiers::transfer::{Cause, Loses, Path, TierPort};
 
 impl World {
-    /// Conservation, and the bytes of all that is held.
+    /// Checks conservation, and the bytes of all held blocks.
     pub fn check(&self) {
         let census = self.manager().census();
         let [device, host] = census.tiers[0];
@@ -22,14 +22,14 @@ impl World {
                 wrong.push(format!("the {name}'s blocks do not add up: {tier:?}"));
             }
         }
-        // A device that has failed keeps blocks, and what cannot be overwritten is not used again.
+        // A failed device keeps blocks, and blocks that cannot be overwritten are not used again.
         let (kept, [device_parked, host_parked]) = (self.mover.kept(), census.parked[0]);
         let count = |of: &dyn Fn(&Kept) -> bool| kept.iter().filter(|kept| of(kept)).count();
         let of_host = |kept: &Kept| kept.host.is_some_and(|host| host < self.settings.host as usize);
         let staged = |kept: &Kept| kept.host.is_some() && !of_host(kept);
         let kept_down = count(&|kept| !kept.up);
         let owned = books.owned.len() + device_inside + device_parked;
-        // Of who waits, some may have been served and not know it yet.
+        // Some waiting allocations may have been served, and not know it yet.
         let granted: usize = books.waiting.values().map(|waiting| waiting.blocks as usize).sum();
         let purged = census.purges > 0;
         if device.owned < owned || device.owned > owned + granted {
@@ -64,8 +64,8 @@ impl World {
                 "of {staging} blocks of staging {free} are free, {taken} taken, {staging_kept} kept"
             ));
         }
-        // Nobody waits for what is there; of staging, but for what urgent reads are to have, and of the host, until what leaves it for the
-        // disk has left.
+        // No transfer waits for host memory that is free. Exceptions: staging reserved for urgent reads,
+        // and the host, until blocks that leave it for the disk have left.
         let spare = match self.settings.host {
             0 => census.staging > census.urgent_reads,
             _ => census.queued + census.moving == 0 && host.free > self.settings.headroom as usize,
@@ -98,13 +98,13 @@ impl World {
         if let Some(remote) = &self.remote {
             wrong.append(&mut remote.violations());
         }
-        // One is enough, and those behind it follow from it.
+        // One violation is enough: those behind it follow from it.
         if books.violations.is_empty() {
             wrong.into_iter().take(1).for_each(|what| books.violation(what));
         }
     }
 
-    /// Nothing is under way, nobody waits or holds anything.
+    /// Checks that nothing is in flight, and that no request waits or holds a block.
     pub fn check_at_rest(&self) {
         self.check();
         let census = self.manager().census();
@@ -114,7 +114,8 @@ impl World {
         let of_host = |kept: &&Kept| kept.host.is_some_and(|host| host < self.settings.host as usize);
         let up = kept.iter().filter(of_host).filter(|kept| kept.up).count();
         let down = kept.iter().filter(|kept| !kept.up).count();
-        // What goes up is read, held; what goes down may have been held, leased, or a victim.
+        // A block on its way up is read, so held; a block on its way down may have been held, leased, or
+        // a victim.
         let parked =
             [device.owned, host.owned] == census.parked[0] && device.active <= down && host.active == up;
         if !census.is_idle() || !parked {
@@ -149,12 +150,12 @@ impl World {
         self.check_counters(&mut books);
     }
 
-    /// No tenant has more than it may.
+    /// Checks that no tenant exceeds a quota.
     fn check_quotas(&self, wrong: &mut Vec<String>) {
         for number in 1..=self.settings.tenants {
             for tier in self.manager().tiers() {
                 let usage = self.tenant(number).usage(tier);
-                // What a restart finds was somebody's before.
+                // Blocks found by a restart were owned before it.
                 if tier == Tier::DISK && self.disk.is_some() && self.is_restarted {
                     continue;
                 }
@@ -165,7 +166,8 @@ impl World {
         }
     }
 
-    /// What tenants are said to have they have: blocks that are not full have names that only the manager knows.
+    /// Checks that tenants own the blocks that are counted for them. Partial blocks have names that only
+    /// the manager knows.
     fn check_tenants(&self, books: &mut crate::books::Books) {
         if !self.mover.kept().is_empty() {
             return;
@@ -237,15 +239,16 @@ impl World {
         same("transfers under way", 0, notes.under_way);
         let kept = self.mover.kept().into_iter().filter(|kept| kept.host.is_some());
         same("flights that are parked", stats.parked, kept.count() as u64);
-        // Those of the ports that are watched.
+        // Paths of the watched ports.
         let watched =
             Path::OF_SETTINGS.into_iter().filter(|path| path.below().is_none() || self.disk.is_some());
         for path in watched {
-            // What has rotted in host memory is not given to the disk.
+            // Blocks that have rotted in host memory are not given to the disk.
             let rotten =
                 if path == Path::HOST_TO_DISK { stats.path(path).failed_by(Cause::Mismatch) } else { 0 };
             let (counted, noted) = (stats.path(path).transfers, notes.landed[path.index()] + rotten);
-            // Nor is anything begun whose memory something else has; of those that ended so, some had landed before.
+            // Nor is a transfer begun while its memory is in use. Of those that ended so, some had
+            // landed before.
             let busy = counted.saturating_sub(noted).min(stats.path(path).failed_by(Cause::Busy));
             same(&format!("transfers, {path}"), counted, noted + busy);
         }

@@ -1,9 +1,10 @@
 //! Classes for eviction, as engines give them, and pins.
 //!
-//! What is checked, as [`Blocks::set_priority`] says it
-//! - What is pinned stays in the device, and is found there, until it is given another class (`recorder.rs`: `declassify`).
-//! - Of what may leave, a lower class goes first. That is looked at where it is certain what may: nothing is under way, no block is its
-//!   parent's child, no tenant has a quota.
+//! Checked, as [`Blocks::set_priority`] says it
+//! - Pinned blocks stay in the device, and are found there, until they get another class
+//!   (`recorder.rs`: `declassify`).
+//! - Of the blocks that may leave, a lower class goes first. This is checked when those blocks are
+//!   certain: nothing is in flight, blocks are not linked to their parents, no tenant has a quota.
 
 use crate::engine::Engine;
 use crate::recorder::lock;
@@ -19,7 +20,8 @@ use std::time::Duration;
 pub type Evictable = BTreeMap<u32, (BlockRef, Priority)>;
 
 impl Engine {
-    /// Gives blocks that it holds a class, or leaves them as they are. No more are pinned than a fourth of the device.
+    /// Gives a class to blocks that it holds, or leaves them as they are. At most a fourth of the device
+    /// is pinned.
     pub fn classify(&mut self, blocks: &Blocks, hashes: &[SequenceHash]) {
         let settings = &self.world.settings;
         let (most, gives) = (settings.device as usize / 4, settings.classes);
@@ -41,21 +43,22 @@ impl Engine {
 }
 
 impl World {
-    /// Blocks that an engine has filled are registered: of no class, but for those whose hashes were there.
+    /// Notes the usual class for blocks that an engine has filled and registered. Blocks that gave way
+    /// to others of their hash are left out.
     pub fn registered(&self, filled: &[BlockId], registered: &Blocks, hashes: &[SequenceHash]) {
         let new = registered.ids().zip(hashes).filter(|(block, _)| filled.contains(block));
         let classes = new.map(|(BlockId(block), hash)| (block, (*hash, Priority::Normal)));
         lock(&self.notes).classes.extend(classes);
     }
 
-    /// What is pinned, by block.
+    /// Pinned blocks, with their hashes.
     pub fn pins(&self) -> BTreeMap<u32, SequenceHash> {
         let notes = lock(&self.notes);
         let pinned = notes.classes.iter().filter(|(_, (_, class))| *class == Priority::Pinned);
         pinned.map(|(block, (hash, _))| (*block, *hash)).collect()
     }
 
-    /// Gives all that is pinned the usual class; but for a block whose hash another one is found by.
+    /// Gives all pinned blocks the usual class, except a block with a hash that finds another one.
     pub fn unpin(&self) {
         for (block, hash) in self.pins() {
             let found = self.manager().default_group().match_device(&[hash]);
@@ -70,7 +73,7 @@ impl World {
         }
     }
 
-    /// The same, of all: what hides a block leaves first. At rest.
+    /// The same for all, at rest: a block that hides another one leaves first.
     pub async fn unpin_all(&self) {
         self.unpin();
         while !self.pins().is_empty() && self.books.borrow().violations.is_empty() {
@@ -85,10 +88,10 @@ impl World {
         }
     }
 
-    /// What may be evicted, if that is certain.
+    /// The blocks that may be evicted, if they are certain.
     pub fn before_eviction(&self) -> Option<Evictable> {
         let (settings, census, books) = (&self.settings, self.manager().census(), self.books.borrow());
-        // A device that has failed leases what it keeps for ever.
+        // A failed device leases the blocks that it keeps for ever.
         let alone = census.down + census.waiting + census.purges + self.mover.kept().len() == 0;
         if settings.classes == 0 || settings.linked || settings.quotas != [1.0; 3] || !alone {
             return None;
@@ -98,19 +101,20 @@ impl World {
         let notes = lock(&self.notes);
         let class = |block: &BlockRef| notes.classes.get(&block.id.0).map(|(_, class)| *class);
         let known = not_held.iter().filter_map(|block| Some((block.id.0, (*block, class(block)?))));
-        // Each inactive block is registered, and no engine holds it: where there are as many of both, they are the same. A block that an
-        // engine has been given and not yet noted is active, and may not be evicted.
+        // Each inactive block is registered, and no engine holds it. Where there are as many of
+        // both, they are the same. A block that an engine has been given and not yet noted is
+        // active, and may not be evicted.
         (census.tiers[0][0].inactive == not_held.len()).then(|| known.collect())
     }
 
-    /// All blocks that are registered in the device, those included whose hash another block is found by.
+    /// All blocks registered in the device, also those with a hash that finds another block.
     fn registered_in_device(&self) -> Vec<BlockRef> {
         let (stored, notes) = (lock(&self.stored[0]), lock(&self.notes));
         let twins = notes.twins.iter().filter(|((tier, _), _)| *tier == "device");
         stored.values().copied().chain(twins.map(|(_, (twin, _))| *twin)).collect()
     }
 
-    /// Of what might be evicted, the lower classes were.
+    /// Checks that of the blocks that might be evicted, the lower classes were.
     pub fn after_eviction(&self, before: Option<Evictable>) {
         let Some(before) = before else { return };
         let there = self.registered_in_device();
@@ -126,7 +130,7 @@ impl World {
         }
     }
 
-    /// A future that evicts blocks, if any, when it is polled first.
+    /// Runs a future that evicts blocks, if any, at its first poll.
     pub async fn evicts_by_class<F: Future>(&self, future: F) -> F::Output {
         let (mut future, mut before) = (pin!(future), self.before_eviction());
         poll_fn(|context| {

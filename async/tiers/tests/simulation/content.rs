@@ -1,4 +1,4 @@
-//! Bytes that say whose they are: a block's are drawn from its hash, and no two blocks begin with the same word.
+//! Bytes that identify their block: they are drawn from its hash, and no two blocks begin with the same word.
 
 use crate::common::Random;
 use kvstrata_core::SequenceHash;
@@ -6,7 +6,7 @@ use kvstrata_core::storage::DevicePort;
 use kvstrata_ffi::device::SimDevice;
 use std::ops::Range;
 
-/// The hash of a block: of the one before it, and which of its children it is.
+/// The hash of a block, from its parent's hash and its number among the children.
 pub fn child(parent: Option<SequenceHash>, which: u64) -> SequenceHash {
     let mut random = Random(
         parent.map_or(7, |parent| parent.to_u128() as u64) ^ which.wrapping_mul(0x1234_5678_9ABC_DEF1),
@@ -22,14 +22,14 @@ pub fn bytes_of(hash: SequenceHash, bytes: usize) -> Vec<u8> {
     all
 }
 
-/// What is in some bytes of a block of the device.
+/// Some bytes of a device block.
 pub fn read(device: &SimDevice, block: u32, range: Range<usize>) -> Vec<u8> {
     let mut bytes = vec![0; range.len()];
     device.copy_out(block, range.start, &mut bytes).expect("nothing else copies while this does");
     bytes
 }
 
-/// Whether those bytes of a block of the device are of this hash.
+/// Whether those bytes of a device block are this hash's.
 pub fn is(device: &SimDevice, block: u32, hash: SequenceHash, range: Range<usize>) -> bool {
     read(device, block, range.clone()) == bytes_of(hash, range.end)[range]
 }

@@ -1,4 +1,5 @@
-//! What seeds find rarely, each made to happen: a block that is there twice, a layer that has rotted, and the ways a shutdown answers.
+//! Cases that seeds find rarely, each made to happen: a block that is there twice, a layer that has
+//! rotted, and the ways a shutdown answers.
 
 use crate::content::{self, bytes_of};
 use crate::drops::{believe, compute, grounds, sequence};
@@ -15,7 +16,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Six blocks of the device, host and disk below, nothing that goes wrong.
+/// Six blocks of the device, host and disk below, no faults.
 fn ground() -> Settings {
     let mut settings = grounds().last().expect("over both tiers");
     (settings.host, settings.verify) = (16, crate::settings::Verify::All);
@@ -33,13 +34,13 @@ pub fn play<F: Future<Output = ()>>(settings: Settings, body: impl FnOnce(Rc<Wor
     });
 }
 
-/// A layer after the other.
+/// One layer after the other.
 fn by_layers() -> OnboardOptions {
     OnboardOptions::default().layers(1)
 }
 
 #[test]
-fn a_block_that_is_there_twice_stays_with_each_who_computes_with_it() {
+fn block_there_twice_stays_with_each_of_its_holders() {
     play(ground(), |world, manager| async move {
         let (hashes, others) = (sequence(1, 1), sequence(2, 6));
         drop(compute(&world, &manager, &hashes).await);
@@ -53,13 +54,13 @@ fn a_block_that_is_there_twice_stays_with_each_who_computes_with_it() {
         let (one, other) = (begin(), begin());
         one.layer_ready(0).await.expect("nothing fails");
         let announced = one.ids().expect("all have a place");
-        // An engine that did not wait has computed the same.
+        // An engine that did not wait has computed the same block.
         let computed = compute(&world, &manager, &hashes).await;
         for layer in 1..3 {
             one.layer_ready(layer).await.expect("nothing fails");
             other.layer_ready(layer).await.expect("nothing fails");
         }
-        // The one that joined last has ended, and all that is free is somebody's.
+        // The onboarding that joined last has ended, and another caller takes all free blocks.
         assert_eq!(other.await.missed, None);
         let taken = manager.default_group().allocate(4).await.expect("blocks");
         assert!(taken.ids().iter().all(|block| !announced.contains(block)), "{announced:?} is computed with");
@@ -75,14 +76,14 @@ fn a_block_that_is_there_twice_stays_with_each_who_computes_with_it() {
 }
 
 #[test]
-fn a_layer_that_has_rotted_comes_from_the_disk_and_those_before_it_stay() {
+fn rotten_layer_comes_from_the_disk_and_earlier_ones_stay() {
     play(ground(), |world, manager| async move {
         let hashes = sequence(1, 2);
         drop(compute(&world, &manager, &hashes).await);
         assert_eq!(manager.default_group().persist(&hashes).await.copied, 2);
         drop(compute(&world, &manager, &sequence(2, 6)).await);
         world.rest_of_manager().await;
-        // Of the last layer a bit.
+        // A bit of the last layer.
         let last = 2 * world.settings.layer_bytes as u64;
         (0..world.settings.host).for_each(|block| _ = world.mover.rot(block, last));
         let onboard = manager
@@ -105,7 +106,7 @@ fn a_layer_that_has_rotted_comes_from_the_disk_and_those_before_it_stay() {
 }
 
 #[test]
-fn a_pause_that_outlives_its_flight_resumes_no_other() {
+fn retry_pause_outliving_its_transfer_resumes_no_other() {
     let mut settings = ground();
     (settings.retries, settings.retry_after) = (1, Duration::from_millis(500));
     play(settings, |world, manager| async move {
@@ -136,7 +137,7 @@ fn a_pause_that_outlives_its_flight_resumes_no_other() {
 }
 
 #[test]
-fn an_onboarding_ends_when_its_last_block_is_there() {
+fn onboard_ends_with_its_last_block() {
     play(ground(), |world, manager| async move {
         let hashes = sequence(1, 3);
         drop(compute(&world, &manager, &hashes).await);
@@ -149,7 +150,7 @@ fn an_onboarding_ends_when_its_last_block_is_there() {
 }
 
 #[test]
-fn blocks_that_have_drained_are_no_promise_of_more() {
+fn repeated_allocations_of_the_device_are_served_soon() {
     play(ground(), |world, manager| async move {
         for which in 1..6 {
             let began = Instant::now();
@@ -160,7 +161,7 @@ fn blocks_that_have_drained_are_no_promise_of_more() {
 }
 
 #[test]
-fn what_waits_for_a_gate_is_answered_by_a_shutdown() {
+fn shutdown_answers_gated_offloads() {
     play(ground(), |world, manager| async move {
         let blocks = compute(&world, &manager, &sequence(1, 3)).await;
         let pass = manager.begin_iteration().expect("none runs");
@@ -177,7 +178,7 @@ fn what_waits_for_a_gate_is_answered_by_a_shutdown() {
 }
 
 #[test]
-fn a_shutdown_drains_what_waits_for_the_bytes_of_an_iteration() {
+fn shutdown_drains_copies_awaiting_iteration_bytes() {
     let mut settings = ground();
     settings.iteration_bytes = Some(settings.block_bytes() as u64);
     play(settings, |world, manager| async move {
@@ -193,7 +194,7 @@ fn a_shutdown_drains_what_waits_for_the_bytes_of_an_iteration() {
 }
 
 #[test]
-fn a_disk_is_persisted_to_from_wherever_a_block_is() {
+fn persist_reaches_the_disk_from_any_tier() {
     play(ground(), |world, manager| async move {
         let (low, high) = (sequence(1, 3), sequence(2, 6));
         drop(compute(&world, &manager, &low).await);
@@ -209,7 +210,7 @@ fn a_disk_is_persisted_to_from_wherever_a_block_is() {
 }
 
 #[test]
-fn a_preempted_request_has_the_bytes_of_what_was_not_full() {
+fn preempted_request_keeps_bytes_of_its_partial_block() {
     use kvstrata_core::storage::DevicePort;
     play(ground(), |world, manager| async move {
         let (hashes, other) = (sequence(1, 3), content::child(None, 77));
@@ -229,7 +230,7 @@ fn a_preempted_request_has_the_bytes_of_what_was_not_full() {
 }
 
 #[test]
-fn a_resumption_does_not_wait_for_a_copy_that_waits_for_the_bytes_of_an_iteration() {
+fn resume_waits_for_no_copy_awaiting_iteration_bytes() {
     let mut settings = grounds().nth(1).expect("over a disk alone");
     settings.iteration_bytes = Some(settings.block_bytes() as u64);
     play(settings, |world, manager| async move {

@@ -1,13 +1,15 @@
-//! Every await point, given up at every point: after each number of polls, and after each time, until what is waited for ends by itself.
-//! Then all comes to rest, and nothing is lost.
+//! Every await point, with its future dropped at every point: after each number of polls, and after each
+//! time, until the awaited work ends by itself. Then all comes to rest, and nothing is lost.
 //!
-//! | what a caller may wait for in | given up in |
+//! | a caller may wait in | dropped in |
 //! |---|---|
-//! | `allocate`, `onboard`, `layer_ready`, `offload`, `shutdown` until all is idle, until what moves has ended, and until the disks are closed | here |
-//! | `restore_to_gpu`, `onboard_groups`, `allocate_groups`, `settled`, `resume` until all is up, and until copies have ended, `persist`, `purge` | `tests/manager/dropped.rs` |
-//! | a purge's own work, with its runtime | `tests/tenants/edges.rs` |
+//! | `allocate`, `onboard`, `layer_ready`, `offload` | here |
+//! | `shutdown` until all is idle, until moving transfers have ended, and until the disks are closed | here |
+//! | `restore_to_gpu`, `onboard_groups`, `allocate_groups`, `settled` | `async/tests/manager/dropped.rs` |
+//! | `resume` (onboards; running copies), `persist`, `purge` | `async/tests/manager/dropped.rs` |
+//! | a purge's own work, with its runtime | `async/tests/tenants/edges.rs` |
 //!
-//! Other awaits are in tasks of the manager's own (pauses, deadlines): those end with the runtime.
+//! Other awaits are in the manager's own tasks (pauses, deadlines): those end with the runtime.
 
 use crate::content::{self, bytes_of};
 use crate::directed::play;
@@ -28,7 +30,7 @@ use std::time::Duration;
 const STEPS: u32 = 400;
 const STEP: Duration = Duration::from_millis(31);
 
-/// Over host and disk, over one of them, over slow hardware.
+/// Over the host, over the disk, and over both.
 pub fn grounds() -> impl Iterator<Item = Settings> {
     let tiers = [(16, 0), (0, 24), (6, 24)];
     tiers.into_iter().enumerate().map(|(seed, (host, disk))| {
@@ -68,8 +70,8 @@ pub fn believe(world: &World, blocks: impl Iterator<Item = BlockId>, hashes: &[S
     }
 }
 
-/// Runs `body` with ever more patience, in a fresh world each time; it says whether what it waited for ended. The first six blocks are
-/// below the device, which is full of six others that nobody holds.
+/// Runs `body` with ever more patience, in a fresh world each time, until it reports that its wait has
+/// ended. The first six blocks are below the device, which is full of six other idle ones.
 fn give_up<F: Future<Output = bool>>(body: impl Fn(Rc<World>, Tiers, Patience) -> F) {
     let kinds: [fn(u32) -> Patience; 2] = [Patience::Polls, |n| Patience::Time(STEP * n)];
     for (settings, patience) in grounds().flat_map(|settings| kinds.map(|kind| (settings.clone(), kind))) {
@@ -93,7 +95,7 @@ fn give_up<F: Future<Output = bool>>(body: impl Fn(Rc<World>, Tiers, Patience) -
 }
 
 #[test]
-fn an_allocation_can_be_given_up_at_any_point() {
+fn allocation_dropped_at_any_point_leaves_nothing() {
     give_up(|_, manager, patience| async move {
         let got = patience.wait(manager.default_group().allocate(4)).await;
         got.map(|blocks| assert_eq!(blocks.expect("in time").len(), 4)).is_some()
@@ -101,7 +103,7 @@ fn an_allocation_can_be_given_up_at_any_point() {
 }
 
 #[test]
-fn an_allocation_behind_another_can_be_given_up_at_any_point() {
+fn allocation_behind_another_dropped_leaves_nothing() {
     give_up(|_, manager, patience| async move {
         let other = kvstrata_testing::virtual_time::spawn_local({
             let manager = manager.clone();
@@ -117,7 +119,7 @@ fn an_allocation_behind_another_can_be_given_up_at_any_point() {
 }
 
 #[test]
-fn an_onboarding_can_be_given_up_at_any_point() {
+fn onboard_dropped_at_any_point_leaves_nothing() {
     give_up(|world, manager, patience| async move {
         let hashes = sequence(1, 6);
         let found = manager.default_group().match_prefix(&hashes);
@@ -129,7 +131,7 @@ fn an_onboarding_can_be_given_up_at_any_point() {
 }
 
 #[test]
-fn two_onboardings_of_the_same_do_not_depend_on_one_another() {
+fn onboard_survives_the_drop_of_another_of_its_blocks() {
     give_up(|world, manager, patience| async move {
         let hashes = sequence(1, 6);
         let begin = || {
@@ -147,7 +149,7 @@ fn two_onboardings_of_the_same_do_not_depend_on_one_another() {
 }
 
 #[test]
-fn a_layer_can_be_given_up_at_any_point_and_the_rest_still_comes() {
+fn layer_wait_dropped_leaves_the_onboard_whole() {
     give_up(|world, manager, patience| async move {
         let hashes = sequence(1, 6);
         let options = OnboardOptions::default().layers(1);
@@ -169,7 +171,7 @@ fn a_layer_can_be_given_up_at_any_point_and_the_rest_still_comes() {
 }
 
 #[test]
-fn an_offload_can_be_given_up_at_any_point_and_goes_on() {
+fn offload_dropped_at_any_point_goes_on() {
     give_up(|world, manager, patience| async move {
         let hashes = sequence(3, 2);
         let blocks = compute(&world, &manager, &hashes).await;
@@ -177,7 +179,7 @@ fn an_offload_can_be_given_up_at_any_point_and_goes_on() {
         let ended = patience.wait(offload).await.is_some();
         drop(blocks);
         world.rest().await;
-        // What was to go down is there, whoever waited.
+        // The copies are made, even for a dropped call.
         drop(compute(&world, &manager, &sequence(4, 6)).await);
         let found = manager.default_group().match_prefix(&hashes);
         assert_eq!(found.len(), 2, "{found:?}");
@@ -186,7 +188,7 @@ fn an_offload_can_be_given_up_at_any_point_and_goes_on() {
 }
 
 #[test]
-fn a_shutdown_can_be_given_up_at_any_point_and_asked_for_again() {
+fn shutdown_dropped_at_any_point_can_be_repeated() {
     give_up(|world, manager, patience| async move {
         let onboard = manager
             .default_group()
@@ -198,9 +200,9 @@ fn a_shutdown_can_be_given_up_at_any_point_and_asked_for_again() {
     });
 }
 
-/// What still moves when the first half of the time is over is waited for in the second.
+/// Transfers that still move when the first half of the time is over are awaited in the second.
 #[test]
-fn a_shutdown_can_be_given_up_while_it_waits_for_what_moves() {
+fn shutdown_dropped_while_transfers_move_can_be_repeated() {
     for mut settings in grounds() {
         settings.shutdown = Duration::from_secs(8);
         settings.mover.latency = Duration::from_secs(7)..Duration::from_millis(7001);
@@ -208,7 +210,7 @@ fn a_shutdown_can_be_given_up_while_it_waits_for_what_moves() {
             let blocks = compute(&world, &manager, &sequence(1, 1)).await;
             let offload = manager.default_group().offload(&blocks, OffloadOptions::default());
             let mut shutdown = Box::pin(manager.shutdown());
-            // Nothing is cancelled in the first half; and what moves cannot be in the second.
+            // Nothing is cancelled in the first half, and moving transfers cannot be in the second.
             assert_eq!(Patience::Time(Duration::from_secs(6)).wait(&mut shutdown).await, None);
             assert!(manager.census().moving > 0 && manager.default_group().try_allocate(1).is_none());
             drop((shutdown, blocks));
@@ -218,9 +220,9 @@ fn a_shutdown_can_be_given_up_while_it_waits_for_what_moves() {
     }
 }
 
-/// The same of the wait for disks that close: where nothing is under way, it is the first.
+/// The same for the wait for disks that close: where nothing is in flight, it comes first.
 #[test]
-fn a_shutdown_can_be_given_up_while_the_disks_close_and_they_do_all_the_same() {
+fn shutdown_dropped_while_disks_close_still_closes_them() {
     let settings = grounds().last().expect("with a disk");
     let closing = |gives_up: bool| {
         play(settings.clone(), move |world, manager| async move {

@@ -1,4 +1,5 @@
-//! An engine: a request after another, each of which takes what is there, computes what is not, and holds it for a while.
+//! An engine: one request after another. Each takes the blocks that are there, computes the
+//! others, and holds them for a while.
 
 use crate::books::Ended;
 use crate::common::Random;
@@ -17,13 +18,13 @@ use kvstrata_tiers::{
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Ticks of the clock, and of who is late by one.
+/// A tick of the clock, and one of a task that is late by a tick.
 pub const SLACK: Duration = Duration::from_millis(2);
 
 pub struct Engine {
     pub world: Rc<World>,
     pub number: u64,
-    /// Whose it is; 0: nobody's.
+    /// The engine's tenant; 0: none.
     pub tenant: u64,
     pub random: Random,
 }
@@ -61,7 +62,7 @@ impl Engine {
         self.world.engine_ends();
     }
 
-    /// The manager, for its tenant.
+    /// The manager, or its tenant's handle.
     pub fn manager(&self) -> Tiers {
         match self.tenant {
             0 => self.world.manager(),
@@ -92,7 +93,7 @@ impl Engine {
         self.world.settings.block_bytes()
     }
 
-    /// What was said to be there is.
+    /// Checks the bytes of blocks that were reported.
     pub fn believe(&self, blocks: impl Iterator<Item = BlockId>, hashes: &[SequenceHash], whence: &str) {
         for (BlockId(block), hash) in blocks.zip(hashes) {
             if !content::is(&self.world.device, block, *hash, 0..self.bytes()) {
@@ -197,7 +198,7 @@ impl Engine {
         request
     }
 
-    /// What is there of a sequence.
+    /// Brings up the blocks of a sequence that are there.
     async fn bring(&mut self, hashes: &[SequenceHash]) -> Option<Blocks> {
         let manager = self.manager();
         if self.chance(1) {
@@ -282,7 +283,7 @@ impl Engine {
         Some(up.blocks)
     }
 
-    /// A wait has ended by its deadline, or at once if it began after that.
+    /// Checks that a wait has ended by its deadline, or at once if it began after that.
     pub fn in_time(&self, asked: Instant, deadline: Instant, what: &str) {
         let late = Instant::now().saturating_duration_since(deadline.max(asked));
         if late > SLACK {
@@ -290,7 +291,7 @@ impl Engine {
         }
     }
 
-    /// Reads each layer when it is said to be there. False: it was given up.
+    /// Reads each layer when it is reported. False: the wait was given up.
     async fn layer_by_layer(
         &mut self,
         onboard: &Onboard,
@@ -318,7 +319,7 @@ impl Engine {
                 }
                 Some(Ok(())) => {}
             }
-            // As an engine: what it has begun with, it goes on with.
+            // As an engine does: it goes on with the blocks that it has begun with.
             let ids = places.get_or_insert_with(|| onboard.ids().unwrap_or_default());
             if ids.len() != wanted {
                 self.world.violation(format!("layer {layer} is there, of {} blocks of {wanted}", ids.len()));
@@ -335,10 +336,10 @@ impl Engine {
         true
     }
 
-    /// Computes what a request lacks of a sequence. False: there was no room.
+    /// Computes the blocks of a sequence that a request lacks. False: there was no room.
     async fn compute(&mut self, request: &mut Request, hashes: &[SequenceHash]) -> bool {
         let have = request.blocks.as_ref().map_or(0, Blocks::len);
-        // A match may have found more than was asked for before: never.
+        // A match never finds more than was asked for.
         let missing = hashes.len() - have;
         if missing > 0 {
             let Some(blocks) = self.allocate(missing).await else { return false };
@@ -397,7 +398,7 @@ impl Engine {
                     AllocateError::TooMany { .. } => false,
                     AllocateError::Deadline { .. } => took + SLACK >= deadline,
                     AllocateError::Closed => self.world.closing.get(),
-                    // It may be over by now.
+                    // The purge may be over by now.
                     AllocateError::Purging => self.tenant > 0 && self.world.settings.purges > 0,
                     _ => false,
                 };
@@ -415,7 +416,7 @@ impl Engine {
         blocks
     }
 
-    /// Who waits for others of the same line: a tenant with a quota for its own.
+    /// The line that its allocations wait in: a tenant with a quota has one of its own.
     fn line(&self) -> u64 {
         if self.world.settings.quotas[0] < 1.0 { self.tenant } else { 0 }
     }
@@ -434,7 +435,7 @@ impl Engine {
         blocks
     }
 
-    /// Writes blocks, as a model would, and makes them known.
+    /// Writes blocks, as a model would, and registers them.
     async fn fill(&mut self, request: &mut Request, blocks: BlocksMut, hashes: &[SequenceHash]) -> bool {
         let ids = blocks.ids().to_vec();
         for (block, hash) in ids.iter().zip(hashes) {
@@ -464,7 +465,7 @@ impl Engine {
                 }
             }
             Err(error) if error.why == RegisterFault::Purging && self.is_purging() => return false,
-            // A purge has come and gone since what it goes on from was found.
+            // A purge has come and gone since the blocks that it goes on from were found.
             Err(error)
                 if error.why == RegisterFault::Withdrawn
                     && self.tenant > 0

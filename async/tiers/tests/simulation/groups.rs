@@ -1,8 +1,9 @@
-//! Three groups of layers, full attention, a window and recurrent state, each with tiers of its own that fail as they do: prefixes that all have,
-//! found and brought up together; blocks of each group by itself, and of all of them or none.
+//! Three groups of layers: full attention, a window and recurrent state. Each has tiers of its own, with
+//! their own faults. Engines find prefixes of all groups and bring them up together; they allocate
+//! blocks of a group by itself, and of all groups or none.
 //!
-//! What is checked: what is found, and what comes up, covers exactly so many tokens of each group, with its bytes, held; what is missed is
-//! missed by all; and of each group's tiers all blocks add up.
+//! Checked: a match or an onboarding covers exactly so many tokens of each group, with their bytes,
+//! held; a miss is a miss of all groups; and in the tiers of each group all blocks add up.
 
 use crate::common::Random;
 use crate::content::{self, bytes_of};
@@ -33,7 +34,7 @@ const SEEDS: Range<u64> = 0..400;
 const LAYERS: [usize; 2] = [32, 32];
 const BYTES: usize = 64;
 const GROUPS: usize = 3;
-/// Tokens a block of each group; of all together the longer ones.
+/// Tokens of a block in each group. Prefixes of all groups end at the longer pages.
 const PAGES: [u64; GROUPS] = [16, 32, 32];
 
 struct Group {
@@ -155,7 +156,7 @@ impl Model {
         }
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until nothing is in flight.
     async fn rest(&self) {
         for group in &self.groups {
             group.mover.shutdown();
@@ -177,7 +178,7 @@ impl Model {
     }
 }
 
-/// A request after another.
+/// One request after another.
 struct Engine {
     model: Rc<Model>,
     random: Random,
@@ -254,7 +255,7 @@ impl Engine {
         }
     }
 
-    /// What is found covers what it says, and no more.
+    /// Checks that a match covers its tokens, and no more.
     fn found(&self, found: &GroupsMatch, of: &[Vec<SequenceHash>; GROUPS]) {
         let tokens = found.tokens();
         self.model.note(&format!("found {tokens} of {}", of[1].len() * 32));
@@ -289,7 +290,7 @@ impl Engine {
         (tokens, groups)
     }
 
-    /// A group's blocks that are missing. False: there was no room.
+    /// Computes a group's missing blocks. False: there was no room.
     async fn compute(
         &mut self,
         group: usize,
@@ -312,7 +313,7 @@ impl Engine {
         true
     }
 
-    /// The same of all groups at once, or of none.
+    /// The same for all groups at once, or for none.
     async fn compute_all(
         &mut self,
         of: &[Vec<SequenceHash>; GROUPS],
@@ -356,7 +357,7 @@ impl Engine {
         match blocks.register(missing, None) {
             Ok(blocks) => {
                 model.believe(group, &blocks, missing, "registered");
-                // Behind those that came up, which end with the last group's.
+                // Behind the blocks that came up, which end with the last group's.
                 while groups.len() % GROUPS != group {
                     groups.push((0, model.manager.default_group().match_device(&[])));
                 }
@@ -367,9 +368,10 @@ impl Engine {
     }
 }
 
-/// What a seed does, and the first that is wrong.
+/// Runs a seed. Returns its trace, and the first violation.
 fn run(seed: u64) -> (u64, Option<String>) {
-    let _watch = watch(&format!("KVSTRATA_SEED={seed} cargo test -p kvstrata --test simulation groups"));
+    let _watch =
+        watch(&format!("KVSTRATA_SEED={seed} cargo test -p kvstrata-tiers --test simulation groups"));
     in_virtual_time(async move {
         let mut random = Random(seed ^ 0x9E37_79B9);
         let model = Model::new(&mut random);
@@ -392,15 +394,18 @@ fn run(seed: u64) -> (u64, Option<String>) {
 }
 
 #[test]
-fn all_groups_have_the_same_prefix_or_none() {
-    Seeds::asked(SEEDS).run("cargo test -p kvstrata --test simulation groups -- --nocapture", |seed, _| {
-        let (trace, violation) = run(seed);
-        match violation {
-            Some(what) => Err(what),
-            None if seed % 20 == 0 && run(seed) != (trace, None) => {
-                Err("again, it does something else".to_owned())
+fn groups_have_the_same_prefix_or_none() {
+    Seeds::asked(SEEDS).run(
+        "cargo test -p kvstrata-tiers --test simulation groups -- --nocapture",
+        |seed, _| {
+            let (trace, violation) = run(seed);
+            match violation {
+                Some(what) => Err(what),
+                None if seed % 20 == 0 && run(seed) != (trace, None) => {
+                    Err("again, it does something else".to_owned())
+                }
+                None => Ok(()),
             }
-            None => Ok(()),
-        }
-    });
+        },
+    );
 }

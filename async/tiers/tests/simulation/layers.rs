@@ -1,15 +1,17 @@
-//! A pass of the model over blocks of an engine's own, which are offloaded behind its layers: written layer by layer while the iterations go on,
-//! as the engine tells of them or not.
+//! A pass of the model over an engine's own blocks, which are offloaded behind its layers. The layers
+//! are written one by one while the iterations go on, and the engine reports them or not.
 //!
 //! ```text
-//!   engine   allocates, registers ahead of the next iteration, offloads behind its layer k ──► waits until they are written ──► releases
-//!   others   find them, persist them: with what the engine has registered, whatever the write mode; register the same ahead of the same iteration or
-//!            another, and write it if the first does not; compute blocks from them in the same pass, or the next, which are wrong if they are not written
-//!   model    iteration: │ layer 0 written, told of │ layer 1 written │ layer 2 written, told of │ … │ over
+//!   engine   allocates, registers ahead of the next iteration, offloads behind layer k
+//!            ──► waits until all is written ──► releases
+//!   others   find the blocks, persist them: together with the engine's, in any write mode;
+//!            register the same ahead of the same iteration or another, and write it if the first does not;
+//!            compute blocks from them in the same pass, or the next: wrong if they are not written
+//!   model    iteration: │ layer 0 written, reported │ layer 1 written │ layer 2 written, reported │ … │ over
 //! ```
 //!
-//! What is checked: what has come to the host has the bytes of all layers. Until a layer is written its part of the block holds what nobody has
-//! computed, so that a copy which is too early is found out.
+//! Checked: blocks of the host have the bytes of all layers. Until a layer is written, its part of the
+//! block holds bytes that no pass computed, so that a copy which is too early is found out.
 
 use crate::content::{self, bytes_of};
 use crate::engine::Engine;
@@ -26,29 +28,30 @@ use kvstrata_tiers::{Ahead, Blocks, Offload, OffloadOptions, RegisterFault};
 use std::pin::Pin;
 use std::time::Duration;
 
-/// What nobody has computed.
+/// Bytes that no pass computed.
 const NOTHING: u8 = 0x5A;
-/// What is computed from it.
+/// Bytes computed from those.
 const WRONG: u8 = 0xA5;
 
-/// Another list of the same hashes, and so of the same blocks, and the iteration that writes them if the first does not.
+/// Another list of the same hashes, and so of the same blocks, and the iteration that writes them if the
+/// first does not.
 struct Joined {
     iteration: u64,
     blocks: Blocks,
     ahead: Ahead,
 }
 
-/// A block that is computed from those of another list: of a pass, or as if it were written already.
+/// A block computed from those of another list: in a pass, or as if they were written already.
 struct Behind {
     iteration: u64,
     blocks: Blocks,
     hash: SequenceHash,
     _ahead: Option<Ahead>,
-    /// Held until it is computed.
+    /// Held until the block is computed.
     _from: Blocks,
 }
 
-/// A block that an iteration writes, from the one before it, and the layers that it has.
+/// A block that an iteration writes, from its parent, and the layers written so far.
 #[derive(Debug)]
 pub struct Written {
     iteration: u64,
@@ -64,9 +67,9 @@ impl World {
         let bytes = self.settings.layer_bytes;
         let at = layer as usize * bytes..(layer as usize + 1) * bytes;
         let mut written = self.pace.written.borrow_mut();
-        // What others are computed from comes first.
+        // Parents come first.
         written.sort_by_key(|of| of.from.is_some());
-        // Of several lists of a block the first one writes it.
+        // The first of several lists writes a block.
         let by_others: Vec<BlockId> =
             written.iter().filter(|of| of.layers > layer).map(|of| of.block).collect();
         let its = |of: &&mut Written| of.iteration == iteration && !by_others.contains(&of.block);
@@ -82,7 +85,7 @@ impl World {
         }
     }
 
-    /// A whole iteration of an engine that does not tell of its layers.
+    /// A whole iteration of an engine that does not report its layers.
     pub fn step(&self) -> Result<u64, Misuse> {
         let next = self.iteration.get() + 1;
         (0..self.settings.layers).for_each(|layer| self.write_layer(next, layer));
@@ -91,7 +94,7 @@ impl World {
         Ok(iteration)
     }
 
-    /// An iteration. Some tell of each layer, some of every other, some of none.
+    /// An iteration. Some report each layer, some every other one, some none.
     pub async fn one_iteration(&self, every: Duration) {
         let (manager, layers) = (self.manager(), self.settings.layers);
         let running = match manager.begin_iteration() {
@@ -119,7 +122,7 @@ impl World {
         self.check();
     }
 
-    /// Whether these are written, by whichever list.
+    /// Whether these blocks are written, by any of the lists.
     fn is_written(&self, ids: &[BlockId]) -> bool {
         let written = self.pace.written.borrow();
         let layers =
@@ -127,17 +130,17 @@ impl World {
         ids.iter().all(|block| layers(*block).is_none_or(|layers| layers == self.settings.layers))
     }
 
-    /// A list of blocks of a pass that has ended, or come to nothing: they may be others' by now.
+    /// The pass of a list has ended, or come to nothing: its blocks may be others' by now.
     fn writes_no_more(&self, iteration: u64, ids: &[BlockId]) {
         let mut written = self.pace.written.borrow_mut();
         for block in ids {
-            // Of two lists of one pass one is as the other.
+            // Two lists of one pass are alike.
             let its = written.iter().position(|of| (of.iteration, of.block) == (iteration, *block));
             its.map(|at| written.swap_remove(at));
         }
     }
 
-    /// What the host has of these hashes has their bytes.
+    /// Checks the bytes of those blocks of these hashes that the host has.
     fn believe_host(&self, hashes: &[SequenceHash]) {
         let Some(memory) = self.memory.upgrade().filter(|_| self.settings.rot == 0) else { return };
         for hash in hashes {
@@ -151,7 +154,7 @@ impl World {
 }
 
 impl Engine {
-    /// Blocks that a pass writes. Others may ask for them before they are.
+    /// Offloads blocks that a pass writes. Others may ask for them before they are written.
     pub async fn offload_behind_layers(&mut self) {
         let settings = &self.world.settings;
         if settings.iteration.is_none() {
@@ -243,8 +246,9 @@ impl Engine {
         joined.iter().for_each(|joined| self.world.writes_no_more(joined.iteration, ids));
     }
 
-    /// Somebody else asks for what the pass is still to write: it is found in the device, and copied when it is written. Unless no pass has come
-    /// for as long as the manager waits for one: while all requests waited.
+    /// Another caller asks for blocks that the pass has still to write: they are found in the device,
+    /// and copied when they are written. Not so if no pass has come for as long as the manager waits for
+    /// one, since all requests waited.
     async fn ask_early(&mut self, blocks: &Blocks, hashes: &[SequenceHash], since: Instant) {
         let manager = self.manager();
         if self.chance(3) {
@@ -282,7 +286,8 @@ impl Engine {
         self.world.pace.written.borrow_mut().extend(ids.iter().zip(hashes).map(of));
     }
 
-    /// Another request finds the blocks, and computes the next one from them. None: they are not to be found any more, or written.
+    /// Another request finds the blocks, and computes the next one from them. `None`: they are
+    /// no longer found, or are written.
     async fn compute_behind(&mut self, ids: &[BlockId], hashes: &[SequenceHash]) -> Option<Behind> {
         let blocks = self.allocate(1).await?;
         let block = blocks.ids()[0];
@@ -292,7 +297,7 @@ impl Engine {
         let first = found.written_in().filter(|_| found.ids().eq(ids.iter().copied()))?;
         let from = (*ids.last()?, *hashes.last()?);
         let hash = content::child(Some(from.1), self.random.next() | 1 << 62);
-        // A pass that runs has begun without it.
+        // A running pass has begun without it.
         let begun = self.world.iteration.get() >= first;
         let iteration = first.max(self.world.iteration.get() + 1) + self.random.below(2);
         let plain = self.chance(3) && !begun;
@@ -318,7 +323,7 @@ impl Engine {
         }
     }
 
-    /// It is right when it counts as written, or found nowhere.
+    /// Checks that the block is right once it counts as written, unless it is no longer found.
     async fn see_behind(&mut self, behind: Behind) {
         let ids: Vec<BlockId> = behind.blocks.ids().collect();
         while behind.blocks.written_in().is_some() && !self.world.closing.get() {
@@ -331,7 +336,8 @@ impl Engine {
         self.world.writes_no_more(behind.iteration, &ids);
     }
 
-    /// Another request with the same blocks, for the next iteration or the one behind it. None: they are written by now, or withdrawn.
+    /// Another request registers the same blocks, for the next iteration or the one behind it. `None`:
+    /// they are written by now, or withdrawn.
     async fn join(&mut self, ids: &[BlockId], hashes: &[SequenceHash]) -> Option<Joined> {
         let blocks = self.allocate(hashes.len()).await?;
         for block in blocks.ids() {
@@ -351,7 +357,7 @@ impl Engine {
         Some(Joined { iteration, blocks, ahead })
     }
 
-    /// The first list has withdrawn, and this one is to write them.
+    /// The first list has withdrawn, so this one's pass writes the blocks.
     async fn write_instead(&mut self, joined: Joined, ids: &[BlockId], hashes: &[SequenceHash]) {
         self.world.believe_host(hashes);
         while !self.world.is_written(ids) && !self.world.closing.get() {
@@ -364,7 +370,7 @@ impl Engine {
         self.world.writes_no_more(joined.iteration, ids);
     }
 
-    /// The pass has failed, or is said to have.
+    /// The pass has failed, or is reported as failed.
     async fn fail_pass(
         &mut self,
         iteration: u64,
@@ -374,7 +380,7 @@ impl Engine {
         (offload, joined): (Pin<Box<Offload>>, Option<Joined>),
     ) {
         self.pause(30).await;
-        // What is written by now stays.
+        // Blocks written by now stay.
         if blocks.written_in().is_none() {
             joined.iter().for_each(|joined| self.world.writes_no_more(joined.iteration, ids));
             return;
@@ -397,7 +403,7 @@ impl Engine {
         self.world.check();
         let outcome = self.patience().wait(offload).await;
         self.note(&format!("offloaded what was withdrawn: {outcome:?}"));
-        // The pass has come to nothing, and its blocks are nobody's when it is over.
+        // The pass has come to nothing. Its blocks are unowned when it is over.
         while self.world.iteration.get() <= iteration && !self.world.closing.get() {
             pass(Duration::from_millis(1)).await;
         }
@@ -407,7 +413,7 @@ impl Engine {
     }
 }
 
-/// Offloads behind layers of who serves nothing else, so that each seed has many.
+/// Offloads behind layers, by engines that serve nothing else, so that each seed has many.
 mod directed {
     use super::*;
     use crate::common::Random;
@@ -418,7 +424,7 @@ mod directed {
     use kvstrata_tiers::WriteMode;
     use std::rc::Rc;
 
-    /// A world of four layers, whose model iterates.
+    /// A world of four layers, with a model that iterates.
     fn paced(seed: u64, mover: Plan) -> crate::settings::Settings {
         let mut settings = calm(seed);
         (settings.device, settings.host, settings.disk) = (12, 16, [0, 24][seed as usize % 2]);
@@ -430,9 +436,9 @@ mod directed {
         settings
     }
 
-    /// Each wait has its time: an engine may take long over a pass.
+    /// Each wait has its own time: an engine may take long over a pass.
     #[test]
-    fn the_deadline_is_of_each_layer_and_not_of_the_pass() {
+    fn offload_deadline_is_per_layer_not_per_pass() {
         let quick = Duration::from_millis(1)..Duration::from_millis(2);
         let mut settings = paced(0, Plan { latency: quick, ..Plan::calm(0) });
         (settings.offload, settings.queue) = (Duration::from_millis(100), 1024);
@@ -456,7 +462,7 @@ mod directed {
     }
 
     #[test]
-    fn what_goes_down_behind_layers_has_the_bytes_of_all_of_them() {
+    fn offload_behind_layers_has_the_bytes_of_all_layers() {
         for seed in 0..40 {
             let plan = if seed % 3 == 0 { Plan { hang: 0, ..Plan::rough(seed) } } else { Plan::calm(seed) };
             let quick = Duration::from_millis(1)..Duration::from_millis(8);
@@ -467,7 +473,7 @@ mod directed {
                 for _ in 0..12 {
                     engine.offload_behind_layers().await;
                 }
-                // The last pass that anything is registered ahead of may be the one behind the next.
+                // The last pass with blocks registered ahead of it may be the one behind the next.
                 pass(3 * every).await;
                 (0..world.settings.engines).for_each(|_| world.engine_ends());
                 model.await.expect("no panic");

@@ -1,13 +1,13 @@
-//! The model's iterations: by the clock, or as an engine's loop makes them, which runs none while all of its requests wait. Who needed the next
-//! iteration's bytes then would wait until its deadline.
+//! The model's iterations: by the clock, or as an engine's loop makes them, which runs none while all of
+//! its requests wait. A request that needed the next iteration's bytes then would wait until its deadline.
 //!
 //! ```text
 //!   a request decodes ───────────────────────────────► an iteration
-//!   all wait ──► nothing moves, nothing changes ──► one iteration on trial ──► who is served by it has waited for it: a stall
+//!   all wait ──► nothing moves, nothing changes ──► one iteration on trial ──► it serves a request: a stall
 //! ```
 //!
 //! Invariants
-//! - I1: what is urgent (an allocation, an onboarding, a resumption) waits for no iteration.
+//! - I1: an urgent call (an allocation, an onboarding, a resumption) waits for no iteration.
 
 use crate::layers::Written;
 use crate::patience::pass;
@@ -20,11 +20,12 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Longer than a pause before another attempt: if nothing has changed for so long, and no transfer has ended, nothing will until a deadline.
+/// Longer than a pause before a retry: if nothing has changed for so long, and no transfer has ended,
+/// nothing will until a deadline.
 const STILL: Duration = Duration::from_millis(60);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What engines' requests do.
+/// The requests of engines.
 #[derive(Debug, Default)]
 pub struct Pace {
     requests: Cell<u64>,
@@ -34,11 +35,11 @@ pub struct Pace {
     pub written: RefCell<Vec<Written>>,
 }
 
-/// What has happened first since an iteration on trial.
+/// The first events since an iteration on trial.
 #[derive(Debug, Default)]
 struct Trial {
     served: Option<(Instant, &'static str)>,
-    /// Somebody gave up, was late, or began: that may serve others, too.
+    /// A request gave up, was late, or began: that may serve others, too.
     other: Option<Instant>,
 }
 
@@ -52,7 +53,7 @@ impl World {
         self.pace.requests.set(self.pace.requests.get() - 1);
     }
 
-    /// Waits for something, which is urgent or not; whether it was had is for `served` to say.
+    /// Waits for a call, urgent or not; `served` says whether it was served.
     pub async fn waits<F: Future>(
         &self,
         urgent: bool,
@@ -83,14 +84,14 @@ impl World {
         }
     }
 
-    /// One after the other.
+    /// One iteration after the other.
     pub async fn iterate(self: Rc<World>, every: Duration) {
         while self.has_engines() {
             self.one_iteration(every).await;
         }
     }
 
-    /// While some request decodes; and one on trial, where all wait and nothing goes on.
+    /// Iterates while some request decodes; runs an iteration on trial where all wait and nothing goes on.
     pub async fn pace(self: Rc<World>, every: Duration) {
         let mut still: Option<(Census, [u64; 4], Instant)> = None;
         while self.has_engines() {
@@ -100,7 +101,8 @@ impl World {
             }
             pass(LOOK).await;
             let now = self.manager().census();
-            // An attempt may begin and fail between two looks: the census is the same, and the pause after it has only begun.
+            // An attempt may begin and fail between two looks: the census is the same, and the
+            // pause after it has only begun.
             let ended = self.ended_transfers();
             let quiet = now.moving + now.gated + now.purges == 0;
             let waits = self.pace.waiting.get() > 0 && !self.decodes();
@@ -120,13 +122,13 @@ impl World {
         }
     }
 
-    /// Of each path: transfers that have ended, well or not.
+    /// Transfers of each path that have ended, well or not.
     fn ended_transfers(&self) -> [u64; 4] {
         let stats = self.manager().stats();
         Path::OF_SETTINGS.map(|path| stats.path(path).transfers)
     }
 
-    /// An iteration, though all wait: who is served by it has waited for it (I1).
+    /// Runs an iteration though all wait: a request that it serves has waited for it (I1).
     async fn trial(&self) {
         let before = self.manager().census();
         *self.pace.trial.borrow_mut() = Some(Trial::default());
@@ -141,7 +143,7 @@ impl World {
                 (last, since) = (now, Instant::now());
             }
         }
-        // Whoever else is answered in that moment.
+        // Others may be answered in that moment.
         pass(LOOK / 4).await;
         let trial = self.pace.trial.borrow_mut().take().unwrap_or_default();
         if let Some((when, what)) =

@@ -1,4 +1,4 @@
-//! Futures that are given up: after a number of polls, or after a time.
+//! Futures that are dropped after a number of polls, or after a time.
 
 use crate::common::Random;
 use std::future::Future;
@@ -6,17 +6,17 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How long somebody waits for a future before it is dropped.
+/// How long a caller waits for a future before dropping it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
     Endless,
-    /// After 0 the call has begun, and its future is dropped.
+    /// With 0 the call has begun, and its future is dropped.
     Polls(u32),
     Time(Duration),
 }
 
 impl Patience {
-    /// Endless mostly: of a hundred, so many are not.
+    /// Mostly endless: of a hundred, so many are not.
     pub fn draw(random: &mut Random, of_100: u64) -> Patience {
         let (hasty, kind) = (random.below(100) < of_100, random.next());
         match (hasty, kind % 2) {
@@ -26,7 +26,7 @@ impl Patience {
         }
     }
 
-    /// The future's outcome; none if it was dropped.
+    /// The future's outcome; `None` if it was dropped.
     pub async fn wait<F: IntoFuture>(self, call: F) -> Option<F::Output> {
         let future = call.into_future();
         match self {
@@ -38,7 +38,7 @@ impl Patience {
     }
 }
 
-/// Virtual time goes by.
+/// Lets virtual time pass.
 pub async fn pass(time: Duration) {
     kvstrata_testing::virtual_time::pass(time).await;
 }

@@ -1,5 +1,6 @@
-//! Purges beside a device that fails: what it keeps is not waited for, what cannot be overwritten is not used again, and a device that does
-//! not answer does not keep the answer.
+//! Purges beside a device that fails: a purge does not wait for blocks that the device keeps, blocks
+//! that cannot be overwritten are not used again, and a device that does not answer does not delay the
+//! purge's answer.
 
 use crate::content::bytes_of;
 use crate::directed::play;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 const ZERO: Purge = Purge::new().zero(true).deadline(Duration::from_secs(60));
 
-/// Nothing of the tenant's is left but what is counted as failed.
+/// Checks that nothing of the tenant is left except blocks that are counted as failed.
 fn gone(world: &World, tenant: &Tiers, purged: Purged, which: u64) {
     let tiers = purged.tiers();
     let adds_up = tiers.iter().all(|tier| tier.busy == 0 && tier.found == tier.purged);
@@ -29,7 +30,7 @@ fn gone(world: &World, tenant: &Tiers, purged: Purged, which: u64) {
     assert_eq!(world.manager().census().purges, 0);
 }
 
-/// Whether the device has failed before the purge, or fails meanwhile.
+/// Runs `body` with a device that has failed before the purge, and with one that fails meanwhile.
 fn each_time(body: impl AsyncFn(Rc<World>, Tiers, bool)) {
     for (settings, before) in grounds().flat_map(|settings| [(settings.clone(), true), (settings, false)]) {
         play(settings, |world, _| {
@@ -41,7 +42,7 @@ fn each_time(body: impl AsyncFn(Rc<World>, Tiers, bool)) {
 }
 
 #[test]
-fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_down() {
+fn purge_passes_offloads_kept_by_a_failed_device() {
     each_time(async |world, tenant, before| {
         let blocks = compute(&world, &tenant, &sequence(1, 3)).await;
         world.mover.change(|plan| plan.lose = ALWAYS);
@@ -56,7 +57,7 @@ fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_down() {
 }
 
 #[test]
-fn a_purge_does_not_wait_for_victims_that_a_failed_device_keeps() {
+fn purge_passes_victims_kept_by_a_failed_device() {
     each_time(async |world, tenant, before| {
         drop(compute(&world, &tenant, &sequence(1, 6)).await);
         world.mover.change(|plan| plan.lose = ALWAYS);
@@ -64,7 +65,7 @@ fn a_purge_does_not_wait_for_victims_that_a_failed_device_keeps() {
         let allocation = kvstrata_testing::virtual_time::spawn_local(async move {
             manager.default_group().allocate(6).deadline(Duration::from_secs(2)).await.is_err()
         });
-        // Under way, or over.
+        // In flight, or over.
         pass(Duration::from_millis(if before { 3000 } else { 1 })).await;
         let purged = tenant.purge(Purge::default()).await.expect("open");
         gone(&world, &tenant, purged, 1);
@@ -73,10 +74,10 @@ fn a_purge_does_not_wait_for_victims_that_a_failed_device_keeps() {
 }
 
 #[test]
-fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_up() {
+fn purge_passes_onboards_kept_by_a_failed_device() {
     each_time(async |world, tenant, before| {
         drop(compute(&world, &tenant, &sequence(1, 3)).await);
-        // All of it goes down, and nobody's takes its place.
+        // All of it goes down, and blocks without a tenant take its place.
         drop(world.manager().default_group().allocate(6).await.expect("blocks"));
         world.rest_of_manager().await;
         world.mover.change(|plan| plan.lose = ALWAYS);
@@ -87,7 +88,7 @@ fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_up() {
         if before {
             assert!(onboard.await.missed.is_some());
         } else {
-            // Read from the disk, where that is below.
+            // Read from the disk, where the disk is below.
             while world.manager().census().moving == 0 || world.mover.under_way() == 0 {
                 pass(Duration::from_millis(1)).await;
             }
@@ -98,9 +99,9 @@ fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_up() {
     });
 }
 
-/// The block that is not full has a name that is forgotten: so it is withdrawn, and the device keeps it.
+/// The partial block has a name that is forgotten: so it is withdrawn, and the device keeps it.
 #[test]
-fn a_purge_does_not_wait_for_what_a_failed_device_keeps_of_a_preempted_request() {
+fn purge_passes_a_preemption_kept_by_a_failed_device() {
     each_time(async |world, tenant, before| {
         let blocks = compute(&world, &tenant, &sequence(1, 1)).await;
         let partial = tenant.default_group().allocate(1).await.expect("six");
@@ -130,7 +131,7 @@ fn either(settings: impl Fn(&mut Settings), body: impl AsyncFn(Rc<World>, Tiers)
 }
 
 #[test]
-fn what_cannot_be_overwritten_is_never_used_again() {
+fn block_not_overwritten_is_never_used_again() {
     let settings = |settings: &mut Settings| settings.retries = 1;
     either(settings, async |world, tenant| {
         drop(compute(&world, &tenant, &sequence(1, 2)).await);
@@ -143,13 +144,13 @@ fn what_cannot_be_overwritten_is_never_used_again() {
         let manager = world.manager();
         assert_eq!(manager.default_group().allocate(4).await.expect("four are left").len(), 4);
         assert!(manager.default_group().allocate(5).deadline(Duration::from_secs(1)).await.is_err());
-        // It says so each time: the bytes are still there.
+        // Each purge reports it: the bytes are still there.
         assert_eq!(tenant.purge(ZERO).await.expect("open").failed, 2);
     });
 }
 
 #[test]
-fn what_the_disk_cannot_overwrite_is_never_used_again_nor_the_tenants() {
+fn disk_slot_not_overwritten_is_never_used_again() {
     let calm = |_: &mut Settings| {};
     either(calm, async |world, tenant| {
         let Some(disk) = &world.disk else { return };
@@ -158,14 +159,14 @@ fn what_the_disk_cannot_overwrite_is_never_used_again_nor_the_tenants() {
         assert_eq!(tenant.usage(Tier::DISK).blocks, 2);
         disk.change(|plan| plan.fail = ALWAYS);
         let purged = tenant.purge(ZERO).await.expect("open");
-        // Nor can it write down that what was given up before is forgotten.
+        // The disk cannot record either that blocks given up before are forgotten.
         assert_eq!((purged.complete, purged.of(Tier::DISK).purged, purged.failed), (true, 2, 2 + 1));
         assert_eq!(tenant.usage(Tier::DISK).blocks, 0, "credits");
     });
 }
 
 #[test]
-fn a_slot_that_could_not_be_read_is_erased_when_its_last_holder_releases_it() {
+fn unreadable_slot_is_erased_at_its_last_release() {
     let calm = |_: &mut Settings| {};
     either(calm, async |world, tenant| {
         let Some(disk) = world.disk.as_ref().filter(|_| world.settings.host == 0) else { return };
@@ -194,7 +195,7 @@ fn a_slot_that_could_not_be_read_is_erased_when_its_last_holder_releases_it() {
 }
 
 #[test]
-fn a_block_that_could_not_be_overwritten_at_once_is_tried_again() {
+fn failed_overwrite_is_retried() {
     let settings = |settings: &mut Settings| {
         (settings.retries, settings.retry_after) = (1, Duration::from_millis(500));
     };
@@ -214,7 +215,7 @@ fn a_block_that_could_not_be_overwritten_at_once_is_tried_again() {
 }
 
 #[test]
-fn a_purge_answers_at_its_deadline_though_the_device_does_not() {
+fn purge_with_a_hanging_device_answers_at_its_deadline() {
     let calm = |_: &mut Settings| {};
     either(calm, async |world, tenant| {
         let ids: Vec<_> = compute(&world, &tenant, &sequence(1, 2)).await.ids().collect();
@@ -236,7 +237,7 @@ fn a_purge_answers_at_its_deadline_though_the_device_does_not() {
             let found = crate::content::read(&world.device, *block, 0..bytes);
             sequence(1, 2).iter().any(|hash| found == bytes_of(*hash, bytes))
         };
-        // Rubbish, as of any copy that was begun; not the next one's.
+        // They hold rubbish, as after any copy that was begun, and not the tenant's bytes.
         assert!(!ids.iter().any(left));
     });
 }

@@ -1,4 +1,4 @@
-//! What the ports and pools are asked for: handed on as it is, and noted. What must not be is a violation.
+//! Calls to the ports and pools, passed on as they are, and noted. A forbidden call is a violation.
 
 use crate::content::{bytes_of, read};
 use kvstrata_core::events::EventSink;
@@ -13,24 +13,26 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What was noted.
+/// Notes of calls.
 #[derive(Debug, Default)]
 pub struct Notes {
     /// By path: transfers that have landed.
     pub landed: [u64; 4],
     pub under_way: u64,
-    /// By path and hash (or tag): how many are under way.
+    /// By path and hash (or tag): transfers in flight.
     moving: BTreeMap<(Path, u128), u32>,
-    /// By its bytes' first word: how many of those under way to the host a list has given up. A copy that went by the layers of such a pass is nobody's, and may be on its way
-    /// still when the pass of another list brings the next one.
+    /// By the first word of their bytes: copies in flight to the host that a list has given up. A
+    /// copy by the layers of such a pass is unowned, and may be in flight still when the pass of
+    /// another list brings the next one.
     given_up: BTreeMap<u128, u32>,
-    /// By their first words: blocks that are not full, and have names that nobody knows.
+    /// By their first words: partial blocks, with names that no caller knows.
     pub partial: BTreeMap<u64, SequenceHash>,
-    /// By block of the device: what is registered there, and its class for eviction, where an engine has given it one.
+    /// By device block: the hash that is registered there, and its class for eviction, where an engine
+    /// has given it one.
     pub classes: BTreeMap<u32, (SequenceHash, Priority)>,
-    /// What a disk waits for when it is closed, and where it says that it is.
+    /// The signal that a closing disk waits for, and its report that it is closed.
     pub closing: Option<(Receiver<()>, Sender<()>)>,
-    /// By tier and block: what another block of the same hash has taken the place of, and the hash.
+    /// By tier and block: a block that another one of the same hash has replaced, and the hash.
     pub twins: BTreeMap<(&'static str, u32), (BlockRef, u128)>,
     pub violations: Vec<String>,
 }
@@ -63,7 +65,7 @@ impl Notes {
         }
     }
 
-    /// A block of the device is registered no more, or anew.
+    /// A device block is no longer registered, or is registered anew.
     pub fn declassify(&mut self, BlockId(block): BlockId, what: &str) {
         if let Some((hash, Priority::Pinned)) = self.classes.remove(&block) {
             self.violations.push(format!("block {block} is pinned, with {hash:?}, and is {what}"));
@@ -75,7 +77,7 @@ impl Notes {
         self.under_way -= 1;
         if let Some(moving) = self.moving.get_mut(&(path, whose)) {
             *moving -= 1;
-            // Which of them has ended cannot be told: with the last, all have.
+            // Which of them has ended is unknown: with the last, all have.
             if *moving == 0 {
                 self.given_up.remove(&whose);
             }
@@ -88,8 +90,9 @@ pub struct Hashes {
     pub tier: &'static str,
     pub notes: Shared,
     pub stored: Arc<Mutex<BTreeMap<u128, BlockRef>>>,
-    /// Whether a hash may be there twice: in the device, where one that was announced layer by layer was computed meanwhile; where what is
-    /// withdrawn is kept for long, by a failed device that reads it or by whoever has found it rotten.
+    /// Whether a hash may be there twice: in the device, where a block announced layer by layer was
+    /// computed meanwhile; where a withdrawn block is kept for long, by a failed device that reads it or
+    /// by a holder that has found it rotten.
     pub twice: bool,
 }
 
@@ -139,7 +142,7 @@ impl EventSink for Hashes {
     }
 }
 
-/// A mover that notes.
+/// A mover that notes its calls.
 #[derive(Debug)]
 pub struct Watched<M> {
     pub mover: Arc<M>,
@@ -147,7 +150,7 @@ pub struct Watched<M> {
     pub notes: Shared,
 }
 
-/// Passes an answer on; what it was about, a path and a hash each.
+/// Passes an answer on, and notes the transfers that it is about: a path and a hash each.
 struct Ear {
     notes: Shared,
     about: Vec<(Path, u128)>,
@@ -155,7 +158,7 @@ struct Ear {
 }
 
 enum Pass {
-    /// The list that was given, whose copies are lent: dropped with them in it, it is answered.
+    /// The given list, with its copies lent. Dropped with them in it, it is answered.
     Copies(Copies),
     To(Landing),
 }
@@ -179,11 +182,11 @@ impl Lands for Ear {
 impl<M: DeviceMover> DeviceMover for Watched<M> {
     fn start(&self, mut copies: Copies) {
         let list: Vec<_> = (0..copies.list().len()).map(|at| copies.lend(at)).collect();
-        // What is overwritten is no transfer of a path.
+        // Overwriting is no transfer of a path.
         let moved = list.iter().filter(|copy| !matches!(copy.host, HostSide::Zeros));
         let about = moved.map(|copy| {
             if copy.host.is_up() {
-                // What is on its way up is not there yet: its place says which it is.
+                // A block on its way up is not there yet: its device block identifies it.
                 return (Path::HostToDevice, u128::from(copy.device.0));
             }
             (Path::DeviceToHost, u128::from(word(&read(&self.device, copy.device.0, 0..8))))
@@ -205,12 +208,12 @@ impl<M: DeviceMover> DeviceMover for Watched<M> {
     }
 }
 
-/// A disk that notes.
+/// A disk that notes its calls.
 #[derive(Debug)]
 pub struct WatchedDisk<D> {
     pub disk: Arc<D>,
     pub notes: Shared,
-    /// Whether host memory does, so that wrong bytes are nobody's fault.
+    /// Whether host memory rots, so that wrong bytes are no violation.
     pub rots: bool,
 }
 

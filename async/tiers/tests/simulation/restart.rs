@@ -1,5 +1,5 @@
-//! A process after another over one disk: what was written is there, its owners' still; and slots that are given back while the disk has no room
-//! to forget what they held.
+//! One process after another over one disk: written blocks are there, and still their owners'. Slots may
+//! be given back while the disk has no room to forget their blocks.
 
 use crate::content;
 use crate::directed::play;
@@ -32,7 +32,7 @@ async fn persisted(world: &Rc<World>, tenant: &Tiers, which: u64, blocks: usize)
 }
 
 #[test]
-fn the_next_process_finds_what_was_written_and_whose_it_is() {
+fn restart_finds_written_blocks_and_their_owners() {
     play(ground(), |world, manager| async move {
         let [a, b] = [1, 2].map(|number| world.tenant(number));
         let (of_a, of_b) = (persisted(&world, &a, 1, 3).await, persisted(&world, &b, 2, 2).await);
@@ -59,7 +59,7 @@ fn the_next_process_finds_what_was_written_and_whose_it_is() {
 }
 
 #[test]
-fn slots_that_are_not_forgotten_yet_are_nobodys_and_a_purge_has_them_forgotten() {
+fn unforgotten_slots_are_unowned_and_a_purge_forgets_them() {
     play(ground(), |world, _| async move {
         let a = world.tenant(1);
         let disk = world.disk.as_ref().expect("over a disk");
@@ -88,7 +88,7 @@ fn slots_that_are_not_forgotten_yet_are_nobodys_and_a_purge_has_them_forgotten()
 
 /// The other volume goes on.
 #[test]
-fn a_write_to_a_volume_that_is_lost_goes_to_another() {
+fn write_to_a_lost_volume_goes_to_another() {
     play(ground(), |world, manager| async move {
         let disk = world.disk.as_ref().expect("over a disk");
         let hashes = sequence(1, 2);

@@ -7,11 +7,11 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, Once, PoisonError};
 
-/// In CI.
+/// The seeds of CI.
 const SEEDS: Range<u64> = 0..2000;
 
 thread_local! {
-    /// What the last panic of this thread said: a mover's task ends silently with it.
+    /// The message of this thread's last panic: a mover's task ends silently with it.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
@@ -32,7 +32,7 @@ fn listen_for_panics() {
     });
 }
 
-/// What a seed does, panics included.
+/// Runs a seed. A panic is an error, too.
 pub fn outcome(seed: u64, tell: bool) -> Result<Outcome, String> {
     listen_for_panics();
     PANIC.with(|panic| panic.borrow_mut().take());
@@ -64,19 +64,22 @@ fn no_seed_serves_a_wrong_byte_loses_a_block_or_hangs() {
     println!(
         "remote store: {written} written, {read} read, {away} asked while away, {rejected} lost, {back} when back"
     );
-    // The store takes part: blocks are written down to it and found again, it is lost, and comes back.
+    // The store takes part: blocks are written to it and found again, it loses blocks, and comes back.
     assert!(!all || moved.iter().all(|count| *count > 0), "{moved:?}");
 }
 
-/// Seeds that a check of the simulation was wrong about, and why it was.
+/// Seeds that a check of the simulation misjudged, and why.
 #[test]
-fn seeds_that_were_judged_wrongly_pass() {
+fn seeds_that_were_misjudged_pass() {
     let seeds = [
-        // `before_eviction` left out blocks whose hash another block is found by. It took a block that was held for one that might be evicted.
+        // `before_eviction` left out blocks that are hidden behind another block of their hash. It took
+        // a held block for one that might be evicted.
         918_273_659_149,
-        // `pace` did not see an attempt that began and failed between two looks. It took the pause after it for a wait for an iteration.
+        // `pace` did not see an attempt that began and failed between two looks. It took the pause after
+        // it for a wait for an iteration.
         918_273_673_078,
-        // `rest` gave up after a hundred iterations. With a budget of one block an iteration, copies to three tiers take more.
+        // `rest` gave up after a hundred iterations. With a budget of one block an iteration,
+        // copies to three tiers take more.
         3_003_065,
     ];
     for seed in seeds {
@@ -88,7 +91,8 @@ fn seeds_that_were_judged_wrongly_pass() {
 #[test]
 fn seeds_that_found_a_fault_pass() {
     let seeds = [
-        // A victim was called off the way to a slow tier and counted as dropped (`Cause::Slow`), though another tier below had its block.
+        // A victim was cancelled on the way to a slow tier and counted as dropped (`Cause::Slow`),
+        // though another tier below had its block.
         3_056_789, 3_087_416,
     ];
     for seed in seeds {
@@ -97,7 +101,7 @@ fn seeds_that_found_a_fault_pass() {
 }
 
 #[test]
-fn a_seed_does_the_same_each_time_on_any_thread() {
+fn seed_does_the_same_on_any_thread() {
     for seed in 0..200 {
         let once = outcome(seed, false);
         let again =

@@ -1,4 +1,5 @@
-//! What engines do seldom: they offload and persist what they have, are preempted and go on, and purge their tenant.
+//! Rare actions of engines: they offload and persist their blocks, are preempted and go on, and purge
+//! their tenant.
 
 use crate::content::{self, bytes_of};
 use crate::engine::{Engine, Request, SLACK};
@@ -19,7 +20,7 @@ impl Engine {
         self.world.manager().census().purges > 0
     }
 
-    /// Answered by its deadline, also where a mover hangs.
+    /// Offloads the blocks. The answer comes by the deadline, also where a mover hangs.
     pub async fn offload(&mut self, request: &Request) {
         let Some(blocks) = &request.blocks else { return };
         let class = if self.random.below(2) == 0 { Class::Offload } else { Class::Background };
@@ -38,7 +39,7 @@ impl Engine {
         self.in_time(began, began + short.unwrap_or(usual), "an offload");
         self.note(&format!("offloads {}: {outcome:?}", blocks.len()));
         if let Some(of) = outcome {
-            // A gate is waited for as long as is usual.
+            // A gate is awaited for the usual time.
             let early = began.elapsed() + SLACK < short.unwrap_or(usual).min(usual);
             let adds_up = of.copied + of.there + of.refused + of.failed == blocks.len();
             if !adds_up || of.cause == Some(Cause::Deadline) && early {
@@ -58,7 +59,7 @@ impl Engine {
         let outcome = patience.wait(manager.default_group().persist(&request.hashes)).await;
         self.in_time(began, began + self.world.settings.offload, "persisting");
         self.note(&format!("persists {}: {outcome:?}", request.hashes.len()));
-        // Each is in one count.
+        // Each block is in one count.
         if let Some(of) = outcome
             && of.copied + of.there + of.refused + of.failed != request.hashes.len()
         {
@@ -67,7 +68,7 @@ impl Engine {
         self.world.check();
     }
 
-    /// Before the first layer a block's place may be known or not. If it is, nobody else is to fill it.
+    /// Before the first layer a block's place may be known or not. If it is, no other engine may fill it.
     pub fn early_ids(&self, onboard: &Onboard, wanted: usize) {
         let Some(ids) = onboard.ids() else { return };
         let books = self.world.books.borrow();
@@ -78,7 +79,7 @@ impl Engine {
         }
     }
 
-    /// Blocks that are not full, with bytes of their own.
+    /// Partial blocks, with bytes of their own.
     async fn partial(&mut self) -> Option<(BlocksMut, Vec<SequenceHash>)> {
         let count = self.random.below(3) as usize;
         let blocks = self.allocate(count).await?;
@@ -91,7 +92,7 @@ impl Engine {
         Some((blocks, of))
     }
 
-    /// Gives all up, and has it again. What is missing is not computed anew: another request will.
+    /// Gives all blocks up, and takes them again. Missing ones are not computed anew: another request will.
     pub async fn preempt(&mut self, mut request: Request) -> Request {
         let Some((partial, of)) = self.partial().await else { return request };
         let Some(blocks) = request.blocks.take() else {
@@ -139,7 +140,7 @@ impl Engine {
             Some(Ok(resumed)) => self.resumed(&mut request, resumed, &of),
             Some(Err(error)) => {
                 self.note(&format!("does not resume: {error}"));
-                // With what is not full it may be more than the device has, or the tenant may have.
+                // With the partial blocks it may be more than the device has, or than the tenant's quota.
                 let fits = request.hashes.len() + of.len() <= self.world.settings.most();
                 if fits && !(error == OnboardError::Closed && self.world.closing.get()) {
                     self.world.violation(format!("resume: {error}"));
@@ -175,7 +176,7 @@ impl Engine {
         blocks.ids().iter().for_each(|block| books.disown(*block));
     }
 
-    /// All that its tenant has, while others of the tenant are at work.
+    /// Purges its tenant, while other engines of the tenant are at work.
     pub async fn purge(&mut self) {
         let deadline = Duration::from_millis(1 + self.random.below(3000));
         let zero = self.random.below(2) == 0;
@@ -211,14 +212,14 @@ impl Engine {
         if !purged.complete {
             return;
         }
-        // What somebody has registered since is there again.
+        // Blocks registered since are there again.
         for hash in self.world.books.borrow().known_of(self.tenant, Some(until)) {
             let found = self.manager().default_group().match_prefix(&[hash]);
             if !found.is_empty() {
                 self.world.violation(format!("purged, and there is {hash:?}: {found:?}"));
             }
         }
-        // What was given up, and not forgotten when a volume was lost, a restart may find.
+        // A restart may find blocks that were given up, and not forgotten when a volume was lost.
         let Some(disk) = self.world.disk.as_ref().filter(|disk| purged.failed == 0 && disk.losses() == 0)
         else {
             return;

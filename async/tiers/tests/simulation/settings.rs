@@ -1,4 +1,4 @@
-//! What a seed says: sizes, rules, faults, how many engines.
+//! A seed's settings: sizes, rules, faults, the number of engines.
 
 use crate::common::Random;
 use crate::sim::Plan;
@@ -7,7 +7,7 @@ use kvstrata_tiers::transfer::{Breaker, Limits, Path};
 use kvstrata_tiers::{Quotas, Rules, Watermarks, WriteMode};
 use std::time::Duration;
 
-/// What is compared with its sum on its way to the device.
+/// The blocks that are compared with their sums on the way to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verify {
     All,
@@ -21,9 +21,9 @@ pub struct Settings {
     pub disk: u32,
     /// Blocks of a remote store below the disk, or below the host where there is none.
     pub remote: u32,
-    /// Of the disk.
+    /// Volumes of the disk.
     pub volumes: u32,
-    /// Whether there is another process over the same disk, after this one.
+    /// Whether another process over the same disk follows this one.
     pub restarts: bool,
     pub staging: u32,
     pub layers: u32,
@@ -45,25 +45,25 @@ pub struct Settings {
     pub shutdown: Duration,
     pub mover: Plan,
     pub disk_plan: Plan,
-    /// Of each tick: a bit of a block of host memory flips, so many in a thousand.
+    /// Odds of a flipped bit in a block of host memory at each tick, in a thousand.
     pub rot: u64,
-    /// Blocks that are brought up on a guess, at most.
+    /// Blocks that are prefetched, at most.
     pub prefetch: u32,
     pub lose_disk_after: Option<Duration>,
     pub shutdown_after: Option<Duration>,
     /// How long an iteration of the model takes, if it has any.
     pub iteration: Option<Duration>,
-    /// Bytes that it may move.
+    /// Bytes that an iteration may move.
     pub iteration_bytes: Option<u64>,
-    /// Whether there are none while all requests wait.
+    /// Whether no iteration runs while all requests wait.
     pub paced: bool,
-    /// An engine without one for so long is idle.
+    /// An engine without an iteration for so long is idle.
     pub iteration_idle: Option<Duration>,
-    /// How long requests may wait for writes to the disk; none: as the manager finds.
+    /// How long requests may wait for writes to the disk; `None`: as the manager finds.
     pub patience: Option<Duration>,
-    /// From which average of a write's time on the disk is too slow.
+    /// The average time of a write from which the disk is too slow.
     pub slow_above: Duration,
-    /// Of the device and the host.
+    /// Watermarks of the device and the host.
     pub watermarks: [f64; 2],
     pub idle_after: u64,
     pub engines: u64,
@@ -72,17 +72,17 @@ pub struct Settings {
     pub depth: u64,
     /// Children of a block.
     pub branch: u64,
-    /// Of a hundred, so many futures are given up.
+    /// Futures that are dropped, of a hundred.
     pub hasty: u64,
-    /// Engines are theirs in turn; none, and all are nobody's.
+    /// Tenants. Engines belong to none and to each of them in turn.
     pub tenants: u64,
-    /// Their part of device, host and disk.
+    /// The quotas of each tenant: parts of device, host and disk.
     pub quotas: [f64; 3],
-    /// Of a hundred requests, so many begin with a purge.
+    /// Requests that begin with a purge, of a hundred.
     pub purges: u64,
-    /// Of ten requests, so many are preempted.
+    /// Requests that are preempted, of ten.
     pub preempts: u64,
-    /// Of ten times that a request has blocks, so many it gives them a class for eviction.
+    /// Of ten times that a request has blocks, the times that it gives them a class for eviction.
     pub classes: u64,
 }
 
@@ -141,14 +141,14 @@ impl Settings {
         let paced = later.below(3) == 0;
         let iteration = iteration.or_else(|| paced.then(|| millis(&mut later, 2, 50)));
         let short = paced.then(|| block * (1 + later.below(3)));
-        // A purge takes what is pinned, too.
+        // A purge takes pinned blocks, too.
         let classes = if purges == 0 { one(&mut later, &[0, 3, 6]) } else { 0 };
         let (volumes, restarts) = (1 + later.below(3) as u32, later.below(2) == 0);
-        // Of its own, so that seeds stay what they were.
+        // A generator of its own, so that seeds stay what they were.
         let mut latest = Random(mover.seed.rotate_left(17));
         let ahead_first = [(); 2].map(|()| latest.below(2) == 0);
         let mut disk_plan = disk_plan;
-        // A drive that moves one block at a time, of which many wait.
+        // A drive that moves one block at a time, while many wait.
         disk_plan.one_by_one = latest.below(4) == 0;
         let patience = match latest.below(4) {
             0 => Some(Duration::ZERO),
@@ -194,7 +194,7 @@ impl Settings {
                 .map(|_| block * (1 + random.below(4)))
                 .or(short),
             paced,
-            // Where it would do without the bytes of the next one, nobody could be seen to wait for it.
+            // An engine that does without the bytes of the next iteration would hide the wait for it.
             iteration_idle: (!paced && later.below(2) == 0).then(|| millis(&mut later, 1, 100)),
             patience,
             slow_above,
@@ -218,7 +218,7 @@ impl Settings {
         (f64::from(self.device) * self.quotas[0]) as usize
     }
 
-    /// Blocks of host memory for what comes from below it, and for what goes there past no host tier.
+    /// Blocks of host memory for transfers from lower tiers, and for transfers there without a host tier.
     pub fn staging(&self) -> u32 {
         if self.disk + self.remote > 0 { self.staging } else { 0 }
     }

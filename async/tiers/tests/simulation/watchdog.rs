@@ -1,4 +1,4 @@
-//! A watchdog in real time: in a loop that does not end virtual time stands still, and no deadline comes.
+//! A watchdog in real time: in an endless loop virtual time stands still, and no deadline comes.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,10 +15,10 @@ type Watched = BTreeMap<u64, (String, Instant)>;
 
 static WATCHED: Mutex<Watched> = Mutex::new(BTreeMap::new());
 
-/// A world that is watched; dropped, it has ended.
+/// A watched world. Dropped, it has ended.
 pub struct Watch(u64);
 
-/// Watches from now on: if it takes too long, the process ends, and tells which it was.
+/// Watches from now on: if the world takes too long, the process ends, and names it.
 pub fn watch(what: &str) -> Watch {
     static STARTED: Once = Once::new();
     static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -51,7 +51,7 @@ fn look() {
     while told.recv_timeout(limit / 10) == Err(RecvTimeoutError::Timeout) {
         let watched = lock();
         if let Some((what, _)) = watched.values().find(|(_, began)| began.elapsed() > limit) {
-            // Past the macros, whose output is kept for a test's end, which does not come.
+            // Past the macros: their output is kept for the test's end, which does not come.
             let _ = writeln!(std::io::stderr(), "does not end, and virtual time stands still:\n    {what}");
             std::process::exit(101);
         }
@@ -59,7 +59,7 @@ fn look() {
 }
 
 #[test]
-fn a_loop_that_does_not_end_ends_with_its_name() {
+fn endless_loop_ends_the_process_with_its_name() {
     if std::env::var(LIMIT).is_ok() {
         let _watch = watch("KVSTRATA_SEED=17");
         loop {

@@ -1,4 +1,4 @@
-//! A manager and its tiers as a seed says, and a run from its beginning to its end.
+//! A manager and its tiers by a seed's settings, and a run from its beginning to its end.
 
 use crate::books::Books;
 use crate::common::Random;
@@ -25,13 +25,13 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// What a tier's pool has, by hash.
+/// The contents of a tier's pool, by hash.
 type Stored = Arc<Mutex<BTreeMap<u128, kvstrata_core::BlockRef>>>;
 
 /// Longer than all deadlines and retries together, also where each block passes through a host tier of one.
 pub const LONG: Duration = Duration::from_secs(600);
 
-/// How a seed is replayed, behind its number.
+/// The command that replays a seed, behind its number.
 pub const REPLAY: &str = "cargo test -p kvstrata-tiers --test simulation seeds -- --nocapture";
 
 /// More than all waits of an engine, one after the other, and of the audit.
@@ -43,7 +43,7 @@ pub struct World {
     pub device: Arc<SimDevice>,
     pub mover: Arc<SimMover>,
     pub disk: Option<Arc<SimDisk>>,
-    /// Below the disk.
+    /// The tier below the disk.
     pub remote: Option<Arc<Remote>>,
     pub notes: Shared,
     pub stored: [Stored; 2],
@@ -51,11 +51,11 @@ pub struct World {
     pub memory: Weak<HostMemory>,
     pub runtime: Arc<VirtualRuntime>,
     manager: RefCell<Option<Tiers>>,
-    /// Over a disk that another has written.
+    /// Whether another process has written the disk before.
     pub is_restarted: bool,
     engines_left: Cell<u64>,
     pub closing: Cell<bool>,
-    /// That is running, or was.
+    /// The iteration that runs, or the last one.
     pub iteration: Cell<u64>,
     pub pace: Pace,
 }
@@ -79,7 +79,7 @@ pub fn tiers(runtime: &Arc<VirtualRuntime>, stacks: Vec<StackParts>, rules: Rule
 
 impl World {
     pub fn new(settings: Settings) -> Rc<World> {
-        // Few: what the settings allow in flight is more, now and then.
+        // Few: the settings allow more in flight now and then.
         let at_once = 2 + settings.queue % 7;
         let (bytes, plan) = (settings.block_bytes(), settings.disk_plan.clone());
         let disk = || SimDisk::striped(settings.disk, bytes, plan, at_once, settings.volumes);
@@ -87,7 +87,8 @@ impl World {
         World::over(settings, disk, false)
     }
 
-    /// The next process over the same disk. To engines it is the same one, that has lost what was not on the disk.
+    /// The next process over the same disk. To engines it is the same one, which has lost all that was
+    /// not on the disk.
     pub fn restarted(&self) -> Option<Rc<World>> {
         let disk = self.disk.as_ref()?;
         let plan = Plan { seed: !self.settings.disk_plan.seed, ..self.settings.disk_plan.clone() };
@@ -141,7 +142,7 @@ impl World {
             layers: settings.layers,
             needs: Needs::All { page: 16 },
             linked: [settings.linked; 2],
-            // Looks of the others may pass by a lower class.
+            // Looks of the other policies may pass by a lower class.
             ahead_first: [0, 1].map(|tier| {
                 let policy = settings.policies[tier];
                 settings.ahead_first[tier] && matches!(policy, Policy::Reuse | Policy::Lru | Policy::Lfu)
@@ -173,12 +174,12 @@ impl World {
         self.manager.borrow().clone().expect("there until the end")
     }
 
-    /// The manager for a tenant; 0 is nobody.
+    /// The handle of a tenant.
     pub fn tenant(&self, number: u64) -> Tiers {
         self.manager().tenant(&format!("tenant {number}")).expect("few tenants")
     }
 
-    /// A block will be written that is not full, and has these bytes.
+    /// Notes that a partial block with these bytes will be written.
     pub fn partial(&self, of: SequenceHash) {
         let bytes = content::bytes_of(of, 8);
         let first = u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
@@ -193,7 +194,7 @@ impl World {
         self.books.borrow_mut().violation(what);
     }
 
-    /// What hardware does by itself, and checks while everybody waits.
+    /// Faults that hardware has by itself, and checks while all requests wait.
     async fn tick(self: Rc<World>, mut random: Random) {
         let began = Instant::now();
         while self.has_engines() {
@@ -220,7 +221,7 @@ impl World {
         self.shut_down_now().await;
     }
 
-    /// It takes no longer than its deadline.
+    /// Shuts down, and checks that it takes no longer than its deadline.
     pub async fn shut_down_now(&self) -> bool {
         let began = Instant::now();
         let over = self.manager().shutdown().await;
@@ -240,11 +241,11 @@ impl World {
         over
     }
 
-    /// Whether blocks may have become useless: kept by a device that has failed, or not overwritten.
+    /// Whether blocks may have become unusable: kept by a failed device, or not overwritten.
     pub fn may_park(&self) -> bool {
         let faulty = |plan: &Plan| plan.fail + plan.lose + plan.hang > 0;
         let disk = faulty(&self.settings.disk_plan) || self.settings.lose_disk_after.is_some();
-        // A write to the remote store that has failed may have left something there.
+        // A failed write to the remote store may have left something there.
         faulty(&self.settings.mover) || disk || self.remote.is_some()
     }
 
@@ -256,14 +257,14 @@ impl World {
         self.engines_left.set(self.engines_left.get() - 1);
     }
 
-    /// Waits until nothing is under way, and nothing hangs.
+    /// Waits until nothing is in flight. Nothing may hang.
     pub async fn rest_of_manager(&self) {
         while !self.manager().census().is_idle() {
             pass(Duration::from_millis(5)).await;
         }
     }
 
-    /// The same, and ends what hangs.
+    /// The same, and ends transfers that hang.
     pub async fn rest(&self) {
         self.mover.shutdown();
         self.disk.iter().for_each(|disk| disk.shutdown());
@@ -278,7 +279,7 @@ impl World {
             let now = census();
             same = if now == last { same + 1 } else { 0 };
             last = now;
-            // What waits for an iteration, for the bytes that it may move, or to be written by it.
+            // Transfers may wait for an iteration, for its bytes, or for it to write their blocks.
             if same > 200 {
                 same = 0;
                 if let Err(error) = self.step() {
@@ -289,16 +290,16 @@ impl World {
         self.violation(format!("never comes to rest: {:?}", census()));
     }
 
-    /// All blocks of the device can be had; what is said to be in some tier is there.
+    /// Checks that the whole device can be allocated, and that blocks reported in some tier are there.
     async fn audit(&self) {
         let kept = || !self.mover.kept().is_empty();
         let all = self.settings.device as usize - self.manager().census().parked[0][0];
-        // What a failed device keeps keeps its parents.
+        // Blocks that a failed device keeps keep their parents.
         if !kept() {
             self.unpin_all().await;
             match self.manager().default_group().allocate(all).deadline(LONG).await {
                 Ok(blocks) => drop(blocks),
-                // It has failed just now.
+                // The device has failed just now.
                 Err(_) if kept() => {}
                 Err(error) => {
                     self.violation(format!("at rest, and yet: {error}; {:?}", self.manager().census()))
@@ -368,11 +369,11 @@ impl World {
     }
 }
 
-/// Transfers by path of the settings; and of the remote store: blocks written and read, requests while it was away, reads of
-/// what it had lost, and requests that succeeded after it was away.
+/// Transfers by path of the settings. Then, for the remote store: blocks written and read, requests
+/// while it was away, reads of blocks that it had lost, and requests that succeeded after it was away.
 pub const COUNTS: usize = 4 + 5;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub trace: u64,
@@ -380,13 +381,13 @@ pub struct Outcome {
     pub counts: Vec<u64>,
 }
 
-/// On one thread, whose clock jumps.
+/// Runs on one thread, with a clock that jumps.
 pub fn in_virtual_time<F: Future>(body: F) -> F::Output {
     let _watch = watch(&watchdog::test());
     virtual_time::run(body)
 }
 
-/// A seed's run.
+/// Runs a seed.
 pub fn run(seed: u64, tell: bool) -> Outcome {
     let mut random = Random(seed);
     let settings = Settings::draw(&mut random);
@@ -418,7 +419,7 @@ pub fn run(seed: u64, tell: bool) -> Outcome {
     })
 }
 
-/// A world in which nothing goes wrong, for tests of one thing.
+/// A world without faults, for tests of one thing.
 pub fn calm(seed: u64) -> Settings {
     let mut settings = Settings::draw(&mut Random(seed));
     settings.mover = Plan::calm(seed);

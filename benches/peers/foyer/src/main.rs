@@ -1,7 +1,8 @@
 //! foyer's disk cache as a worker of the disk bench (its lines are in `benches/src/disk/worker.rs`).
 //!
-//! Disk only: values go by the storage writer, which keeps none in memory, and come back by `Store::load`. O_DIRECT, its io_uring
-//! engine, its checksums. Its buffers hold twice what is in flight, so that it drops nothing; what it drops all the same is not counted.
+//! Disk only: values go by the storage writer, which keeps none in memory, and come back by
+//! `Store::load`. O_DIRECT, its io_uring engine, its checksums. Its buffers hold twice the values in
+//! flight, so that it drops none; values that it drops all the same are not counted.
 
 use bytes::Bytes;
 use foyer::{
@@ -30,7 +31,7 @@ struct Peer {
     payload: Bytes,
     /// Keys are numbers, the newest is the last.
     written: u64,
-    /// So many of the newest are still there, and more.
+    /// At least so many of the newest are still there.
     kept: u64,
 }
 
@@ -78,7 +79,8 @@ impl Peer {
             .build()
             .await?;
         let payload: Vec<u8> = (0..block_bytes as u64 / 8).flat_map(|i| mix(i).to_le_bytes()).collect();
-        // What eviction has certainly left: whole blocks of the engine lose their ends, and some are always being emptied.
+        // A number of values that eviction has certainly left: whole blocks of the engine lose their
+        // ends, and some are always being emptied.
         let kept = (footprint / block_bytes / 2) as u64;
         let mut peer = Peer { cache, block_bytes, payload: payload.into(), written: 0, kept };
         // Once over all of it, and a half: every file has been written, and eviction is at work.
@@ -110,7 +112,7 @@ impl Peer {
         }))
     }
 
-    /// Hands over so many values, and waits until they are on disk.
+    /// Submits so many values, and waits until they are on disk.
     fn batch(&mut self, values: usize) -> impl Future<Output = ()> + use<> {
         for _ in 0..values {
             self.cache.storage_writer(self.written).force().insert(self.payload.clone());
@@ -120,7 +122,7 @@ impl Peer {
         async move { cache.storage().wait().await }
     }
 
-    /// Half of the depth is handed over while the other half is on its way.
+    /// Half of the depth is submitted while the other half is in flight.
     async fn writes(&mut self, depth: usize, length: Duration) -> Result<u64, Failure> {
         let before = self.cache.statistics().disk_write_bytes();
         let start = Instant::now();

@@ -36,8 +36,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
-    // First, while malloc is as it comes: glibc gives memory back later and later, the larger the blocks it has seen freed, so after
-    // the pools it would be half tuned.
+    // First, while malloc is untuned: the larger the blocks that glibc has seen freed, the later it
+    // gives memory back, so after the pools it would be half tuned.
     let plain = table::tokens_plain(effort);
     let mut rows = vec![
         table::allocate(effort, 1, 5.0),
@@ -56,7 +56,7 @@ fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
     Ok(rows)
 }
 
-/// Of the program beside this one.
+/// Runs the program beside this one.
 fn memory() -> Result<[Row; 2], Box<dyn Error>> {
     let program = env::current_exe()?.with_file_name("memory");
     let output =

@@ -1,4 +1,5 @@
-//! Functions that could name blocks, in turns: 4,096 tokens in blocks of 16, chained, each hash over the parent's and the tokens.
+//! Candidates for the hash that names blocks, in turns: 4,096 tokens in blocks of 16, chained, each hash
+//! over the parent's hash and the tokens.
 //!
 //!     benches/run --hashes
 //!

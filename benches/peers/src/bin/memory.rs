@@ -1,18 +1,20 @@
-//! Bytes a block, all structures together: what is live after a pool was built and filled with registered blocks, by its capacity.
+//! Bytes a block, all structures together: the live bytes after a pool was built and filled with
+//! registered blocks, divided by its capacity.
 //!
-//! A program of its own, because its counting allocator would slow down what the others time. Prints JSON.
+//! A program of its own, because its counting allocator would slow down the operations that others time.
+//! Prints JSON.
 
 use kvstrata_bench_peers::kvbm::{self, Setup};
 use kvstrata_benches::{CAPACITY, PREFIX, ours};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes that were asked for and not given back.
+/// Bytes that were allocated and not freed.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
 
-// SAFETY: System's own promises; the counter changes nothing of them.
+// SAFETY: System's own promises; the counter does not affect them.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // Relaxed: read at rest, by the only thread.
@@ -31,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes a block of what `build` leaves alive: inactive, and again with all of it held.
+/// Bytes a block that `build` leaves alive: with all blocks inactive, and again with all of them held.
 fn a_block<T, H>(build: impl FnOnce() -> T, hold: impl FnOnce(&T) -> H) -> [f64; 2] {
     let before = LIVE.load(Relaxed);
     let built = build();

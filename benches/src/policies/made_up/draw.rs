@@ -1,6 +1,7 @@
 //! Random numbers, popularity, and keys by their path.
 //!
-//! I1. Two prompts share exactly the blocks of their equal beginnings: a key is that of its kind, its document and its place.
+//! I1. Two prompts share exactly the blocks of their equal beginnings: a key is determined by its
+//!     kind, its document and its place.
 
 use crate::policies::traffic::key_of;
 
@@ -23,7 +24,7 @@ impl Rng {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 
-    /// From 0 to 1.
+    /// Returns a number from 0 to 1.
     pub(super) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -33,7 +34,7 @@ impl Rng {
     }
 }
 
-/// A key by its path, so that prompts of equal beginnings share blocks.
+/// Makes a key from its path, so that prompts with equal beginnings share blocks.
 pub(super) fn key(kind: u64, a: u64, b: u64) -> u64 {
     let x = key_of(a as u32)
         ^ key_of((b as u32).wrapping_mul(7919) ^ 0x5bd1_e995).rotate_left(17)

@@ -1,11 +1,11 @@
-//! Made-up traces: what reuse must not be below LRU on.
+//! Made-up traces, on which reuse must not fall below LRU.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `draw.rs` | random numbers, popularity, keys by their path |
 //! | `plain.rs` | documents by popularity, scans, loops, phases, recency |
-//! | `served.rs` | what is served: conversations, retrieval, agents, bursts |
-//! | `other.rs` | kinds that were made when the policy was finished |
+//! | `served.rs` | traffic of LLM serving: conversations, retrieval, agents, bursts |
+//! | `other.rs` | kinds that were written after the policy was finished |
 //! | `parts.rs` | a real trace in parts, backwards, beside itself |
 //!
 //! I1. The same round gives the same traces.
@@ -23,14 +23,15 @@ use super::traffic::{Raw, Trace};
 use plain::{looping, mixed, phases, scan_hot, stack, uniform, zipf};
 use served::{Talks, agents, bursts, rag, reversal};
 
-/// Seeds of a round are so far from those of the one before.
+/// The distance between the seeds of two rounds.
 const ROUND: u64 = 1000;
 
-/// Requests of most of the traces; of those whose requests have one block.
+/// Requests of most traces; of traces with one block a request.
 const REQUESTS: usize = 12_000;
 const SHORT: usize = 60_000;
 
-/// So many blocks, by requests of `length`, none of which was ever asked for before: what evictions cost where nothing else is done.
+/// Makes so many blocks, by requests of `length`, none requested before: it measures the cost of
+/// evictions alone.
 #[must_use]
 pub fn fresh(length: usize, blocks: usize) -> Trace {
     let names = |request: usize| (request * length..(request + 1) * length).map(|name| name as u64).collect();
@@ -38,7 +39,7 @@ pub fn fresh(length: usize, blocks: usize) -> Trace {
     Trace::new(&format!("fresh{length}"), raw)
 }
 
-/// All kinds that the policy was watched on while it was made. `round`: another one has other random numbers.
+/// Makes all kinds that were used while the policy was developed. Another `round` has other random numbers.
 #[must_use]
 pub fn made_up(round: u64) -> Vec<Trace> {
     let (n, seed) = (REQUESTS, |number: u64| number + ROUND * round);

@@ -1,4 +1,5 @@
-//! Kinds that were made when the policy was finished: search trees, drift, popularity that turns round, retries.
+//! Kinds that were written after the policy was finished: search trees, drift,
+//! reversals of popularity, retries.
 //!
 //! Two of the guard's numbers were then chosen by them, so they are not blind either.
 //!
@@ -9,12 +10,12 @@ use super::served::{Talks, rag};
 use super::{ROUND, named};
 use crate::policies::traffic::{Raw, Trace, key_of};
 
-/// All of them.
+/// Makes all of them.
 #[must_use]
 pub fn other(round: u64) -> Vec<Trace> {
     let (n, seed) = (10_000, |number: u64| number + ROUND * round);
     let mut all: Vec<(&'static str, Raw)> = Vec::new();
-    // Each document is asked a few questions at once, then never again.
+    // Each document gets a few questions in a row, then never again.
     let mut r = Rng::new(seed(101));
     let (mut d, mut left, mut raw) = (0u64, 0u64, Raw::new());
     for i in 0..n {
@@ -28,7 +29,8 @@ pub fn other(round: u64) -> Vec<Trace> {
         raw.push((i as u64 * 100, ids));
     }
     all.push(("batch-jobs", raw));
-    // Search: a root, forks by four at each step, the better go on.
+    // Search: a root; each request extends one of the 24 newest paths below 60 blocks by two blocks. A
+    // new root with a chance of 1 %.
     let mut raw = Raw::new();
     let mut paths: Vec<Vec<u64>> = Vec::new();
     for i in 0..n {
@@ -49,7 +51,7 @@ pub fn other(round: u64) -> Vec<Trace> {
     all.push(("search-tree", raw));
     // A working set that drifts.
     all.push(("drift", (0..n).map(|i| (i as u64 * 100, doc(35, i as u64 / 12 + r.below(500), 8))).collect()));
-    // Popularity that turns round every so often.
+    // Popularity that is reversed now and then.
     let cdf = zipf_cdf(1500, 1.0);
     all.push((
         "turning-zipf",
@@ -74,7 +76,7 @@ pub fn other(round: u64) -> Vec<Trace> {
     }
     raw.sort_by_key(|x| x.0);
     all.push(("pausing", raw));
-    // Conversations whose later turns are the rarer ones, among hot documents.
+    // Conversations with rarer later turns, among hot documents.
     let mut a = Talks {
         rate: 2.0,
         again: |turn| if turn == 1 { 0.7 } else { 0.2 },
@@ -99,7 +101,7 @@ pub fn other(round: u64) -> Vec<Trace> {
         raw.push((i * 100, doc(39, which, 3 + key_of(which as u32) % 25)));
     }
     all.push(("retries", raw));
-    // One kind of traffic at a time: LRU's, then its opposite, in quick turns.
+    // One kind of traffic at a time: LRU's best case, then its opposite, in quick turns.
     all.push((
         "quick-turns",
         (0..n)

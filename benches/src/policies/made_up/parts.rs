@@ -1,10 +1,10 @@
 //! A real trace in parts, backwards, beside itself under other names.
 //!
-//! I1. Copies under other names share no block with it: their names begin behind its last.
+//! I1. Copies under other names share no block with the trace: their names begin behind its last.
 
 use crate::policies::traffic::{Raw, Trace};
 
-/// All variants.
+/// Makes all variants.
 #[must_use]
 pub fn parts(t: &Trace) -> Vec<Trace> {
     let raw = t.raw();

@@ -61,7 +61,7 @@ pub(super) fn mixed(n: usize, seed: u64) -> Raw {
         .collect()
 }
 
-/// LRU's best friend: what was used lately is used again, by stack distance.
+/// LRU's best case: recently used documents are used again, by stack distance.
 pub(super) fn stack(n: usize, mean: f64, len: u64, fresh: f64, seed: u64) -> Raw {
     let mut r = Rng::new(seed);
     let mut order: Vec<u64> = Vec::new();

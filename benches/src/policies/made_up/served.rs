@@ -1,6 +1,7 @@
-//! What is served: conversations, retrieval, agents, bursts.
+//! Traffic of LLM serving: conversations, retrieval, agents, bursts.
 //!
-//! I1. A prompt ends in a block of its own, as a partial block or a question does, unless its kind says otherwise.
+//! I1. A prompt ends in a block of its own, as a partial block or a question does, unless its kind says
+//!     otherwise.
 
 use super::draw::{Rng, doc, key, zipf_cdf, zipf_pick};
 use crate::policies::traffic::{Raw, key_of};
@@ -14,17 +15,17 @@ struct Talk {
 
 /// Conversations, with a partial block at each turn's end.
 pub(super) struct Talks {
-    /// New ones a second.
+    /// New conversations a second.
     pub(super) rate: f64,
     /// The chance of another turn after so many.
     pub(super) again: fn(u64) -> f64,
     /// Milliseconds between two turns: exactly, or on average.
     pub(super) gap: f64,
     pub(super) fixed: bool,
-    /// Mean blocks of the first turn, and of what another adds.
+    /// Mean blocks of the first turn, and of the part that another turn adds.
     pub(super) first: f64,
     pub(super) grow: f64,
-    /// Blocks of a system prompt, and how many of these there are.
+    /// Blocks of a system prompt, and the number of system prompts.
     pub(super) trunk: u64,
     pub(super) trunks: u64,
 }
@@ -79,7 +80,7 @@ pub(super) fn rag(n: usize, docs: usize, alpha: f64, seed: u64) -> Raw {
         .collect()
 }
 
-/// Agents: a long shared prefix a kind, quick steps that each grow by a little, then silence.
+/// Agents: a long shared prefix for each kind, quick steps that each add a little, then silence.
 pub(super) fn agents(n: usize, kinds: u64, prefix: u64, steps: u64, at_once: usize, seed: u64) -> Raw {
     let mut r = Rng::new(seed);
     let mut live: Vec<(u64, u64, u64, u64)> = Vec::new();
@@ -104,7 +105,7 @@ pub(super) fn agents(n: usize, kinds: u64, prefix: u64, steps: u64, at_once: usi
         .collect()
 }
 
-/// Bursts: the same prompt many times within moments, then never again; between them ordinary talk.
+/// Bursts: the same prompt many times within moments, then never again; ordinary conversations in between.
 pub(super) fn bursts(n: usize, size: u64, len: u64, seed: u64) -> Raw {
     let mut r = Rng::new(seed);
     let mut open: Vec<(u64, u64)> = Vec::new();
@@ -127,7 +128,8 @@ pub(super) fn bursts(n: usize, size: u64, len: u64, seed: u64) -> Raw {
         .collect()
 }
 
-/// First long-turn conversations pay, then the roles change: what had turns never comes back, one-shots do.
+/// First long conversations pay, then the roles change: conversations with turns never come back, and
+/// one-shots do.
 pub(super) fn reversal(n: usize, seed: u64) -> Raw {
     let plain = Talks {
         rate: 2.0,

@@ -1,5 +1,5 @@
-//! The chain by the crate `aes`: constant-time on every processor, by its AES instructions where the crate
-//! knows them.
+//! The chain by the crate `aes`: constant-time on every processor, by its AES instructions
+//! where the crate knows them.
 
 use super::{A_WORD, word};
 use crate::hash::SequenceHash;

@@ -1,5 +1,5 @@
-//! Vectors: AES by FIPS 197 and SP 800-38A, whole hashes by OpenSSL (`core/tests/vectors/keyed.py`). Then what an attacker
-//! does to XXH3, done to this hasher.
+//! Vectors: AES by FIPS 197 and SP 800-38A, whole hashes by OpenSSL (`core/tests/vectors/keyed.py`).
+//! Then the attack on XXH3, tried on this hasher.
 
 use super::*;
 use crate::hash::{Hasher, SaltParts, Xxh3};
@@ -71,10 +71,11 @@ fn keyed_hashes_match_openssl() {
     }
 }
 
-/// SP 800-38A, F.2.1 (CBC-AES128.Encrypt): its IV takes the place of AES of the first block. So the state after each
-/// group of words is the published ciphertext, on both paths: the chain links a parent of 0 to it, which is one AES more.
+/// SP 800-38A, F.2.1 (CBC-AES128.Encrypt): its IV takes the place of AES of the first block. So the
+/// state after each group of words is the published ciphertext, on both paths: the chain links a parent
+/// of 0 to it, which is one AES more.
 #[test]
-fn chains_are_cbc_of_sp_800_38a() {
+fn keyed_chain_matches_cbc_of_sp_800_38a() {
     let bytes = |hex: &str| u128::from_str_radix(hex, 16).unwrap().to_be_bytes();
     let key = bytes("2b7e151628aed2a6abf7158809cf4f3c");
     let iv = u128::from_le_bytes(bytes("000102030405060708090a0b0c0d0e0f"));
@@ -93,8 +94,8 @@ fn chains_are_cbc_of_sp_800_38a() {
     let words = plain.map(|word| u128::from_le_bytes(bytes(word)));
     let tokens: Vec<Token> =
         words.iter().flat_map(|word| [0, 32, 64, 96].map(|at| (word >> at) as u32)).collect();
-    // CBC goes on over the links too: with one word a block, and the state before as the start, the hashes are those of
-    // the published text if each parent is taken out again.
+    // CBC continues over the links too. With one word a block, and the state before as the start, the
+    // hashes are those of the published text if each parent is taken out again.
     let aes = Aes128::new(&key.into());
     let mut state = iv;
     for (nth, expected) in cipher.iter().enumerate() {
@@ -119,7 +120,7 @@ fn chains_are_cbc_of_sp_800_38a() {
 }
 
 #[test]
-fn first_block_tells_messages_apart() {
+fn keyed_first_block_separates_message_kinds() {
     let hasher = Keyed::new(&SECRET);
     let parent = SequenceHash::default();
     let all = [
@@ -140,7 +141,7 @@ fn first_block_tells_messages_apart() {
 
 /// The tokens of a block that gives a victim's hash under the attacker's own salt.
 #[test]
-fn forged_tokens_fool_xxh3_and_not_the_default() {
+fn forged_tokens_fool_xxh3_but_not_the_default() {
     for hasher in [Hasher::Xxh3, Keyed::new(&SECRET).into(), Keyed::portable(&SECRET).into()] {
         let salt = |tenant| SaltParts { tenant, ..SaltParts::default() }.salt(&hasher).to_hash();
         let target = hasher.sequence_hash(salt("victim"), &tokens(16));
@@ -155,9 +156,10 @@ fn forged_tokens_fool_xxh3_and_not_the_default() {
     }
 }
 
-/// The same by `SaltParts::extra`, which may come from a request: bytes that make the attacker's salt the victim's.
+/// The same by `SaltParts::extra`, which may come from a request: bytes that make the
+/// attacker's salt the victim's.
 #[test]
-fn forged_salts_fool_xxh3_and_not_the_default() {
+fn forged_salts_fool_xxh3_but_not_the_default() {
     let victim = SaltParts { tenant: "victim", model: "m", ..SaltParts::default() };
     let own = |extra: &[u8]| SaltParts { tenant: "attacker", model: "m", lora: "", extra: &[extra] }.encode();
     // The two lengths differ by a multiple of 4, as the equations want it.
@@ -176,7 +178,7 @@ proptest! {
 
     /// The chain of both paths is that of single blocks (I4).
     #[test]
-    fn both_paths_agree(
+    fn keyed_chain_is_the_same_on_both_paths(
         tokens in prop::collection::vec(any::<Token>(), 0..700),
         parent: u128,
         secret: [u8; 32],

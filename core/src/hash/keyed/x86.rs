@@ -1,8 +1,8 @@
 //! The chain by AES-NI, with the words of four blocks under way while the links of the four before are made.
 //!
 //! ```text
-//!   words of blocks 4 … 7      w0 ×4      w1 ×4      w2 ×4      w3 ×4       independent: 1 to 2 AES rounds a cycle
-//!   links of blocks 0 … 3       h(0)       h(1)       h(2)       h(3)       serial: 10 rounds of 3 or 4 cycles each
+//!   words of blocks 4 … 7      w0 ×4      w1 ×4      w2 ×4      w3 ×4  independent: 1 to 2 rounds a cycle
+//!   links of blocks 0 … 3       h(0)       h(1)       h(2)       h(3)  serial: 10 rounds, 3 or 4 cycles each
 //! ```
 //!
 //! The serial links are the limit: 40 cycles a block where `aesenc` takes 4. To keep everything else off that

@@ -1,62 +1,62 @@
-//! Why a description is no layout, or none here.
+//! The reasons why a description is refused.
 
 use crate::layout::{Fingerprint, LayoutError};
 use core::fmt;
 
-/// Why a description is refused: the field, the value, the rule.
+/// The reason why a description is refused: the field, the value, the rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum DescriptionError {
     /// It does not begin as descriptions do.
     Magic {
-        /// What its first bytes are.
+        /// Its first bytes.
         found: [u8; 8],
     },
     /// A version that this library does not know.
     Version {
-        /// Which.
+        /// The version found.
         found: u32,
-        /// The one that it knows.
+        /// The known version.
         known: u32,
     },
-    /// Fewer bytes than a field takes, or more than the whole does.
+    /// Fewer bytes than a field takes, or more than the whole description.
     Length {
-        /// From which field on.
+        /// The first field that does not fit.
         field: &'static str,
-        /// Bytes that are there.
+        /// The number of bytes there.
         found: u64,
-        /// Bytes that it takes.
+        /// The number of bytes needed.
         needed: u64,
     },
-    /// A field has a value that it cannot have.
+    /// A field has a value that is not allowed.
     Value {
-        /// The list that the field is in, and its place there.
+        /// The field's list, and its place there.
         part: Option<(&'static str, u32)>,
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         value: u64,
-        /// What it must be.
+        /// The allowed values.
         rule: &'static str,
     },
-    /// A field of a plane is not what the geometry makes.
+    /// A field of a plane differs from the geometry's value.
     Differs {
-        /// Which plane.
+        /// The plane.
         plane: u32,
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         value: u64,
-        /// What it must be.
+        /// The value that the geometry makes.
         needed: u64,
     },
-    /// There is no such layout.
+    /// No layout has these fields.
     Layout(LayoutError),
     /// The fields make a layout with another fingerprint.
     Fingerprint {
-        /// What the description says.
+        /// The description's fingerprint.
         found: Fingerprint,
-        /// What its fields make.
+        /// The fingerprint of its fields.
         made: Fingerprint,
     },
 }
@@ -71,7 +71,7 @@ impl fmt::Display for DescriptionError {
                 write!(f, "version = {found}: this library reads version {known}")
             }
             DescriptionError::Length { field, found, needed } => {
-                write!(f, "{field}: {found} bytes are left, it takes {needed}")
+                write!(f, "{field}: {found} bytes are left, {needed} are needed; pass the whole description")
             }
             DescriptionError::Value { part, field, value, rule } => {
                 if let Some((list, number)) = part {
@@ -84,7 +84,7 @@ impl fmt::Display for DescriptionError {
             }
             DescriptionError::Layout(error) => error.fmt(f),
             DescriptionError::Fingerprint { found, made } => {
-                write!(f, "fingerprint = {found}: the fields make {made}")
+                write!(f, "fingerprint = {found}: the fields give {made}; ask for the description again")
             }
         }
     }

@@ -62,7 +62,7 @@ const VECTORS: [&str; 3] = [
 ];
 
 #[test]
-fn vectors() {
+fn description_matches_the_fixed_vectors() {
     for (layout, vector) in examples().iter().zip(VECTORS) {
         let bytes = layout.to_bytes();
         assert_eq!(hex(&bytes), vector);
@@ -72,7 +72,7 @@ fn vectors() {
 
 /// A region's kind and number: 56 + 16 and 56 + 20.
 #[test]
-fn kinds_have_codes() {
+fn description_of_each_region_kind_has_its_code() {
     for (kind, code) in [
         (StorageKind::Device { ordinal: 258 }, [0, 0, 0, 0, 2, 1, 0, 0]),
         (StorageKind::Pinned, [1, 0, 0, 0, 0, 0, 0, 0]),
@@ -98,7 +98,7 @@ fn same_layout(a: &Layout, b: &Layout) -> bool {
         })
 }
 
-/// What the bytes decode to once their fingerprint is the one that they make, so that it hides nothing.
+/// Decodes the bytes after giving them the fingerprint of their fields, so that it hides no other error.
 fn sealed(bytes: &mut [u8]) -> Result<Layout, DescriptionError> {
     match Layout::from_bytes(bytes) {
         Err(DescriptionError::Fingerprint { made, .. }) => {
@@ -120,7 +120,7 @@ proptest! {
     })]
 
     #[test]
-    fn round_trips(layout in layouts()) {
+    fn description_round_trip_keeps_the_layout(layout in layouts()) {
         let bytes = layout.to_bytes();
         let again = Layout::from_bytes(&bytes).unwrap();
         prop_assert!(same_layout(&layout, &again));
@@ -129,7 +129,7 @@ proptest! {
 
     /// Wherever regions go, rows go with them.
     #[test]
-    fn relocates(layout in layouts(), step in 1u64..9, down in any::<bool>()) {
+    fn relocated_layout_moves_rows_with_their_regions(layout in layouts(), step in 1u64..9, down in any::<bool>()) {
         let (regions, largest) = (layout.regions(), layout.regions().iter().map(|region| region.size_bytes).max());
         let apart = (largest.unwrap() + step * 512).next_multiple_of(512);
         let place = |number: u64| if down { (regions.len() as u64 - number) * apart } else { number * apart };
@@ -149,9 +149,10 @@ proptest! {
         prop_assert!(same_layout(&moved.relocated(&back).unwrap(), &layout));
     }
 
-    /// A wrong byte is refused, or makes another layout with its own description; a missing or further one is refused.
+    /// A wrong byte is refused, or makes another layout with its own description; a missing
+    /// or extra one is refused.
     #[test]
-    fn wrong_bytes_do_no_harm(layout in layouts(), changes in prop::collection::vec((any::<prop::sample::Index>(), 0u32..8), 1..4)) {
+    fn description_with_wrong_bytes_is_refused_or_another_layout(layout in layouts(), changes in prop::collection::vec((any::<prop::sample::Index>(), 0u32..8), 1..4)) {
         let whole = layout.to_bytes();
         let mut bytes = whole.clone();
         for (at, bit) in changes {
@@ -167,7 +168,7 @@ proptest! {
 }
 
 #[test]
-fn cut_short_or_too_long() {
+fn description_cut_short_or_too_long_is_refused() {
     for layout in examples() {
         let mut bytes = layout.to_bytes();
         for length in 0..bytes.len() {
@@ -179,7 +180,7 @@ fn cut_short_or_too_long() {
 }
 
 #[test]
-fn what_does_not_fit_is_named() {
+fn description_with_a_wrong_field_is_refused_by_name() {
     let [contiguous, tensors, mla] = examples();
     let with = |layout: &Layout, at: usize, new: &[u8]| {
         let mut bytes = layout.to_bytes();
@@ -197,10 +198,10 @@ fn what_does_not_fit_is_named() {
     assert_eq!(one(39, &[8]), "arrangement = 8: must be 0 (tensors) to 7");
     assert_eq!(one(40, &[3]), "alignment = 259: must be a power of two");
     assert_eq!(one(48, &[9]), "regions = 9: must be at least 1, at most 2 × num_layers × outer_dim");
-    assert_eq!(one(48, &[2]), "regions: 112 bytes are left, it takes 136");
+    assert_eq!(one(48, &[2]), "regions: 112 bytes are left, 136 are needed; pass the whole description");
     assert_eq!(one(52, &[3]), "planes = 3: must be 1, or 2 with scales apart");
     assert_eq!(one(56, &[1]), "regions[0].address = 0x7f0000000001: must be a multiple of alignment = 256");
-    assert_eq!(one(65, &[3]), "regions[0].size_bytes = 768: the layout takes 1024 bytes");
+    assert_eq!(one(65, &[3]), "regions[0].size_bytes = 768: must be at least 1024");
     assert_eq!(one(72, &[5]), "regions[0].kind = 5: must be one of 0 to 4");
     assert_eq!(one(72, &[2]), "regions[0].number = 1: must be 0 for pinned and system");
     assert_eq!(one(80, &[17]), "planes[0].row_bytes = 17: the geometry has 16");
@@ -210,7 +211,7 @@ fn what_does_not_fit_is_named() {
     let found = Fingerprint::from_u128(made.to_u128() ^ 1);
     assert_eq!(
         one(152, &[made.to_bytes()[0] ^ 1]),
-        alloc::format!("fingerprint = {found}: the fields make {made}")
+        alloc::format!("fingerprint = {found}: the fields give {made}; ask for the description again")
     );
     // Another head order puts other bytes there, as would an arrangement.
     assert_eq!(one(37, &[0]), "planes[0].strides.token = 16: the geometry has 32");
@@ -220,14 +221,14 @@ fn what_does_not_fit_is_named() {
     let some = |at: usize, new: &[u8]| with(&tensors, at, new);
     assert_eq!(some(128, &[17]), "planes[0].row_bytes = 17: the geometry has 16");
     assert_eq!(some(128 + 16, &[1]), "planes[0].strides.layer = 1: the geometry has 0");
-    assert_eq!(some(128 + 48, &[1]), "regions[0].size_bytes = 512: the layout takes 513 bytes");
+    assert_eq!(some(128 + 48, &[1]), "regions[0].size_bytes = 512: must be at least 513");
     assert_eq!(
         some(128 + 40, &[15]),
         "strides: one head follows another after 15 bytes, but spans 16 (a row)"
     );
     assert_eq!(some(128 + 60, &[0]), "planes[1].first = 2: the geometry has 1");
     assert_eq!(some(200 + 56, &[1]), "planes[1].first = 1: the geometry has 2");
-    assert_eq!(some(56 + 48, &[0, 1, 1]), "address: elements and scales overlap");
+    assert_eq!(some(56 + 48, &[0, 1, 1]), "address: elements and scales overlap; place them apart");
     // 56 + 24 + 20: the second region's number.
     assert_eq!(
         with(&mla, 100, &[8]),
@@ -244,7 +245,7 @@ fn what_does_not_fit_is_named() {
 }
 
 #[test]
-fn an_element_is_not_torn() {
+fn description_with_a_torn_element_is_refused() {
     let config = LayoutConfig::new().num_blocks(2).dtype(DType::BF16).alignment(2);
     let tensor = Tensor {
         region: Region::system(64, 64),
@@ -263,6 +264,6 @@ fn an_element_is_not_torn() {
         layout.relocated(&[65]).unwrap_err().to_string(),
         "regions[0].address = 0x41: must be a multiple of the 2 bytes of a bfloat16 element"
     );
-    assert_eq!(layout.relocated(&[]).unwrap_err().to_string(), "address: there are 0, and this layout has 1");
+    assert_eq!(layout.relocated(&[]).unwrap_err().to_string(), "address: 0 given, this layout needs 1");
     assert!(layout.relocated(&[u64::MAX - 62]).is_err());
 }

@@ -32,7 +32,8 @@ pub(crate) fn choices() -> impl Strategy<Value = Choice> {
     })
 }
 
-/// Tensors as the choices say, each in a region of its own; scales in tensors of their own if there is a second choice.
+/// Tensors by the choices, each in a region of its own; scales in tensors of their own if there is a
+/// second choice.
 pub(crate) fn of_tensors(config: LayoutConfig, data: &Choice, scales: Option<&Choice>) -> Layout {
     let scales = scales.filter(|_| config.row_scale_bytes() > 0);
     let in_row = if scales.is_none() { config.row_scale_bytes() } else { 0 };
@@ -113,14 +114,15 @@ fn map(layout: &Layout) -> Vec<[(usize, u64); 2]> {
     map
 }
 
-/// What a layout's bytes mean: the type, the shape of the index, the map.
+/// The meaning of a layout's bytes: the type, the shape of the index, the map.
 fn meaning(layout: &Layout) -> impl PartialEq + core::fmt::Debug {
     let config = layout.config();
     let [blocks, layers, outers, tokens, heads] = config.shape();
     (config.dtype, [blocks, layers, outers, tokens, heads * config.head_size], map(layout))
 }
 
-/// The same of the last block, whose bytes are put into one piece: what matters is how many of its bits come before.
+/// The meaning of the last block, with its bytes in one piece: for each element, the
+/// number of bits before it.
 fn block_meaning(layout: &Layout) -> impl PartialEq + core::fmt::Debug {
     let config = layout.config();
     let [blocks, layers, outers, tokens, heads] = config.shape();
@@ -177,9 +179,9 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Fingerprints are equal exactly where bytes mean the same.
+    /// Fingerprints are equal exactly if bytes mean the same.
     #[test]
-    fn changes_exactly_when_bytes_would(geometry in geometries(), changes in [(0u32..12, any::<u32>()), (0u32..13, any::<u32>())]) {
+    fn fingerprint_changes_exactly_when_bytes_would(geometry in geometries(), changes in [(0u32..12, any::<u32>()), (0u32..13, any::<u32>())]) {
         let other = changes.into_iter().fold(geometry, |geometry, (change, other)| near(geometry, change, other));
         let (Some(a), Some(b)) = (laid_out(geometry.0, geometry.1), laid_out(other.0, other.1)) else { return Ok(()) };
         prop_assert_eq!(a.fingerprint() == b.fingerprint(), meaning(&a) == meaning(&b));
@@ -188,7 +190,7 @@ proptest! {
 
     /// The same between arrangements and tensors, and between tensors.
     #[test]
-    fn changes_exactly_when_tensors_do(
+    fn fingerprint_changes_exactly_when_tensors_do(
         geometry in geometries(),
         first in (choices(), prop::option::of(choices())),
         second in prop::option::of((choices(), prop::option::of(choices()))),
@@ -216,7 +218,7 @@ proptest! {
 
     /// The ranges of a block are all of its bytes, in order, and no two of them could be one.
     #[test]
-    fn ranges_are_the_block(layout in layouts()) {
+    fn ranges_of_a_block_cover_its_bytes_in_order(layout in layouts()) {
         let config = layout.config();
         for block in 0..config.num_blocks {
             let mut bytes = Vec::new();
@@ -258,7 +260,7 @@ const LLAMA: LayoutConfig = LayoutConfig::new()
     .alignment(4096);
 
 #[test]
-fn does_not_change_with_what_does_not_matter() {
+fn fingerprint_ignores_settings_that_move_no_byte() {
     let layout = laid_out(LLAMA, Arrangement::FullyContiguous).unwrap();
     let same = [
         laid_out(LLAMA.alignment(2), Arrangement::FullyContiguous),
@@ -290,7 +292,7 @@ fn does_not_change_with_what_does_not_matter() {
 
 /// Made by the reference implementation of XXH3 from the byte strings of the module's header.
 #[test]
-fn vectors() {
+fn fingerprint_matches_the_fixed_vectors() {
     let nvfp4 = LLAMA.dtype(DType::NvFp4).scales(ScalePlace::Page).alignment(16);
     let mla =
         LayoutConfig::new().num_blocks(3).num_layers(61).page_size(64).inner_dim(576).dtype(DType::BF16);
@@ -338,7 +340,7 @@ fn vectors() {
 
 /// Regions that touch are two regions.
 #[test]
-fn ranges_end_with_their_regions() {
+fn ranges_of_touching_regions_stay_apart() {
     let config = LayoutConfig::new().num_layers(3).page_size(4);
     let layout =
         Layout::new(config, Arrangement::BlockFirst, &[64, 68, 72].map(|at| Region::system(at, 4))).unwrap();

@@ -6,11 +6,12 @@
 //!    8       4   version, 1
 //!   12       4   num_layers
 //!   16       4   groups
-//!   20           each group:  4 layers (L)   4 × L each layer   4 bytes of the description (B)   B the description of its layout
+//!   20           each group:  4 layers (L)   4 × L each layer   4 bytes of the description (B)
+//!                             B the description of its layout
 //! ```
 //!
-//! All integers are little-endian; nothing follows. Each description has a fingerprint of its own; the rest
-//! is little enough to be checked by its rules.
+//! All integers are little-endian; nothing follows. Each description has a fingerprint of its own; the
+//! rest is small enough to be checked by its rules.
 
 use super::{GroupsError, LayerGroup, LayerGroups};
 use crate::layout::Layout;

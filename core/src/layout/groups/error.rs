@@ -1,9 +1,9 @@
-//! What a set of layer groups refuses: the layer, the group, the rule.
+//! The reasons why a set of layer groups is refused: the layer, the group, the rule.
 
 use crate::layout::DescriptionError;
 use core::fmt;
 
-/// Why layers are no groups.
+/// The reason why layers are no groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum GroupsError {
@@ -11,32 +11,32 @@ pub enum GroupsError {
     Empty,
     /// A layer is in no group.
     Missing {
-        /// Which.
+        /// The layer.
         layer: u32,
     },
     /// A layer is in two groups, or in one twice.
     Twice {
-        /// Which.
+        /// The layer.
         layer: u32,
-        /// Where it is.
+        /// Its groups.
         groups: [u32; 2],
     },
-    /// A group has a layer that the model has not.
+    /// A group has a layer that the model does not have.
     NoSuchLayer {
         /// The group.
         group: u32,
-        /// Its layer.
+        /// The group's layer.
         layer: u32,
-        /// The model's.
+        /// The number of the model's layers.
         num_layers: u32,
     },
-    /// A group has not as many layers as its layout.
+    /// A group's layers differ in number from its layout's.
     Count {
         /// The group.
         group: u32,
-        /// Its layers.
+        /// The number of its layers.
         layers: u64,
-        /// Those of its layout.
+        /// The number of its layout's layers.
         needed: u32,
     },
     /// The description of the set does not fit.
@@ -45,7 +45,7 @@ pub enum GroupsError {
     Group {
         /// The group.
         group: u32,
-        /// What is wrong with it.
+        /// The error in it.
         error: DescriptionError,
     },
 }

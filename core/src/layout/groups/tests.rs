@@ -10,8 +10,8 @@ fn layout(config: LayoutConfig, arrangement: Arrangement, at: u64) -> Layout {
     Layout::new(config, arrangement, &regions).unwrap()
 }
 
-/// gpt-oss-20b: 24 layers, 8 KV heads of 64, bf16; even layers have a sliding window of 128 tokens. Larger pages, and more of them, for
-/// full attention.
+/// gpt-oss-20b: 24 layers, 8 KV heads of 64, bf16; even layers have a sliding window of 128 tokens.
+/// Larger pages, and more of them, for full attention.
 fn gpt_oss() -> LayerGroups {
     let config = LayoutConfig::new().num_layers(12).outer_dim(2).heads(8, 64).dtype(DType::BF16).alignment(2);
     let sliding = config.num_blocks(8).page_size(16);
@@ -24,8 +24,8 @@ fn gpt_oss() -> LayerGroups {
     LayerGroups::new(24, groups).unwrap()
 }
 
-/// DeepSeek-V3.2: 61 layers of a latent of 576, bf16, and in each an indexer's key of 128 bytes (fp8) with a scale of 4, which count as
-/// layers 61 to 121.
+/// DeepSeek-V3.2: 61 layers of a latent of 576, bf16, and in each an indexer's key of 128 bytes (fp8)
+/// with a scale of 4, which count as layers 61 to 121.
 fn deepseek() -> LayerGroups {
     let config = LayoutConfig::new().num_blocks(4).num_layers(61).page_size(64);
     let latent = config.inner_dim(576).dtype(DType::BF16).alignment(2);
@@ -40,7 +40,7 @@ fn deepseek() -> LayerGroups {
 }
 
 #[test]
-fn layers_are_found() {
+fn groups_find_each_layer_and_its_index() {
     let model = gpt_oss();
     for layer in 0..24 {
         assert_eq!(model.find(layer), Some((1 - layer % 2, layer / 2)));
@@ -61,7 +61,7 @@ fn layers_are_found() {
 }
 
 #[test]
-fn each_layer_is_in_one_group() {
+fn groups_with_a_missing_or_repeated_layer_are_refused() {
     let of = |num_layers: u32, sets: &[&[u32]]| {
         let group = |layers: &&[u32]| {
             let config = LayoutConfig::new().num_layers(layers.len() as u32);
@@ -91,7 +91,7 @@ fn each_layer_is_in_one_group() {
 }
 
 #[test]
-fn common_tokens_may_not_fit() {
+fn groups_common_tokens_beyond_64_bits_are_none() {
     let page = |layer: u32, page_size: u32| LayerGroup {
         layers: vec![layer],
         layout: layout(LayoutConfig::new().page_size(page_size), Arrangement::FullyContiguous, 64),
@@ -106,7 +106,7 @@ fn common_tokens_may_not_fit() {
 }
 
 #[test]
-fn sets_round_trip() {
+fn group_set_round_trip_keeps_its_layouts() {
     for model in [gpt_oss(), deepseek()] {
         let bytes = model.to_bytes();
         let again = LayerGroups::from_bytes(&bytes).unwrap();
@@ -127,9 +127,9 @@ fn sets_round_trip() {
     }
 }
 
-/// The start of a set, byte by byte, and what is refused by name.
+/// The start of a set, byte by byte, and the name of each refused field.
 #[test]
-fn set_bytes() {
+fn group_set_bytes_are_fixed_and_refused_fields_named() {
     let model = gpt_oss();
     let bytes = model.to_bytes();
     assert_eq!(&bytes[..20], b"KVGROUPS\x01\0\0\0\x18\0\0\0\x02\0\0\0");

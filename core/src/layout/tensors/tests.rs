@@ -4,7 +4,7 @@ use crate::layout::{Arrangement, DType, HeadOrder, ScalePlace};
 use alloc::string::{String, ToString};
 
 #[test]
-fn tensors_are_checked() {
+fn tensor_with_a_wrong_field_is_refused_by_name() {
     let config = SMALL.num_layers(1).alignment(2);
     let dims = [Axis::Block, Axis::Outer, Axis::Token, Axis::Head, Axis::Element];
     let tensor = |shape: &[u64], strides: &[u64], bytes: u64| -> Result<Layout, String> {
@@ -20,7 +20,7 @@ fn tensors_are_checked() {
     );
     assert_eq!(
         tensor(&shape, &strides, 1919).unwrap_err(),
-        "regions[0].size_bytes = 1919: the layout takes 1920 bytes"
+        "regions[0].size_bytes = 1919: must be at least 1920"
     );
     assert_eq!(
         tensor(&shape, &[320, 160, 40, 8, 2], 1 << 20).unwrap_err(),
@@ -41,9 +41,10 @@ fn tensors_are_checked() {
     );
 }
 
-/// Views of one buffer, as vLLM makes them for elements and scales of a page, and for layers of a cross-layer tensor.
+/// Views of one buffer, as vLLM makes them for elements and scales of a page, and for layers of a
+/// cross-layer tensor.
 #[test]
-fn tensors_may_lie_in_each_others_gaps() {
+fn tensors_within_gaps_of_others_are_accepted() {
     let config = SMALL.heads(5, 32).dtype(DType::NvFp4).alignment(1);
     let page = config.scales(ScalePlace::Page);
     let whole = laid_out(page, Arrangement::BlockFirst);
@@ -78,9 +79,9 @@ fn tensors_may_lie_in_each_others_gaps() {
     assert!(rows(across.config()).all(|index| views.address(index) == across.address(index)));
 }
 
-/// A message names the list that is wrong and the number there.
+/// A message names the list of the wrong tensor and the number there.
 #[test]
-fn scales_are_named_as_such() {
+fn scale_tensor_with_an_error_is_named() {
     let config = LayoutConfig::new().num_blocks(2).num_layers(2).inner_dim(32).dtype(DType::NvFp4);
     let dims = &[Axis::Block, Axis::Token, Axis::Element];
     let at = |address| Region::system(address, 64);
@@ -101,7 +102,7 @@ fn scales_are_named_as_such() {
         Err(error) => error.to_string(),
     };
     assert_eq!(of(&good), "");
-    assert_eq!(of(&good[..1]), "scales: there are 1, and this layout has 2");
+    assert_eq!(of(&good[..1]), "scales: 1 given, this layout needs 2");
     let [a, b] = good;
     assert_eq!(of(&[Tensor { shape: &[2, 1, 3], ..a }, b]), "scales[0].shape[2] = 3: the geometry has 2");
     assert_eq!(
@@ -115,19 +116,19 @@ fn scales_are_named_as_such() {
     assert!(of(&[a, Tensor { dims: &[Axis::Block], ..b }]).starts_with("scales[1].dims: needs block"));
     assert_eq!(
         of(&[a, Tensor { region: Region::system(192, 3), ..b }]),
-        "regions[3].size_bytes = 3: the layout takes 4 bytes",
+        "regions[3].size_bytes = 3: must be at least 4",
         "regions are counted through"
     );
     let plain = config.dtype(DType::U8).heads(1, 16);
     let error = Layout::from_tensors(plain, &data, &good).unwrap_err();
-    assert_eq!(error.to_string(), "scales: there are 2, and this layout has 0");
+    assert_eq!(error.to_string(), "scales: 2 given, this layout needs 0");
     let few = Layout::from_tensors(config, &data[..1], &good).unwrap_err();
-    assert_eq!(few.to_string(), "tensors: there are 1, and this layout has 2");
+    assert_eq!(few.to_string(), "tensors: 1 given, this layout needs 2");
 }
 
-/// A tensor is asked for its element's alignment, not for the geometry's.
+/// A tensor needs its element's alignment, not the geometry's.
 #[test]
-fn tensors_are_aligned_to_their_elements() {
+fn tensors_need_only_the_alignment_of_their_elements() {
     let config = LayoutConfig::new().num_blocks(2).inner_dim(8).dtype(DType::BF16).alignment(4096);
     let of = |address| {
         let dims = &[Axis::Block, Axis::Token, Axis::Element];
@@ -144,7 +145,7 @@ fn tensors_are_aligned_to_their_elements() {
 }
 
 #[test]
-fn tensors_are_alike() {
+fn tensors_with_unlike_strides_are_refused() {
     let config = LayoutConfig::new().num_blocks(2).num_layers(2).inner_dim(8);
     let dims = &[Axis::Block, Axis::Token, Axis::Element];
     let layer =

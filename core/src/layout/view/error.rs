@@ -1,9 +1,9 @@
-//! Why there is no such view, or nothing at such an index of it.
+//! The reasons why there is no such view, or no such address in it.
 
 use crate::layout::DType;
 use core::fmt;
 
-/// Why there is no such view of D dimensions, or why it has no such address.
+/// The reason why there is no such view of D dimensions, or no such address in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ViewError<const D: usize> {
@@ -25,7 +25,7 @@ pub enum ViewError<const D: usize> {
     },
     /// No such dimension.
     Dim {
-        /// Which.
+        /// The dimension.
         dim: usize,
         /// The shape.
         shape: [u64; D],
@@ -50,7 +50,7 @@ pub enum ViewError<const D: usize> {
     },
     /// A storage that ends beyond 64 bits.
     Storage {
-        /// Where it starts.
+        /// Its address.
         address: u64,
         /// Its size, in bytes.
         size_bytes: u64,
@@ -61,7 +61,7 @@ pub enum ViewError<const D: usize> {
         shape: [u64; D],
         /// The strides, in elements.
         strides: [u64; D],
-        /// Where the last element ends, in bytes behind the storage's start, rounded up.
+        /// The end of the last element, in bytes behind the storage's start, rounded up.
         end_bytes: u128,
         /// The storage's size, in bytes.
         size_bytes: u64,
@@ -90,7 +90,8 @@ impl<const D: usize> fmt::Display for ViewError<D> {
             }
             ViewError::Outside { shape, strides, end_bytes, size_bytes } => write!(
                 f,
-                "shape {shape:?} with strides {strides:?} ends after {end_bytes} bytes, the storage after {size_bytes}"
+                "shape {shape:?} with strides {strides:?} ends after {end_bytes} bytes, \
+                 the storage after {size_bytes}"
             ),
         }
     }
@@ -98,7 +99,7 @@ impl<const D: usize> fmt::Display for ViewError<D> {
 
 impl<const D: usize> core::error::Error for ViewError<D> {}
 
-/// Why a view of D dimensions is none of E.
+/// The reason why a view of D dimensions has no view of E.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReshapeError<const D: usize, const E: usize> {
@@ -106,7 +107,7 @@ pub enum ReshapeError<const D: usize, const E: usize> {
     Elements {
         /// The shape.
         shape: [u64; D],
-        /// The shape that was asked for.
+        /// The requested shape.
         wanted: [u64; E],
     },
     /// No strides reach the same elements in the same order: it would be a copy.
@@ -115,7 +116,7 @@ pub enum ReshapeError<const D: usize, const E: usize> {
         shape: [u64; D],
         /// The strides, in elements.
         strides: [u64; D],
-        /// The shape that was asked for.
+        /// The requested shape.
         wanted: [u64; E],
     },
 }
@@ -124,12 +125,12 @@ impl<const D: usize, const E: usize> fmt::Display for ReshapeError<D, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReshapeError::Elements { shape, wanted } => {
-                write!(f, "shape {wanted:?} has not as many elements as {shape:?}")
+                write!(f, "shape {wanted:?} must have as many elements as {shape:?}")
             }
             ReshapeError::Copy { shape, strides, wanted } => {
                 write!(
                     f,
-                    "shape {shape:?} with strides {strides:?} is no view of shape {wanted:?} without a copy"
+                    "shape {shape:?} with strides {strides:?} has no view of shape {wanted:?}; copy it first"
                 )
             }
         }

@@ -1,11 +1,11 @@
 //! Strides for another shape of the same elements.
 //!
-//! Neighbouring dimensions that lie like one (the outer's stride is the inner's stride × size) are merged; a
-//! new shape has strides exactly where its dimensions cut each merged one into whole pieces (torch's rule for
-//! `view`).
+//! Neighbouring dimensions that lie like one (the outer's stride is the inner's stride × size)
+//! are merged. A new shape has strides exactly if its dimensions cut each merged one into whole
+//! pieces (torch's rule for `view`).
 
-/// Strides of a row-major tensor, in elements. A size of 0 counts as 1, as in torch. What does not fit is 0: no view has as many elements,
-/// and one with none uses no stride.
+/// Strides of a row-major tensor, in elements. A size of 0 counts as 1, as in torch. A stride that
+/// exceeds 64 bits is 0: no view has that many elements, and a view with none uses no stride.
 pub(super) fn row_major<const D: usize>(shape: [u64; D]) -> [u64; D] {
     let mut strides = [0; D];
     let mut next = Some(1u64);
@@ -21,7 +21,7 @@ pub(super) fn strides<const E: usize>(shape: &[u64], strides: &[u64], wanted: [u
     if shape.contains(&0) {
         return Some(row_major(wanted));
     }
-    // Sizes and strides from the innermost on; a dimension of one has no say.
+    // Sizes and strides from the innermost on; a dimension of one does not count.
     let mut old = shape.iter().zip(strides).rev().filter(|(size, _)| **size > 1).peekable();
     let mut made = [0; E];
     let mut new = made.iter_mut().zip(wanted).rev().peekable();
@@ -47,7 +47,7 @@ pub(super) fn strides<const E: usize>(shape: &[u64], strides: &[u64], wanted: [u
         }
         last = u64::try_from(u128::from(elements) * stride).unwrap_or(0);
     }
-    // Ones are left over only where all are.
+    // Dimensions of one are left over only if all dimensions are.
     for (made, _) in new {
         *made = last;
     }

@@ -22,12 +22,13 @@ fn indices<const D: usize>(shape: [u64; D]) -> Vec<[u64; D]> {
     (0..count).map(index).collect()
 }
 
-/// Where the elements are, in row-major order.
+/// The places of the elements, in row-major order.
 fn places<S: Storage, const D: usize>(view: &TensorView<'_, S, D>) -> Vec<u128> {
     indices(view.shape()).into_iter().map(|index| view.bit_address(index).unwrap()).collect()
 }
 
-/// Whether any strides put the elements of a shape where they are: tried one by one, up to the farthest element.
+/// Returns whether any strides put the elements of a shape at these places: tried one by one, up to the
+/// farthest element.
 fn has_strides<const E: usize>(places: &[u128], bits: u128, shape: [u64; E]) -> bool {
     let Some(first) = places.first() else { return true };
     let offsets: Vec<u128> = places.iter().map(|place| (place.wrapping_sub(*first)) / bits).collect();
@@ -45,7 +46,7 @@ fn has_strides<const E: usize>(places: &[u128], bits: u128, shape: [u64; E]) -> 
 }
 
 #[test]
-fn shape_strides_and_addresses() {
+fn view_shape_strides_and_addresses_agree() {
     let view = TensorView::new(&PLENTY, [2, 3, 4], DType::F32).unwrap();
     assert_eq!((view.shape(), view.strides(), view.num_elements()), ([2, 3, 4], [12, 4, 1], 24));
     assert_eq!((view.byte_strides(), view.bit_strides()), ([Some(48), Some(16), Some(4)], [384, 128, 32]));
@@ -68,11 +69,11 @@ fn shape_strides_and_addresses() {
     assert_eq!((sliced.shape(), sliced.strides(), sliced.offset_bytes()), ([1, 3, 2], [12, 4, 1], Some(52)));
     assert_eq!(
         sliced.reshape([6]).unwrap_err().to_string(),
-        "shape [1, 3, 2] with strides [12, 4, 1] is no view of shape [6] without a copy"
+        "shape [1, 3, 2] with strides [12, 4, 1] has no view of shape [6]; copy it first"
     );
     assert_eq!(
         sliced.reshape([7]).unwrap_err().to_string(),
-        "shape [7] has not as many elements as [1, 3, 2]"
+        "shape [7] must have as many elements as [1, 3, 2]"
     );
     assert!(view.reshape([u64::MAX, u64::MAX]).is_err());
     let small = Region::system(0x1000, 95);
@@ -85,7 +86,7 @@ fn shape_strides_and_addresses() {
 }
 
 #[test]
-fn four_bits_have_places_and_every_other_an_address() {
+fn view_of_four_bit_elements_has_an_address_for_every_other() {
     let view = TensorView::new(&PLENTY, [3, 5], DType::NvFp4).unwrap();
     assert_eq!((view.bit_strides(), view.byte_strides()), ([20, 4], [None, None]));
     assert_eq!(view.address([2, 0]), Ok(0x1005));
@@ -100,7 +101,7 @@ fn four_bits_have_places_and_every_other_an_address() {
     let tight = Region::system(0, 7);
     let error = TensorView::new(&tight, [3, 5], DType::NvFp4).unwrap_err().to_string();
     assert_eq!(error, "shape [3, 5] with strides [5, 1] ends after 8 bytes, the storage after 7");
-    // The last element of the last address there is.
+    // The last element of the last existing address.
     let high = Region { address: u64::MAX - 8, size_bytes: 8, kind: crate::StorageKind::Remote { peer: 0 } };
     let view = TensorView::new(&high, [16], DType::MxFp4).unwrap();
     assert_eq!(view.bit_address([15]), Ok(u128::from(u64::MAX) * 8 - 4));
@@ -108,7 +109,7 @@ fn four_bits_have_places_and_every_other_an_address() {
 }
 
 #[test]
-fn none_and_one() {
+fn view_of_no_or_one_element_is_accepted() {
     // None: no addresses, any slice, any shape.
     let nowhere = Region::system(0, 0);
     let empty = TensorView::new(&nowhere, [2, 0, 3], DType::BF16).unwrap();
@@ -144,8 +145,8 @@ fn none_and_one() {
 }
 
 #[test]
-fn what_does_not_fit_into_64_bits() {
-    // A storage that ends beyond them, whatever of it is viewed.
+fn view_beyond_64_bits_is_refused() {
+    // A storage that ends beyond them, however little of it is viewed.
     let beyond = Region::system(u64::MAX - 3, 8);
     let error = "the storage's 8 bytes from 0xfffffffffffffffc on do not fit into 64 bits";
     assert_eq!(TensorView::new(&beyond, [8], DType::U8).unwrap_err().to_string(), error);
@@ -178,9 +179,10 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// An address is what index arithmetic says, a slice's that of its first index onwards, a slice of a slice too.
+    /// An address is the result of index arithmetic; a slice's is that of its first index
+    /// onwards; a slice of a slice too.
     #[test]
-    fn addresses_are_sums(
+    fn view_addresses_are_sums_of_index_times_stride(
         dtype in dtypes(),
         shape in [0u64..4, 0..4, 0..4],
         strides in [0u64..40, 0..40, 0..40],
@@ -214,9 +216,9 @@ proptest! {
         }
     }
 
-    /// A reshape has the same elements in the same order, and is refused exactly where no strides have.
+    /// A reshape has the same elements in the same order, and is refused exactly if no strides have.
     #[test]
-    fn reshapes_where_strides_exist(
+    fn view_reshape_succeeds_exactly_if_strides_exist(
         dtype in dtypes(),
         shape in prop::sample::select(vec![[1u64, 2, 6], [2, 3, 2], [3, 4, 1], [2, 2, 3], [12, 1, 1], [4, 1, 3], [2, 0, 6]]),
         wanted in prop::sample::select(vec![[12u64, 1, 1], [1, 12, 1], [2, 6, 1], [6, 1, 2], [3, 4, 1], [4, 3, 1], [2, 2, 3], [3, 2, 2], [0, 5, 1], [1, 1, 13]]),
@@ -253,7 +255,7 @@ proptest! {
 
     /// A layer's tensors are its rows.
     #[test]
-    fn layers_are_views(layout in layouts()) {
+    fn view_of_a_layer_matches_its_rows(layout in layouts()) {
         let config = *layout.config();
         for [block, layer, outer, token, head] in rows(&config) {
             let of = layout.block(block).unwrap().layer(layer).unwrap();

@@ -1,5 +1,5 @@
-//! Plans between page sizes: any two layouts, lists, slices of tokens, layers and heads, compared with a map from the layouts' own
-//! addresses; how far pieces are merged; what is refused.
+//! Plans between page sizes: any two layouts, lists, slices of tokens, layers and heads, compared with a
+//! map from the layouts' own addresses; how far pieces are merged; which plans are refused.
 
 use super::{CONFIG, laid_out};
 use crate::id::BlockId;
@@ -14,7 +14,7 @@ use core::cell::Cell;
 use core::num::{NonZeroU32, NonZeroU64};
 use proptest::prelude::*;
 
-/// Destination bytes, and where each comes from.
+/// Destination bytes, and the source of each.
 type Moves = BTreeMap<u64, u64>;
 
 /// A slice: source, destination, count.
@@ -41,7 +41,7 @@ impl Case {
         PagePlan::new(&self.src, &self.src_blocks, &self.dst, &self.dst_blocks, tokens, layers, heads)
     }
 
-    /// The row of a token of a list, and of its scales where these are apart.
+    /// The row of a token of a list, and of its scales if these are apart.
     fn row(layout: &Layout, blocks: &[BlockId], token: u32, [layer, outer, head]: [u32; 3]) -> [u64; 2] {
         let page = layout.config().page_size;
         let index = [blocks[(token / page) as usize].0, layer, outer, token % page, head];
@@ -71,7 +71,7 @@ impl Case {
         moves
     }
 
-    /// Stretches of tokens that follow each other at one distance on both sides, whichever blocks they are in.
+    /// Stretches of tokens at one distance on both sides, whichever blocks they are in.
     fn stretches(&self) -> u64 {
         let distance = |layout: &Layout| {
             let next = if layout.config().page_size > 1 { [0, 0, 0, 1, 0] } else { [1, 0, 0, 0, 0] };
@@ -105,7 +105,7 @@ fn part(of_src: u32, of_dst: u32, pick: &[u32]) -> Part {
     (pick[1] % (of_src - count + 1), pick[2] % (of_dst - count + 1), count)
 }
 
-/// Blocks of a list of `tokens` at least, often neighbours; a destination's each once.
+/// Blocks of a list of at least `tokens`, often neighbours; a destination's are unique.
 fn list(config: &LayoutConfig, tokens: u32, picks: &[u32], unique: bool) -> Option<Vec<BlockId>> {
     let count = tokens.div_ceil(config.page_size);
     let mut taken = BTreeSet::new();
@@ -172,9 +172,10 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// The bytes of the plan and of its oracle are those of the layouts; what the plan says of itself is true; its parts can be split.
+    /// The bytes of the plan and of its oracle are those of the layouts; the plan's facts are true; its
+    /// parts can be split.
     #[test]
-    fn tokens_move_between_any_pages(case in cases(), bytes in 1u64..700, few in 1u32..3) {
+    fn page_plan_between_any_pages_matches_the_oracle(case in cases(), bytes in 1u64..700, few in 1u32..3) {
         let (plan, wanted) = (case.plan().unwrap(), case.wanted());
         prop_assert_eq!(&of_plan(plan.parts()), &wanted);
         let (mut naively, last) = (Moves::new(), Cell::new(0));
@@ -208,9 +209,10 @@ proptest! {
         prop_assert_eq!(&of_plan(&split), &wanted);
     }
 
-    /// A stretch of tokens that neither side interrupts is one block of one part, and its pieces are merged as any plan's.
+    /// A stretch of tokens that neither side interrupts is one block of one part, and its
+    /// pieces are merged as any plan's.
     #[test]
-    fn stretches_of_tokens_are_not_cut(case in cases()) {
+    fn page_plan_keeps_each_stretch_of_tokens_whole(case in cases()) {
         let plan = case.plan().unwrap();
         let (pageless, stretches) = (case.src.is_pageless() && case.dst.is_pageless(), case.stretches());
         if pageless {
@@ -232,9 +234,9 @@ proptest! {
         }
     }
 
-    /// A part that is planned anew stays within its layouts, whatever blocks it is given, and writes nothing twice.
+    /// A part that is replanned stays within its layouts, for any blocks, and writes nothing twice.
     #[test]
-    fn parts_planned_anew_stay_inside(case in cases(), pairs in proptest::collection::vec((0u32..8, 0u32..8), 1..4)) {
+    fn page_plan_parts_made_anew_stay_inside(case in cases(), pairs in proptest::collection::vec((0u32..8, 0u32..8), 1..4)) {
         let inside = |layout: &Layout, at: u64, bytes: u64| {
             layout.regions().iter().any(|region| {
                 at >= region.address && at + bytes <= region.address + region.size_bytes
@@ -253,9 +255,9 @@ proptest! {
         }
     }
 
-    /// Within one memory a plan is refused just when a byte would be read and written.
+    /// Within one memory a plan is refused exactly if a byte would be read and written.
     #[test]
-    fn overlapping_pages_are_found(case in cases(), by in 0u64..2000) {
+    fn page_plan_with_overlap_is_refused_exactly(case in cases(), by in 0u64..2000) {
         let aligned = case.src.config().alignment.max(case.dst.config().alignment);
         let distance = case.src.regions()[0].address.wrapping_sub(case.dst.regions()[0].address);
         let by = distance.wrapping_add(by / aligned * aligned) / aligned * aligned;
@@ -288,7 +290,7 @@ fn plan_of(
 
 /// Pieces counted by hand: 3 layers of keys and values, rows of 4 × 8 bytes a token, pages of 4 and 16.
 #[test]
-fn pages_are_merged_as_counted_by_hand() {
+fn page_plan_merging_matches_counts_by_hand() {
     use Arrangement::{FullyContiguous, OuterFirst, TokenMajor};
     let (fine, coarse) = (CONFIG, CONFIG.page_size(16));
     let facts = |plan: PagePlan| {
@@ -301,7 +303,7 @@ fn pages_are_merged_as_counted_by_hand() {
     };
     // A block's layers lie between the tokens of two blocks.
     assert_eq!(contiguous(FullyContiguous, FullyContiguous), (4, 4 * 6, page, page));
-    // Blocks that follow each other in an engine's tensor are one piece of each layer, and of keys and values.
+    // Consecutive blocks in an engine's tensor are one piece of each layer, and of keys and values.
     assert_eq!(contiguous(OuterFirst, FullyContiguous), (1, 6, 4 * page, 4 * page));
     assert_eq!(contiguous(TokenMajor, OuterFirst), (1, 6, 4 * page, 4 * page));
     let apart = plan_of((OuterFirst, fine), &[2, 3, 5, 7], (FullyContiguous, coarse), &[6]).unwrap();
@@ -311,7 +313,7 @@ fn pages_are_merged_as_counted_by_hand() {
     assert_eq!(facts(back), (1, 6, 4 * page, 4 * page));
     let all = plan_of((TokenMajor, fine), &[0, 1, 2, 3, 4, 5, 6, 7], (OuterFirst, coarse), &[3, 4]).unwrap();
     assert_eq!(facts(all), (1, 6, 8 * page, 8 * page));
-    // Pages of which neither divides the other.
+    // Pages where neither size divides the other.
     let odd = plan_of((FullyContiguous, CONFIG.page_size(6)), &[1, 0], (FullyContiguous, fine), &[0, 1, 2]);
     assert_eq!(facts(odd.unwrap()), (4, 4 * 6, 2 * token, 4 * token));
     // A token a block.
@@ -319,9 +321,10 @@ fn pages_are_merged_as_counted_by_hand() {
     assert_eq!(facts(single.unwrap()), (1, 6, page, page));
 }
 
-/// TP 2 in pages of 4 → TP 4 in pages of 16: each rank gets its heads of each token, from the rank that has them.
+/// TP 2 in pages of 4 → TP 4 in pages of 16: each rank gets its heads of each token,
+/// from a rank that has them.
 #[test]
-fn ranks_exchange_heads_across_pages() {
+fn page_plan_between_ranks_moves_each_head() {
     let rank_of = |degree, rank| Shard::new(8, degree, rank).unwrap();
     let layout = |shard: &Shard, page: u32, base: u64| {
         let config = CONFIG.num_heads(shard.heads().len() as u32).page_size(page);
@@ -352,7 +355,7 @@ fn ranks_exchange_heads_across_pages() {
 }
 
 #[test]
-fn page_plans_refuse_by_name() {
+fn page_plan_refused_names_the_field() {
     use Arrangement::FullyContiguous;
     let (fine, coarse) = (CONFIG, CONFIG.page_size(16));
     let refused = |src_blocks: &[u32], dst_blocks: &[u32]| {
@@ -362,12 +365,15 @@ fn page_plans_refuse_by_name() {
     };
     assert_eq!(
         refused(&[0, 1, 2], &[0]),
-        "src_blocks have 12 tokens and dst_blocks 16: list blocks of as many, or say which slice becomes which"
+        "src_blocks have 12 tokens and dst_blocks 16: list blocks with as many, or select tokens of each side with a Slice"
     );
-    assert_eq!(refused(&[0, 1, 2, 8], &[0]), "source block [3] = 8: the layout has 8 blocks");
+    assert_eq!(
+        refused(&[0, 1, 2, 8], &[0]),
+        "source block [3] = 8: the layout has 8 blocks, numbered from 0"
+    );
     assert_eq!(
         refused(&[0; 8], &[1, 1]),
-        "destination block 1 is in the list twice: one of the two would be lost"
+        "destination block 1 is in the list twice: list each destination once"
     );
     let (src, dst) = (
         laid_out(fine, FullyContiguous, 1 << 20, true),
@@ -375,18 +381,24 @@ fn page_plans_refuse_by_name() {
     );
     let four = [0, 1, 2, 3].map(BlockId);
     let error = PagePlan::new(&src, &four, &dst, &[BlockId(0)], .., .., ..).unwrap_err();
-    assert_eq!(error.to_string(), "dtype: uint8 cannot become int8; a plan moves bytes");
+    assert_eq!(
+        error.to_string(),
+        "dtype: uint8 cannot become int8; a plan only moves bytes, so use layouts of one dtype"
+    );
     let dst = laid_out(coarse, FullyContiguous, 1 << 40, true);
     let slice = Slice::Moved { src: 1, dst: 2, count: 15 };
     let error = PagePlan::new(&src, &four, &dst, &[BlockId(0)], slice, .., ..).unwrap_err();
-    assert_eq!(error.to_string(), "token slice 2 + 15: must not be empty, and the destination has 16");
+    assert_eq!(
+        error.to_string(),
+        "token slice 2 + 15: must not be empty, and must end within the 16 of the destination"
+    );
     let none = PagePlan::new(&src, &[], &dst, &[], .., .., ..).unwrap();
     assert_eq!((none.bytes(), none.pieces().count(), none.smallest_piece(), none.alignment()), (0, 0, 0, 16));
 }
 
 /// Blocks of one size are one plan, the one that a `CopyPlan` is.
 #[test]
-fn equal_pages_are_one_part() {
+fn page_plan_of_equal_pages_is_one_part() {
     let (src, dst) = (
         laid_out(CONFIG, Arrangement::BlockFirst, 1 << 20, true),
         laid_out(CONFIG, Arrangement::FullyContiguous, 1 << 40, true),

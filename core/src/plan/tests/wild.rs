@@ -1,5 +1,5 @@
-//! Plans between any two layouts: arrangements and tensors, other blocks, layers and heads on either side, heads in one row, scales
-//! anywhere, parts of parts. Compared with a map from the layouts' own addresses.
+//! Plans between any two layouts: arrangements and tensors, other blocks, layers and heads on either side,
+//! heads in one row, scales anywhere, parts of parts. Compared with a map from the layouts' own addresses.
 
 use super::laid_out;
 use crate::id::BlockId;
@@ -14,7 +14,7 @@ use core::cell::Cell;
 use core::num::{NonZeroU32, NonZeroU64};
 use proptest::prelude::*;
 
-/// Destination bytes, and where each comes from.
+/// Destination bytes, and the source of each.
 type Moves = BTreeMap<u64, u64>;
 
 /// A slice: source, destination, count.
@@ -65,7 +65,7 @@ fn of_plan(plan: &CopyPlan) -> Moves {
     moves
 }
 
-/// As a kernel turns the loops.
+/// Turns the loops as a kernel does.
 fn of_loops(plan: &CopyPlan) -> Moves {
     let mut moves = Moves::new();
     for plane in plan.planes() {
@@ -97,7 +97,7 @@ fn of_loops(plan: &CopyPlan) -> Moves {
     moves
 }
 
-/// The plan's bytes and all that it says of them, from any place of its iteration.
+/// Checks the plan's bytes and all its facts, from any place of its iteration.
 fn check(plan: &CopyPlan, wanted: &Moves, seed: u64) {
     assert_eq!(&of_plan(plan), wanted);
     assert_eq!(&of_loops(plan), wanted);
@@ -116,7 +116,8 @@ fn check(plan: &CopyPlan, wanted: &Moves, seed: u64) {
     }
 }
 
-/// How a layout is made of a geometry: tensors or an arrangement, orders, blocks, layers, heads, heads in one row, alignment.
+/// A recipe for a layout of a geometry: tensors or an arrangement, orders, blocks, layers,
+/// heads, heads in one row, alignment.
 #[derive(Clone, Debug)]
 struct Recipe {
     tensors: Option<(Choice, Option<Choice>)>,
@@ -165,7 +166,7 @@ impl Recipe {
     }
 }
 
-/// Two layouts between which a plan is possible, and how many heads each has.
+/// Two layouts between which a plan is possible, and the number of heads of each.
 fn two(config: &LayoutConfig, recipes: [&Recipe; 2]) -> Option<([Layout; 2], [u32; 2])> {
     let [src, dst] = [recipes[0].layout(config)?, recipes[1].layout(config)?];
     let (from, to) = (*src.config(), *dst.config());
@@ -199,7 +200,7 @@ fn lists(blocks: &[(u32, u32)], layouts: [&Layout; 2]) -> [Vec<BlockId>; 2] {
         .into()
 }
 
-/// The layout, so many bytes further.
+/// The layout, `by` bytes further.
 fn moved(layout: &Layout, by: u64) -> Option<Layout> {
     let addresses: Vec<u64> = layout.regions().iter().map(|region| region.address + by).collect();
     layout.relocated(&addresses).ok()
@@ -214,7 +215,7 @@ proptest! {
 
     /// Between any two layouts, and in parts of parts.
     #[test]
-    fn plans_between_anything(
+    fn plan_between_any_layouts_matches_the_oracle(
         (config, _) in geometries(),
         recipes in [recipes(), recipes()],
         blocks in proptest::collection::vec(any::<(u32, u32)>(), 0..6),
@@ -253,9 +254,9 @@ proptest! {
         prop_assert_eq!(together, wanted);
     }
 
-    /// Two layouts over one memory: refused exactly where a byte would be read and written.
+    /// Two layouts over one memory: refused exactly if a byte would be read and written.
     #[test]
-    fn overlaps_between_anything(
+    fn plan_over_one_memory_refuses_exactly_the_overlaps(
         (config, _) in geometries(),
         recipes in [recipes(), recipes()],
         blocks in proptest::collection::vec(any::<(u32, u32)>(), 1..4),

@@ -1,5 +1,5 @@
-//! Models of the queues alone: at rest, as many ghosts are there as are counted. Under loom a bucket has two
-//! entries.
+//! Models of the queues alone: at rest, as many ghosts are there as are counted. Under loom
+//! a bucket has two entries.
 
 use super::*;
 use crate::hash::Placement;
@@ -9,7 +9,7 @@ fn key(number: u64) -> SequenceHash {
     SequenceHash::from_u128(u128::from(number) << 33)
 }
 
-/// At rest: as many are there as are counted.
+/// At rest, as many ghosts are there as are counted.
 fn at_rest(ghosts: &Ghosts) {
     let counted = ghosts.len(0);
     let there = (1..4).filter(|number| ghosts.take(key(*number)).is_some());
@@ -18,7 +18,7 @@ fn at_rest(ghosts: &Ghosts) {
 
 /// A block is back while its ghost is dropped as the oldest: it is counted out once (I1).
 #[test]
-fn a_ghost_is_had_once() {
+fn ghost_taken_while_trimmed_is_counted_once() {
     model(|| {
         let ghosts = Arc::new(Ghosts::new(1, 2, Placement::new(1)));
         ghosts.insert(0, key(1), || 0);
@@ -31,9 +31,9 @@ fn a_ghost_is_had_once() {
     });
 }
 
-/// Two blocks of one hash are back: one has the ghost.
+/// Two blocks of one hash come back: one gets the ghost.
 #[test]
-fn a_ghost_is_had_by_one() {
+fn ghost_taken_by_two_goes_to_one() {
     model(|| {
         let ghosts = Arc::new(Ghosts::new(1, 2, Placement::new(1)));
         ghosts.insert(0, key(1), || 0);
@@ -45,9 +45,10 @@ fn a_ghost_is_had_by_one() {
     });
 }
 
-/// The tail passes a number whose bit is not set yet: its ghost is given up, or stays, but it is not counted and lost (I3).
+/// The tail passes a number whose bit is not set yet: its ghost is given up, or stays, but it
+/// is never counted and lost (I3).
 #[test]
-fn the_tail_passes_a_new_ghost() {
+fn ghost_inserted_while_the_tail_passes_stays_counted() {
     model(|| {
         let ghosts = Arc::new(Ghosts::new(1, 2, Placement::new(1)));
         let other = ghosts.clone();
@@ -58,9 +59,9 @@ fn the_tail_passes_a_new_ghost() {
     });
 }
 
-/// Two evictors leave ghosts where there is room for two in all, and one is there.
+/// Two evictors insert ghosts with room for two in all, where one is there already.
 #[test]
-fn two_leave_ghosts() {
+fn ghosts_of_two_evictors_stay_within_their_room() {
     model(|| {
         let ghosts = Arc::new(Ghosts::new(1, 2, Placement::new(1)));
         ghosts.insert(0, key(1), || 0);

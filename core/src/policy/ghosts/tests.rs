@@ -6,9 +6,9 @@ fn key(number: u64) -> SequenceHash {
     SequenceHash::from_u128(u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
 }
 
-/// Against queues that are searched: the same lengths and the same answers, over many rounds of the numbers.
+/// Against plain queues: the same lengths and the same answers, over many rounds of the numbers.
 #[test]
-fn queues_are_exact() {
+fn ghost_queues_match_plain_queues() {
     let ghosts = Ghosts::new(2, 200, Placement::new(1));
     let mut queues = [VecDeque::new(), VecDeque::new()];
     let mut state = 0x1234_5678_9abc_def1u64;
@@ -48,7 +48,7 @@ fn queues_are_exact() {
 
 /// With no room left the oldest goes, and the youngest is there.
 #[test]
-fn room_is_bounded() {
+fn ghost_queue_when_full_drops_the_oldest() {
     let ghosts = Ghosts::new(1, 50, Placement::new(1));
     for number in 0..10_000 {
         ghosts.insert(0, key(number), || 0);
@@ -60,9 +60,10 @@ fn room_is_bounded() {
     assert_eq!(there.collect::<Vec<_>>(), (9950..10_000).collect::<Vec<_>>());
 }
 
-/// One that is never asked for does not keep the numbers from going round, nor is it taken for who has its number then.
+/// A ghost that is never requested neither keeps the numbers from wrapping, nor is taken for its
+/// number's next ghost.
 #[test]
-fn an_old_one_makes_way_for_its_number() {
+fn old_ghost_gives_up_its_number_when_numbers_wrap() {
     let ghosts = Ghosts::new(1, 32, Placement::new(1));
     ghosts.insert(0, key(0), || 0);
     for number in 1..256 {

@@ -23,7 +23,7 @@ fn complete(pool: &BlockPool, number: u64) -> CompleteBlock<'_> {
 
 fn store(pool: &BlockPool, number: u64) -> ImmutableBlock<'_> {
     let block = pool.register(complete(pool, number), None).into_block();
-    // The class that evictors look at first: less to interleave.
+    // The class that evictors scan first: less to interleave.
     block.set_priority(Priority::Low);
     block
 }
@@ -43,7 +43,7 @@ fn counted(pool: &BlockPool) -> (usize, usize) {
     }
 }
 
-/// At rest: those are counted that are there, and none when all are gone.
+/// At rest, the existing blocks are counted, and none when all are gone.
 fn at_rest(pool: &BlockPool) {
     let inactive = pool.census().inactive;
     assert_eq!(counted(pool).1, inactive);
@@ -51,9 +51,9 @@ fn at_rest(pool: &BlockPool) {
     assert_eq!(counted(pool), (0, 0));
 }
 
-/// A block is used while its first release is under way.
+/// A block is used during its first release.
 #[test]
-fn a_use_against_the_first_release() {
+fn use_during_first_release_is_counted_once() {
     for policy in [Policy::Arc, Policy::TwoQ] {
         model_within(2, move || {
             let pool = pool(policy);
@@ -62,7 +62,7 @@ fn a_use_against_the_first_release() {
             let thread = spawn(move || drop(other.lookup(hash(1))));
             drop(new);
             thread.join().expect("no panic");
-            // A use that comes while the place is chosen may be lost, this one is not.
+            // A use that comes while the place is chosen may be lost; this one is not.
             drop(pool.lookup(hash(1)));
             assert_eq!(counted(&pool), (usize::from(policy == Policy::TwoQ), 1), "{policy}");
             at_rest(&pool);
@@ -70,9 +70,9 @@ fn a_use_against_the_first_release() {
     }
 }
 
-/// A block's scope ends while its first release is under way: it is counted out if it was counted in.
+/// A block's scope ends during its first release: the block is counted out if it was counted in.
 #[test]
-fn a_withdrawal_against_the_first_release() {
+fn withdrawal_during_first_release_is_counted_once() {
     for policy in [Policy::Arc, Policy::TwoQ] {
         model_within(2, move || {
             let pool = pool(policy);
@@ -88,9 +88,9 @@ fn a_withdrawal_against_the_first_release() {
     }
 }
 
-/// A block is pinned and let go of while another uses it.
+/// A block is pinned and released while another uses it.
 #[test]
-fn a_pin_against_a_use() {
+fn pin_against_a_use_is_counted_once() {
     for policy in [Policy::Arc, Policy::TwoQ] {
         model_within(2, move || {
             let pool = pool(policy);
@@ -111,7 +111,7 @@ fn a_pin_against_a_use() {
 
 /// A block is evicted while another uses it.
 #[test]
-fn an_eviction_against_a_use() {
+fn eviction_against_a_use_is_counted_once() {
     for policy in [Policy::Arc, Policy::TwoQ] {
         model_within(2, move || {
             let pool = pool(policy);

@@ -30,7 +30,7 @@ impl Ages {
     pub(super) fn bucket(&self, age: u32) -> usize {
         let octave = ((age / self.unit) | 1).ilog2() as usize;
         let mut b = (2 * octave).min(BUCKETS - 2);
-        // Which half of the octave is anybody's guess, so it is no branch.
+        // Either half of the octave is equally likely, so this is no branch.
         b += usize::from(age >= self.edges[b + 1]);
         // In the smallest pools edges are pushed apart (I1).
         while b > 0 && age < self.edges[b] {
@@ -48,7 +48,7 @@ impl Ages {
         (self.edges[bucket], self.edges[bucket + 1])
     }
 
-    /// Ages of a bucket.
+    /// Number of ages in a bucket.
     #[inline]
     pub(super) fn width(&self, bucket: usize) -> f32 {
         (self.edges[bucket + 1] - self.edges[bucket]) as f32
@@ -60,7 +60,7 @@ pub(super) fn half_life(capacity: u32) -> f32 {
     (32.0 * capacity as f32).max(262_144.0)
 }
 
-/// How long ago something was released. What others released since the clock was read is new, and not as old as can be.
+/// The age of a release, in releases. A release after the clock was read has age 0, not the highest age.
 #[inline]
 pub(super) fn age(now: u32, stamp: u32) -> u32 {
     const SINCE: u32 = 1 << 24;
@@ -68,7 +68,8 @@ pub(super) fn age(now: u32, stamp: u32) -> u32 {
     if age > u32::MAX - SINCE { 0 } else { age }
 }
 
-/// Whether a stamp is not before another. Stamps count releases modulo 2³², so they must be less than 2³¹ apart.
+/// Returns whether a stamp is not before another. Stamps count releases modulo 2³², so they must be less
+/// than 2³¹ apart.
 #[inline]
 pub(super) fn not_before(stamp: u32, other: u32) -> bool {
     stamp.wrapping_sub(other) as i32 >= 0
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_age_is_in_one_bucket() {
+    fn age_of_any_length_is_in_one_bucket() {
         for capacity in [1, 2, 63, 64, 1000, 30_000, 1 << 28] {
             let ages = Ages::new(capacity);
             for b in 0..BUCKETS {
@@ -92,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_released_since_now_is_new() {
+    fn age_of_a_later_stamp_is_zero() {
         assert_eq!([age(7, 5), age(7, 7), age(7, 8), age(7, 1000)], [2, 0, 0, 0]);
         assert_eq!(age(5, u32::MAX), 6);
         assert_eq!(age(0, 1 << 31), 1 << 31, "old");
     }
 
     #[test]
-    fn stamps_go_round() {
+    fn stamps_after_wrapping_keep_their_order() {
         assert!(not_before(5, u32::MAX - 5) && !not_before(u32::MAX - 5, 5) && not_before(7, 7));
     }
 }

@@ -1,6 +1,6 @@
-//! The next victims among some of the blocks: a merge of what these blocks are in each list.
+//! The next victims among a caller's blocks: a merge of these blocks' order in each list.
 //!
-//! A list's head is the first of these blocks there. The youngest segments are left aside.
+//! A list's head is the first of these blocks there. The youngest segments are left out.
 
 use super::Reuse;
 use super::classes::{HIGH, LISTS, LOW};
@@ -12,8 +12,8 @@ use crate::timeline::Timeline;
 use alloc::vec::Vec;
 
 impl Reuse {
-    /// Appends the next of which `is_one` is true, as [`look_among`](crate::policy::Ordered::look_among)
-    /// says.
+    /// Appends the next victims for which `is_one` is true, as
+    /// [`look_among`](crate::policy::Ordered::look_among) says.
     pub(super) fn next_among(
         &self,
         timeline: &Timeline,
@@ -43,14 +43,14 @@ impl Reuse {
         {
             out.push(block);
             if out.len() == end {
-                // The next may be far, and is not asked for.
+                // The next one may be far, and is not needed.
                 return;
             }
             (heads[list], next[list]) = own_head(list, place);
         }
     }
 
-    /// The first of these blocks in a list, from a place on, and where to go on behind it.
+    /// The first of these blocks in a list, from a place on, and the place where the list continues.
     fn own_head(
         &self,
         timeline: &Timeline,
@@ -73,7 +73,7 @@ impl Reuse {
         found.zip(go_on).map(|((head, block), place)| (head, (block, place))).unzip()
     }
 
-    /// Of which list the head goes first, as an evictor would have it now; the youngest segments left aside.
+    /// The list whose head goes first, as an evictor would choose now; the youngest segments are left out.
     fn first_of(&self, heads: &[Option<Head>; LISTS]) -> Option<usize> {
         let normal = core::array::from_fn(|list| heads[list].unwrap_or(Head::NONE));
         let chosen = || match self.orders.choose(&normal, &NO_YOUNGS, self.orders.leave(0))? {

@@ -1,5 +1,5 @@
-//! The lists: one for each class of blocks, by how likely they are to be used again, and one for each other
-//! priority.
+//! The lists: one for each class of blocks, by how likely they are to be used again, and one
+//! for each other priority.
 
 /// First turn × length.
 pub(super) const FIRST: usize = 0;
@@ -11,13 +11,13 @@ pub(super) const GREW: usize = 9;
 pub(super) const TRUNK: usize = 12;
 /// The last block of a path.
 pub(super) const LEAF: usize = 15;
-/// Classes, a list each. In models two, or there would be little but empty lists to look at.
+/// Classes, a list each. Two in models: otherwise a model would scan little but empty lists.
 pub(super) const CLASSES: usize = if cfg!(loom) { 2 } else { 16 };
 
-/// The lists of other priorities, behind them.
+/// The lists of other priorities, behind those of `Normal`.
 pub(super) const LOW: usize = CLASSES;
 pub(super) const HIGH: usize = CLASSES + 1;
 /// Lists in all.
 pub(super) const LISTS: usize = CLASSES + 2;
-/// Lists that have a youngest segment to be chosen: all but those of trunks and leaves.
+/// Lists with a candidate youngest segment: all except those of trunks and leaves.
 pub(super) const YOUNG_LISTS: usize = if TRUNK < CLASSES { TRUNK } else { CLASSES };

@@ -1,36 +1,38 @@
-//! What was learned: hits and time at risk by class and age, and from them the index of each class at each
-//! age.
+//! The learned figures: hits and time at risk by class and age, and from them each class's index at each age.
 //!
 //! ```text
-//!   hits, time at risk [class][age bucket] ─► shared rate × the class's multiplier ─► the class's own rate ─► index (Gittins)
+//!   hits, time at risk [class][age bucket] ─► shared rate × the class's multiplier ─► the class's own rate
+//!                                                                                  ─► index (Gittins)
 //! ```
 //!
-//! The index of a block is the most hits for time of residence that any horizon from its age on promises.
-//! Rates are shrunk to priors that order as LRU does, so that nothing is believed before it was seen.
+//! The index of a block is the highest ratio of hits to time of residence that any horizon from its
+//! age on promises. Rates are shrunk to priors that order blocks as LRU does, so that no difference
+//! is believed before it was seen.
 
 use super::SAMPLE_SHIFT;
 use super::ages::{Ages, BUCKETS, half_life};
 use super::classes::{CLASSES, LEAF, TRUNK};
 
-/// Pseudo-hits of a class's multiplier (and so many requests' worth), and of its curve against the shared one.
+/// Pseudo-hits of a class's multiplier (and as many requests' worth), and of its
+/// curve against the shared one.
 const PRIOR_MULTIPLIER: f32 = 2.0;
 const PRIOR_CURVE: f32 = 1000.0;
 
 /// A class's index at each edge of the ages.
 pub(super) type Row = [f32; BUCKETS + 1];
 
-/// Ages in a row, up to `end`: what a block that has come to the first of them has to expect there.
+/// A row of ages, up to `end`: the expectation of a block that has reached the first of them.
 #[derive(Clone, Copy, Default)]
 struct Stretch {
     hits: f32,
     time: f32,
-    /// How much of it is left at the end.
+    /// The part that is left at the end.
     left: f32,
     end: usize,
 }
 
 impl Stretch {
-    /// With the next one.
+    /// Appends the next stretch.
     fn and(self, next: Stretch) -> Stretch {
         Stretch {
             hits: self.hits + self.left * next.hits,
@@ -50,10 +52,11 @@ pub(super) struct Curve {
     dice: u32,
 }
 
-/// What is less than this of a sum, an `f32` would round away, and in pools of millions that is all there is.
+/// An `f32` sum would round away parts below this part of it; in pools of millions all parts are that small.
 const LEAST: f32 = 1.0 / (1 << 18) as f32;
 
-/// Adds to a sum: where the part is too small for it, now and then a larger one, so that the mean is right.
+/// Adds to a sum. Where the part is too small for it, adds a larger one now and then,
+/// so that the mean is right.
 #[inline]
 fn add(sum: &mut f32, part: f32, dice: &mut u32) {
     let least = *sum * LEAST;
@@ -82,7 +85,7 @@ impl Curve {
         curve
     }
 
-    /// A block of the class waited from one age to another.
+    /// Counts time at risk: a block of the class waited from one age to another.
     pub(super) fn expose(&mut self, class: usize, from: u32, to: u32) {
         let (mut age, mut b) = (from, self.ages.bucket(from));
         while age < to {
@@ -93,7 +96,7 @@ impl Curve {
         }
     }
 
-    /// A block of the class was asked for at this age.
+    /// Counts a hit: a block of the class was used at this age.
     pub(super) fn hit(&mut self, class: usize, age: u32) {
         add(&mut self.hits[class][self.ages.bucket(age)], 1.0, &mut self.dice);
     }
@@ -110,14 +113,15 @@ impl Curve {
         core::array::from_fn(|b| self.hits.iter().map(|hits| hits[b]).sum())
     }
 
-    /// So many releases have passed: evidence fades.
+    /// Fades the evidence by the number of releases that have passed.
     pub(super) fn decay(&mut self, releases: u32) {
         let keep = 1.0 - core::f32::consts::LN_2 * releases as f32 / self.half_life;
         self.hits.iter_mut().chain(&mut self.time).flatten().for_each(|x| *x *= keep);
     }
 
-    /// The curve of all classes: hits over time at risk, from a prior of one hit in ten ages, which is LRU's order. But for trunks: the hits of a
-    /// single one, which each request uses, would be those of all.
+    /// Computes the curve that all classes except trunks share: hits over time at risk, from a prior of
+    /// one hit in ten ages, which is LRU's order. A single trunk, which each request uses, would put its
+    /// own hits into the curve of all.
     pub(super) fn share(&mut self) {
         let of = |evidence: &[[f32; BUCKETS]; CLASSES], b: usize| -> f32 {
             let shared = evidence.iter().enumerate().filter(|(class, _)| !(TRUNK..LEAF).contains(class));
@@ -130,7 +134,7 @@ impl Curve {
         }
     }
 
-    /// A class's index at each edge. `length`: mean blocks a request.
+    /// A class's index at each edge. `length`: mean blocks per request.
     pub(super) fn row(&self, class: usize, length: f32) -> Row {
         let (hits, time) = (&self.hits[class], &self.time[class]);
         let expected: f32 = (0..BUCKETS).map(|b| time[b] * self.shared[b]).sum();
@@ -138,8 +142,9 @@ impl Curve {
         let prior = PRIOR_MULTIPLIER * scale + (length * scale).max(1.0);
         let multiplier = (hits.iter().sum::<f32>() + prior) / (expected + prior);
         let curve = PRIOR_CURVE * scale;
-        // What comes next, from the last age on backwards: stretches of ages, each the best beginning of what is left. An age goes with those
-        // behind it as long as the next of them promises more than it has by then; so all ages together are as many steps as there are ages.
+        // From the last age backwards: stretches of ages, each the best beginning of the rest. An age
+        // joins the stretch behind it as long as that promises more than the age has by then. So all
+        // ages together take as many steps as there are ages.
         let mut stretches = [Stretch::default(); BUCKETS];
         let mut index = [0f32; BUCKETS + 1];
         for b in (0..BUCKETS).rev() {
@@ -150,7 +155,7 @@ impl Curve {
             let spent = width * (1.0 - 0.5 * chance);
             let mut best = Stretch { hits: chance, time: spent, left: 1.0 - chance, end: b + 1 };
             while let Some(next) = stretches.get(best.end)
-                // Without a division: the next one's hits for time are more.
+                // Compares hits over time without a division.
                 && next.hits * best.time > best.hits * next.time
             {
                 best = best.and(*next);
@@ -174,9 +179,9 @@ mod tests {
         Curve::new(CAPACITY as usize, Ages::new(CAPACITY as usize))
     }
 
-    /// Nothing was seen: the older goes first, whatever its class.
+    /// With no evidence, the older block goes first, whatever its class.
     #[test]
-    fn it_begins_in_the_order_of_lru() {
+    fn curve_without_evidence_orders_like_lru() {
         let curve = curve();
         let row = curve.row(0, 20.0);
         assert!(row.windows(2).all(|pair| pair[0] > pair[1]), "{row:?}");
@@ -185,7 +190,7 @@ mod tests {
 
     /// Two classes wait as long, and one of them is used.
     #[test]
-    fn what_comes_back_is_worth_more() {
+    fn curve_of_a_used_class_is_worth_more() {
         let mut curve = curve();
         for _ in 0..1000 {
             (0..2).for_each(|class| curve.expose(class, 0, CAPACITY));
@@ -194,15 +199,16 @@ mod tests {
         curve.share();
         let [hot, cold] = [0, 1].map(|class| curve.row(class, 20.0)[0]);
         assert!(cold < hot / 100.0, "{cold} {hot}");
-        // One hit in half as many releases as there are blocks, and a little more until the age is sure to be past.
+        // One hit in half as many releases as there are blocks, and a little more
+        // until the age is surely past.
         assert!((1.0..2.0).contains(&(hot * CAPACITY as f32)), "{hot}");
         let spent = curve.row(0, 20.0)[curve.ages.bucket(CAPACITY)];
         assert!(spent < hot / 2.0, "it comes no more at that age: {spent}, {hot}");
     }
 
-    /// A system prompt is used by all: of what else comes back it says nothing.
+    /// All requests use a system prompt: its hits tell nothing of other blocks.
     #[test]
-    fn trunks_are_not_shared() {
+    fn curve_hits_of_trunks_stay_with_trunks() {
         let mut curve = curve();
         (0..2000).for_each(|_| curve.expose(0, 0, CAPACITY));
         let alone = (0..2).map(|_| {
@@ -217,7 +223,7 @@ mod tests {
 
     /// Time at risk is spread over the ages that it has passed.
     #[test]
-    fn time_is_that_of_its_ages() {
+    fn curve_time_at_risk_is_spread_over_the_ages_passed() {
         let mut curve = curve();
         curve.expose(2, 100, 5000);
         for b in 0..BUCKETS {
@@ -227,9 +233,9 @@ mod tests {
         }
     }
 
-    /// Beyond 2²⁴ an `f32` knows no ones.
+    /// Beyond 2²⁴ an `f32` cannot count by ones.
     #[test]
-    fn much_is_counted_too() {
+    fn curve_counts_beyond_the_precision_of_f32() {
         let mut curve = curve();
         (0..1 << 26).for_each(|_| curve.hit(3, 500));
         let (hits, _) = curve.evidence(3);
@@ -237,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_fades_by_half() {
+    fn curve_evidence_halves_in_a_half_life() {
         let mut curve = curve();
         curve.expose(0, 0, 1000);
         curve.hit(0, 10);

@@ -1,23 +1,26 @@
-//! The search for victims: the heads of all lists, and the one of least index taken, until another list's is
-//! less.
+//! The search for victims: finds the heads of all lists, and takes from the list whose head has the
+//! least index, until another list's head has less.
 //!
 //! ```text
-//!   heads of the lists, youngest segments ─► choice ─► a run of blocks of one list, each compared with the best of the others alone ─► choice …
+//!   heads of the lists, youngest segments ─► choice ─► a run of blocks of one list,
+//!                                            each compared with the best of the other lists only ─► choice …
 //! ```
 //!
-//! I1. A head is a block that could be taken when it was looked at: what is in use is passed by, and what has
-//! children waits for them. I2. What is chosen is a hint; `Scan::claim` decides. I3. Who takes few looks at
-//! no head that was looked at a moment ago (`Sight`), and so may pass by what is new, or back in its old
-//! place, since: for no
-//!     more victims and releases together than a sight stands.
-//! I4. A youngest segment begins at `young`, and has what was released since the block of that place: what
-//! compaction has moved there is older. I5. One look at a list lets no more than `PASSED` parents wait,
-//! however many are before its first that can be taken; it is without a head then, and goes on
-//!     with the next look, at once if no list has a head: no eviction pays for all that was released since the last, and nothing evictable is missed.
-//! I6. Where as many were taken as were wanted, the next search goes on with the same list, and compares its
-//! next block with what the last was compared
-//!     with: one look at a block, whether it is taken with others or by itself. Others' heads are as they were (I3), and whether LRU has
-//!     them is as it was then: it loses blocks only, so what the guard holds back is held back for a few victims more.
+//! I1. A head is a block that could be taken when it was scanned: blocks in use are passed, and a
+//!     block with children waits for them.
+//! I2. A choice is a hint; `Scan::claim` decides.
+//! I3. A search for few victims scans no head that was scanned a moment ago (`Sight`, the scan cache).
+//!     So it may pass blocks that are new since, or back in their old places, for no more victims and
+//!     releases together than the cache stands for (`Sight::age`).
+//! I4. A youngest segment begins at `young`, and has the blocks released since the block at that place.
+//!     Blocks that compaction has moved there are older and are no part of it.
+//! I5. One scan of a list defers at most `PASSED` parents, however many stand before its first block that
+//!     can be taken. The list then has no head, and the next scan continues, at once if no list has a
+//!     head. So no eviction pays for all releases since the last one, and no evictable block is missed.
+//! I6. Where a search took as many as it wanted, the next one continues with the same list, and compares
+//!     its next block with the same rivals: one scan per block, whether it is taken with others or
+//!     alone. The other heads are as they were (I3), and so is the test whether LRU has them: LRU only
+//!     loses blocks, so the guard holds back for a few victims more than it must.
 
 use super::Reuse;
 use super::ages::{age, not_before};
@@ -30,19 +33,19 @@ use crate::slot::{NO_TICKET, Priority, Slot};
 use crate::sync::Relaxed;
 use crate::timeline::{Candidate, Timeline, Verdict};
 
-/// Older blocks among a youngest segment that a look passes before it gives up.
+/// Older blocks within a youngest segment that a scan passes before it gives up.
 pub(super) const OLDER: usize = 16;
 
-/// Places from one block of a list to the next that are walked: 64 words.
+/// The most places that a scan walks from one block of a list to the next: 64 words.
 pub(super) const FAR: u32 = 4096;
 
 /// I5: a cache miss each.
 const PASSED: u32 = 64;
 
-/// Victims of a search that is worth a look at all heads.
+/// Number of victims for which a search scans all heads anew.
 const MANY: usize = CLASSES;
 
-/// The list of a parent that came back, and its place there.
+/// A requeued parent: its list, and its place there.
 type Parent = (usize, u64);
 
 struct Search<'h, S> {
@@ -64,7 +67,7 @@ impl Reuse {
                 self.search_from(sight, wanted, scan)
             })
         };
-        // Two of them at once do not wait for each other.
+        // Concurrent searches do not wait for each other.
         let taken = if wanted < MANY { few() } else { None };
         taken.unwrap_or_else(|| self.search_from(&mut Sight::none(), wanted, scan))
     }
@@ -81,7 +84,7 @@ impl Reuse {
                 _ => scan.take_oldest(HIGH, missing),
             };
             class = if scan.reordered() {
-                // A parent of `Normal` may be back, by a child of another priority.
+                // A parent of priority `Normal` may have been requeued, by a child of another priority.
                 search.sight.since = None;
                 0
             } else {
@@ -95,16 +98,16 @@ impl Reuse {
         taken
     }
 
-    /// A block as the head of a list.
+    /// The head for a block of a list.
     #[inline]
     pub(super) fn head(&self, list: usize, place: u64, slot: &Slot, now: u32) -> Head {
-        // Relaxed: written before the block was let go of, which made it inactive.
+        // Relaxed: written before the block's release, which made it inactive.
         let stamp = slot.stamp.load(Relaxed);
         let index = if list < CLASSES { self.orders.index(list, age(now, stamp)) } else { 0.0 };
         Head { place, stamp, index }
     }
 
-    /// The index of what is left of each youngest segment.
+    /// The index of the rest of each youngest segment.
     pub(super) fn youngs(&self, timeline: &Timeline, now: u32) -> Youngs {
         let mut youngs = NO_YOUNGS;
         for (list, (young, index)) in self.young.iter().zip(&mut youngs).enumerate() {
@@ -127,7 +130,7 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
         let mut taken = 0;
         while taken < wanted {
             let Some(choice) = self.run().or_else(|| self.choose()) else {
-                // What others have let go of meanwhile goes before blocks of a higher priority.
+                // Blocks that others released meanwhile go before blocks of a higher priority.
                 self.look_at_all();
                 while self.has_no_head() && self.sight.unfinished != 0 {
                     (0..CLASSES).for_each(|list| self.look_on(list));
@@ -143,7 +146,8 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
                 Choice::Youngest(list) => self.take_youngest(list, wanted - taken),
             };
             taken += found;
-            // The parent that came back: one of ours may be its list's head, which a run comes by; another is of other priority, and the caller's.
+            // A requeued parent of ours may be its list's head, which a run will reach. One of another
+            // priority is handled by the caller.
             match parent {
                 Some((list, place)) if list < CLASSES => {
                     self.scan.reordered();
@@ -158,7 +162,7 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
         taken
     }
 
-    /// What the last search was at, if it may go on with that.
+    /// The choice that the last search ended with, if this one may continue with it.
     #[inline]
     fn run(&self) -> Option<Choice> {
         let is_allowed = |run: &Choice| match run {
@@ -168,7 +172,7 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
         self.sight.run.filter(is_allowed)
     }
 
-    /// What goes next; none: there is no head.
+    /// Chooses the next victims; none: there is no head.
     fn choose(&mut self) -> Option<Choice> {
         let orders = &self.policy.orders;
         let leave = orders.leave(0);
@@ -176,7 +180,7 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
         orders.choose(&self.sight.heads, youngs, leave)
     }
 
-    /// Whether a list goes on being the choice with another head.
+    /// Returns whether a list remains the choice with another head.
     #[inline]
     fn goes_on(&mut self, list: usize, head: Head) -> bool {
         let orders = &self.policy.orders;
@@ -201,14 +205,14 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
         self.sight.heads.iter().all(|head| head.is_none())
     }
 
-    /// Goes on with a look that has let enough parents wait.
+    /// Continues a scan that has deferred as many parents as it may.
     fn look_on(&mut self, list: usize) {
         if self.sight.unfinished & (1 << list) != 0 {
             self.look(list);
         }
     }
 
-    /// Finds the head of a list, and drops what it passes.
+    /// Finds the head of a list, and drops the stale entries that it passes.
     #[inline]
     fn look(&mut self, list: usize) {
         let slots = self.scan.slots();
@@ -222,7 +226,7 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
         self.look_further(list);
     }
 
-    /// The same where the first that the list has is not to be had.
+    /// Finds the head of a list whose first entry cannot be taken.
     fn look_further(&mut self, list: usize) {
         let (policy, scan, now) = (self.policy, self.scan, self.now);
         let (mut head, mut passed) = (Head::NONE, 0);
@@ -244,7 +248,7 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
         self.found(list, head, passed == PASSED);
     }
 
-    /// `is_unfinished`: none was found so far.
+    /// Stores a list's head. `is_unfinished`: none was found so far.
     #[inline]
     fn found(&mut self, list: usize, head: Head, is_unfinished: bool) {
         self.sight.heads[list] = head;
@@ -254,10 +258,11 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
         self.sight.unfinished |= u32::from(is_unfinished) << list;
     }
 
-    /// Takes from the old end of a list as long as it is the choice. How many, and the parent that came back by the last: its list, and its place there.
+    /// Takes from the old end of a list as long as it is the choice. Returns the number taken, and the
+    /// parent that the last victim requeued.
     fn take_oldest(&mut self, list: usize, wanted: usize) -> (usize, Option<Parent>) {
         let (policy, scan) = (self.policy, self.scan);
-        // Of a run there is none, and each is compared.
+        // In a run no head is chosen, so that each block is compared.
         let chosen = self.sight.heads[list].place;
         let (mut parent, mut is_last, mut passed) = (None, false, 0);
         let mut next = Head::NONE;
@@ -265,7 +270,7 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
             if passed == PASSED {
                 return Verdict::Stop;
             }
-            // What is none is not compared, but passed.
+            // Only heads are compared; `claim` passes the others.
             if candidate.ticket != chosen && is_head(slot) {
                 let head = policy.head(list, candidate.ticket, slot, self.now);
                 if !self.goes_on(list, head) {
@@ -284,14 +289,14 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
         self.found(list, next, false);
         self.sight.run = (taken == wanted || is_last).then_some(Choice::Oldest(list));
         if next.is_none() && self.sight.run.is_none() {
-            // It has no more, or parents enough were passed: the look ends there.
+            // The list has no more, or enough parents were passed: the scan ends there.
             self.look(list);
         }
         (taken, parent)
     }
 
-    /// Takes what is left of a list's youngest segment, the deepest first, until a block has children, is gone, or has brought its parent back.
-    /// How many, and that parent.
+    /// Takes the rest of a list's youngest segment, the deepest block first, until a block has children,
+    /// is gone, or has requeued its parent. Returns the number taken, and that parent.
     fn take_youngest(&mut self, list: usize, wanted: usize) -> (usize, Option<Parent>) {
         let (policy, scan) = (self.policy, self.scan);
         // Relaxed, here and below: as in `place`.
@@ -312,7 +317,7 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
                 is_over = older == OLDER;
                 return !is_over;
             }
-            // One that is used just now has neither.
+            // A block in use just now has neither.
             let is_placed = candidate.ticket != NO_TICKET && usize::from(slot.list.load(Relaxed)) == list;
             let is_ours = is_placed && !slot.has_children();
             let verdict = if is_ours { scan.claim(candidate) } else { Verdict::Stale };
@@ -328,7 +333,8 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
         let left = go_on.or(further.then_some(to)).filter(|_| !is_over).unwrap_or(0);
         is_over |= left == 0;
         self.sight.run = (!is_over).then_some(Choice::Youngest(list));
-        // Another may have begun meanwhile: a run goes on with it. What was taken is not walked again.
+        // If another segment has begun meanwhile, a run continues with that. Taken
+        // blocks are not walked again.
         let _ = policy.young[list].compare_exchange(place, left, Relaxed, Relaxed);
         if is_over {
             self.forget_youngest(list);
@@ -337,14 +343,14 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
     }
 
     fn forget_youngest(&mut self, list: usize) {
-        // Or a run would stop at what is over, and choose anew, for each block.
+        // Otherwise a run would stop at the ended segment, and choose anew, for each block.
         self.sight.rivals = None;
         if let Some(youngs) = &mut self.sight.youngs {
             youngs[list] = f32::INFINITY;
         }
     }
 
-    /// The books of a block that is ours now. Its parent, if that came back.
+    /// Records the eviction of a block that is ours now. Returns its parent, if that was requeued.
     fn note(&mut self, number: u32, slot: &Slot, verdict: Verdict) -> Option<Parent> {
         let parent = self.scan.parent_of(slot);
         self.policy.evicted(number, slot, parent, &mut self.page);
@@ -354,14 +360,14 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
     }
 }
 
-/// Whether a block could be taken, as it seems.
+/// Returns whether a block seems to be evictable.
 #[inline]
 fn is_head(slot: &Slot) -> bool {
     let word = slot.word();
     word.inactive() && word.priority() != Priority::Pinned && !slot.has_children()
 }
 
-/// The youngest segments as far as they are allowed, looked at once a sight.
+/// The youngest segments, scanned once per scan cache, if the guard allows them; otherwise none.
 fn youngs<'y, 'p>(
     youngs: &'y mut Option<Youngs>,
     policy: &Reuse,

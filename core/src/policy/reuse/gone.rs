@@ -1,10 +1,10 @@
-//! Conversations that were evicted wholly: how many turns they had, and how long they were below the trunk.
+//! Conversations that were evicted completely: their number of turns, and their blocks below the trunk.
 //!
 //! ```text
 //!   tag 20 | below 8 | turns 4          a word an entry, a third of the capacity; a later one overwrites
 //! ```
 //!
-//! Relaxed throughout: an entry is one word, that stands for itself, and a hint.
+//! Relaxed throughout: an entry is one word, which stands for itself and is a hint.
 
 use super::journal::Key;
 use crate::sync::{AtomicU32, Relaxed};
@@ -27,7 +27,7 @@ impl Gone {
         self.entry(key).store(word, Relaxed);
     }
 
-    /// Turns of the conversation that begins with this block, and what was below it; it is forgotten then.
+    /// Returns and forgets the conversation that begins with this block: its turns, and the blocks below it.
     pub(super) fn take(&self, key: Key) -> Option<(u32, u32)> {
         let entry = self.entry(key);
         let word = entry.load(Relaxed);
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_conversation_is_remembered_once() {
+    fn gone_key_is_taken_once() {
         let gone = Gone::new(3000);
         gone.note(Key::some(1), 7, 3);
         assert_eq!(gone.take(Key::some(2)), None, "another");
@@ -58,9 +58,9 @@ mod tests {
         assert_eq!(gone.take(Key::some(1)), Some((1, 255)), "as much as there is room for");
     }
 
-    /// It forgets, and never takes one for another, but by its tag.
+    /// Entries are overwritten, and confused only where tags collide.
     #[test]
-    fn a_later_one_overwrites() {
+    fn gone_table_when_full_overwrites_older_entries() {
         let gone = Gone::new(1);
         (0..1000).for_each(|number| gone.note(Key::some(number), 0, 1));
         let left = (0..1000).filter(|number| gone.take(Key::some(*number)).is_some()).count();

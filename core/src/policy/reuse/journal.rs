@@ -1,12 +1,11 @@
-//! What has happened and was not learned yet: records, that all threads write to a ring (`ring.rs`) and
-//! whoever learns reads.
+//! Events that are not learned yet: all threads write records to a ring (`ring.rs`), and the
+//! learner reads them.
 //!
-//! I1. What finds no room is lost, and what the guard should have heard of it counted, to be learned as worse
-//! for us than is usual (`shadow.rs`). So who
-//!     finds the ring half full has the learner hear it.
-//! I2. What waits here is counted along with what is told of it, lost or not. What comes is counted before it
-//! is told, and what goes after: so
-//!     a count that is taken after a record was heard is too high, if it is wrong (`waiting`).
+//! I1. A record that finds no room is lost. Its weight is counted, and the guard learns it as worse for
+//!     us than is usual (`shadow.rs`). So a caller that finds the ring half full has the learner read it.
+//! I2. Inactive blocks are counted along with the records on them, lost or not. A block that becomes
+//!     inactive is counted before its record is written, and one that ceases to be after. So a count
+//!     that is taken after a record was read can only be too high (`waiting`).
 
 use super::lock::TryLock;
 use super::path::Path;
@@ -16,18 +15,19 @@ use crate::lane::wrap;
 use crate::sync::{AtomicU64, CachePadded, Relaxed};
 use alloc::boxed::Box;
 
-/// Words of a large pool, for each lane.
+/// Words of a large pool's ring, per lane.
 pub(super) const WORDS: usize = if cfg!(loom) { 12 } else { 512 };
 
-/// Words of a pool of so many blocks, for each of so many lanes: two pages at least, and no more of a small pool's memory than of a large one's.
+/// Words per lane of the ring, times the lanes: at least two pages a lane, and no larger a share of a
+/// small pool's memory than of a large one's.
 pub(super) fn words(capacity: usize, lanes: usize) -> usize {
     if cfg!(loom) { WORDS } else { lanes * (capacity / 32).clamp(32, WORDS) }
 }
 
-/// Of a word: what it records.
+/// The bits of a word that hold its kind of record.
 const KIND: u64 = 7;
 
-/// A block's name as the tables know it: 61 bits, well mixed.
+/// A block's key in the tables: 61 well-mixed bits of its hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Key(u64);
 
@@ -42,13 +42,13 @@ impl Key {
         Key::of(SequenceHash::from_u128(u128::from(number)), &Placement::new(1))
     }
 
-    /// Where it belongs in a table of so many places.
+    /// The key's place in a table of `len` places.
     #[inline]
     pub(super) fn place(self, len: usize) -> usize {
         (((self.0 >> 29) * len as u64) >> 32) as usize
     }
 
-    /// The same, for a second place.
+    /// A second key of the same block, for its second place.
     #[inline]
     pub(super) fn again(self) -> Key {
         Key(self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 3)
@@ -59,34 +59,34 @@ impl Key {
         self.0 as u32
     }
 
-    /// What a record has room for beside a class: 51 bits.
+    /// The key as far as a record has room for it beside a class: 51 bits.
     #[inline]
     pub(super) fn short(self) -> Key {
         Key(self.0 & !0x3ff)
     }
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Record {
     /// A block was registered.
     Missed(Key),
     /// A sampled block was used.
     Used(Key),
-    /// So many blocks were released, the first of them then; and so many paths began among them.
+    /// A number of blocks were released, the first with this stamp; a number of paths began among them.
     Released { first: u32, blocks: u32, paths: u32 },
-    /// One of those, the `nth`, is sampled, and waits in a class.
+    /// The `nth` block of that release is sampled, and waits in a class.
     Waits { key: Key, class: usize, nth: u32 },
-    /// So many blocks, the first of them released then and the others right after it, are not what the shadow has there any more.
+    /// Blocks that were released at this stamp and the ones right after it have left the shadow's list.
     Out { first: u32, blocks: u32 },
-    /// So many were used that LRU had lost.
+    /// A number of blocks were used that LRU had lost.
     Won(u32),
-    /// A block was evicted that was released then; a word more.
+    /// A block that was released at this stamp was evicted. Takes a second word.
     Evicted(Key, u32),
 }
 
 impl Record {
-    /// One word, or two: the second is 0 if there is none.
+    /// One word, or two; the second is 0 if there is none.
     #[inline]
     fn words(self) -> [u64; 2] {
         let pair = |stamp: u32, blocks: u32, kind| (u64::from(stamp) << 32) | u64::from(blocks << 8) | kind;
@@ -103,7 +103,7 @@ impl Record {
         }
     }
 
-    /// Whether a record that begins with this word has a second one.
+    /// Returns whether a record that begins with this word has a second one.
     #[inline]
     pub(super) fn is_double(word: u64) -> bool {
         word & KIND == 7
@@ -127,14 +127,14 @@ impl Record {
     }
 }
 
-/// Records of one call, gathered on its stack.
+/// The records of one call, gathered on its stack.
 #[derive(Default)]
 pub(super) struct Page {
     words: [u64; 16],
     len: usize,
-    /// What the guard is to hear of.
+    /// The weight of the records, for the guard.
     weight: Weight,
-    /// Blocks that wait here from now on, less those that do no more.
+    /// Blocks that become inactive here, less those that cease to be.
     waiting: i32,
 }
 
@@ -144,25 +144,25 @@ impl Page {
         Page::default()
     }
 
-    /// Whether there is nothing to be written, nor counted.
+    /// Returns whether there is nothing to be written or counted.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0 && self.waiting == 0
     }
 
-    /// Whether there is room for four words more.
+    /// Returns whether there is room for four more words.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.len + 4 <= self.words.len()
     }
 
-    /// In the place of the first record, of one word as that was.
+    /// Replaces the first record by another of one word.
     pub(super) fn put_first(&mut self, record: Record) {
         self.words[0] = record.words()[0];
         self.count(record);
     }
 
-    /// So many wait here no more, of which LRU need not hear.
+    /// Counts blocks as no longer inactive, without a record: LRU need not learn of them.
     #[inline]
     pub(super) fn left(&mut self, blocks: u32) {
         self.waiting -= blocks as i32;
@@ -198,11 +198,11 @@ impl Page {
     }
 }
 
-/// What threads have for themselves.
+/// The state that the threads of one lane share.
 struct Lane {
-    /// Blocks that wait here, wrapping: they come and go on any lane.
+    /// Inactive blocks, wrapping: a block may come on one lane and leave on another.
     waiting: AtomicU64,
-    /// What is kept between two releases of one path, see `path.rs`.
+    /// The path between two of its releases, see `path.rs`.
     path: [AtomicU64; 2],
 }
 
@@ -216,7 +216,7 @@ impl Lane {
     }
 }
 
-/// The ring, and who learns from it: one at a time.
+/// The ring, and its reader: one thread at a time.
 pub(super) struct Journal<T> {
     ring: CachePadded<Ring>,
     lanes: Box<[CachePadded<Lane>]>,
@@ -241,8 +241,8 @@ impl<T> Journal<T> {
         &self.lanes[wrap((self.lane_of)(), self.lanes.len())]
     }
 
-    /// What this lane's threads have left of a path. Relaxed, as its counterpart: two that share a lane may mix theirs up, and a path be
-    /// taken for two.
+    /// The lane's path as its threads last left it. Relaxed, as its counterpart: two threads that share
+    /// a lane may mix up their paths, and then one path is taken for two.
     #[inline]
     pub(super) fn path(&self) -> [u64; 2] {
         let path = &self.lane().path;
@@ -256,7 +256,7 @@ impl<T> Journal<T> {
         of[1].store(path[1], Relaxed);
     }
 
-    /// Writes all that a page has, which is empty then. Whether the ring is half full.
+    /// Writes the records of a page and empties it. Returns whether the ring is half full.
     #[inline]
     pub(super) fn write(&self, page: &mut Page) -> bool {
         let words = &page.words[..core::mem::take(&mut page.len)];
@@ -272,36 +272,37 @@ impl<T> Journal<T> {
         is_half_full
     }
 
-    /// Writes one record. Whether the ring is half full.
+    /// Writes one record. Returns whether the ring is half full.
     pub(super) fn write_one(&self, record: Record) -> bool {
         let mut page = Page::new();
         page.add(record);
         self.write(&mut page)
     }
 
-    /// Hands the reader over, unless somebody has it; it reads with [`Lanes::read`].
+    /// Passes the reader to `work`, unless another thread holds it; `work` reads with [`Lanes::read`].
     #[inline]
     pub(super) fn learn<R>(&self, work: impl FnOnce(&mut T, Lanes<'_>) -> R) -> Option<R> {
         self.reader.with(|reader| work(reader, Lanes(&self.ring, &self.lanes)))
     }
 
-    /// Beside itself.
+    /// Bytes besides the struct itself.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.lanes) + self.ring.memory_bytes()
     }
 }
 
-/// What is to be heard, for who has the reader.
+/// The unread records, for the holder of the reader.
 pub(super) struct Lanes<'j>(&'j Ring, &'j [CachePadded<Lane>]);
 
 impl Lanes<'_> {
-    /// Tells `hear` of all that was written, and of the first stamp of its batch, where it is of one; what of it was lost.
+    /// Passes each record to `hear`, with the first stamp of its batch if it belongs to one. Returns the
+    /// weight of the records that were lost.
     pub(super) fn read(&self, hear: impl FnMut(Record, u32)) -> Weight {
         self.0.read(hear)
     }
 
-    /// Blocks that wait here: those that the shadow hears of. Relaxed: I2 is a matter of luck where a count is read beside its change, and
-    /// what that may cost is bounded (`shadow.rs`, I5).
+    /// Inactive blocks that the shadow counts. Relaxed: a count that is read during a change may break
+    /// I2; the cost of that is bounded (`shadow.rs`, I5).
     pub(super) fn waiting(&self) -> u32 {
         let sum = self.1.iter().fold(0u64, |sum, lane| sum.wrapping_add(lane.waiting.load(Relaxed)));
         (sum as i64).clamp(0, i64::from(u32::MAX)) as u32
@@ -317,9 +318,10 @@ mod tests {
     use crate::sync::{Arc, model, spawn};
     use alloc::vec::Vec;
 
-    /// The ring is full but for what is read meanwhile: each record is read once, or counted as lost.
+    /// The ring is full, except for the records that are read meanwhile: each is read once, or
+    /// counted as lost.
     #[test]
-    fn reuse_records_are_read_once() {
+    fn reuse_records_of_a_full_ring_are_read_or_counted_once() {
         model(|| {
             let journal = Arc::new(Journal::new(1, || 0, 4, Vec::new()));
             let out = |first| Record::Out { first, blocks: 1 };

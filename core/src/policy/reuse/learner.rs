@@ -1,7 +1,7 @@
-//! Who learns: hears the journal, one thread at a time, and publishes what follows.
+//! The learner: reads the journal, one thread at a time, and publishes its conclusions.
 //!
-//! I1. It allocates nothing, and hears at most what the ring holds: a bounded piece of work.
-//! I2. What it gets wrong costs hits, and nothing else: no block depends on it.
+//! I1. It allocates nothing, and reads at most as many records as the ring holds: its work is bounded.
+//! I2. Its errors cost hits and nothing else: no block depends on it.
 
 #[cfg(all(test, not(loom)))]
 use super::ages::BUCKETS;
@@ -16,16 +16,17 @@ use super::shadow::Shadow;
 
 /// Releases between the refreshes of one class's index.
 const REFRESH: u32 = 64;
-/// The oldest block goes unless another's index is below so much of its own; 1 once the lead over LRU is `PROOF` capacities.
+/// The oldest block goes unless another's index is below this part of its own. Rises to 1 as the lead
+/// over LRU reaches `PROOF` capacities.
 pub(super) const MARGIN: f32 = 0.4;
 const PROOF: f32 = 0.05;
 
 pub(super) struct Learner {
     capacity: u32,
-    /// Releases heard of; the youngest stamp is its low half.
+    /// Releases read so far. The youngest stamp is its low half.
     clock: u32,
     heard: u64,
-    /// Ghosts that evictors have made, of which it has heard; modulo 2³².
+    /// Ghosts by evictors that it has read of, modulo 2³².
     ghosts: u32,
     panel: Panel,
     shadow: Shadow,
@@ -33,9 +34,9 @@ pub(super) struct Learner {
     curve: Curve,
     due: u32,
     next_class: usize,
-    /// Mean blocks a request.
+    /// Mean blocks per request.
     length: f32,
-    /// Blocks that LRU has room for, when it was asked last, and whether that is long ago.
+    /// Blocks that LRU has room for, as counted last; `ask`: that was long ago.
     room: u32,
     ask: bool,
 }
@@ -74,14 +75,14 @@ impl Learner {
         &self.shadow
     }
 
-    /// All that one who begins publishes.
+    /// Publishes the initial state.
     pub(super) fn publish_all(&mut self, orders: &Orders) {
         (0..CLASSES).for_each(|class| orders.set_row(class, &self.curve.row(class, self.length)));
         let room = self.room;
         self.publish(orders, &|| room);
     }
 
-    /// Hears what was written, and publishes nothing of the shadow: it may not be known how much LRU has room for.
+    /// Reads the journal and publishes nothing of the shadow: LRU's room may not be known now.
     pub(super) fn hear_all(&mut self, lanes: &Lanes<'_>, orders: &Orders) {
         let lost = lanes.read(|record, batch| self.hear(record, batch, orders));
         if lost.blocks > 0 {
@@ -91,14 +92,14 @@ impl Learner {
         self.ghosts = self.ghosts.wrapping_add(lost.evicted);
     }
 
-    /// Hears what was written, and publishes. `room` says how many LRU has room for.
+    /// Reads the journal and publishes. `room` returns the number of blocks that LRU has room for.
     pub(super) fn learn(&mut self, lanes: &Lanes<'_>, orders: &Orders, room: &impl Fn() -> u32) {
         self.hear_all(lanes, orders);
         self.publish(orders, room);
     }
 
     fn publish(&mut self, orders: &Orders, room: &impl Fn() -> u32) {
-        // Asking costs a look at all lanes' counts: only where the answer may move the horizon, and now and then.
+        // The count visits all lanes, so it is taken only where it may move the horizon, and now and then.
         if core::mem::take(&mut self.ask) || self.shadow.is_full(self.room, self.clock) {
             self.room = room();
         }
@@ -135,7 +136,8 @@ impl Learner {
         self.heard += u64::from(blocks);
         self.shadow.released(first, blocks);
         self.panel.scan(2 * blocks, self.clock, &mut self.curve);
-        // One of so many releases begins a path: their mean length, without a count of requests.
+        // Adds the blocks and the begun paths of the release: their quotient is the paths' mean
+        // length, without a count of requests.
         self.length += 0.01 * blocks as f32 - 0.01 * paths as f32 * self.length;
         self.length = self.length.max(1.0);
         self.due += blocks;
@@ -158,7 +160,7 @@ mod tests {
     use super::*;
     use crate::policy::reuse::journal::{Journal, Key, WORDS};
 
-    /// A learner of 1,000 blocks, all of which were released: a path each.
+    /// A learner of a pool of 1,000 blocks, which were all released, each as a path of its own.
     fn learner() -> (Journal<Learner>, Orders) {
         let ages = Ages::new(1000);
         let orders = Orders::new(ages, 0, MARGIN);
@@ -172,9 +174,10 @@ mod tests {
         journal.learn(|learner, lanes| learner.learn(&lanes, orders, &|| room));
     }
 
-    /// A pool that is counted while others allocate and release may seem to have no room: LRU loses no more than has come since the last time.
+    /// A pool that is counted during allocations and releases may seem to have no room: LRU loses no
+    /// more blocks than have come since the last time.
     #[test]
-    fn a_room_that_is_told_wrong_costs_little() {
+    fn learner_with_a_wrong_room_loses_two_chunks() {
         let (journal, orders) = learner();
         assert!(orders.lru_has(0) && !orders.lru_has(u32::MAX));
         (25..27).for_each(|nth| release(&journal, &orders, 40 * nth, 1));
@@ -184,9 +187,9 @@ mod tests {
         assert!(orders.lru_has(140) && !orders.lru_has(50));
     }
 
-    /// It asks now and then, and where it seems to be full.
+    /// Room is counted now and then, and where LRU seems to be full.
     #[test]
-    fn what_is_asked_for_is_asked_seldom() {
+    fn learner_asks_for_the_room_seldom() {
         let (journal, orders) = learner();
         let asked = core::cell::Cell::new(0);
         for nth in 0..32 {
@@ -202,9 +205,9 @@ mod tests {
         assert_eq!(asked.get(), 2, "128 releases");
     }
 
-    /// What an evictor has made of ghosts is allowed once, whether it is heard of, or lost.
+    /// A ghost that an evictor makes uses the allowance once, whether its record is read or lost.
     #[test]
-    fn a_ghost_is_allowed_once() {
+    fn learner_charges_each_ghost_once() {
         let (journal, orders) = learner();
         let left = || (0..=100).find(|more| orders.leave(*more).tight).expect("a bank of two hits");
         let evict = |number: u64| {
@@ -214,7 +217,7 @@ mod tests {
         let hear = || journal.learn(|learner, lanes| learner.learn(&lanes, &orders, &|| 1000));
         hear();
         let before = left();
-        // Two that nobody can have heard of yet, and one that is heard of.
+        // Two ghosts whose records cannot have been read yet, and one whose record is read.
         (0..2).for_each(|_| orders.risk_one());
         evict(0);
         hear();
@@ -225,9 +228,10 @@ mod tests {
         assert_eq!(left(), before - 3, "what was lost is a hit of LRU's to a part, and no ghost");
     }
 
-    /// Records that were lost are LRU's hits to a part: an eighth at first, a 64th where no ghost was made for long, and twice that of the ghosts that were hit.
+    /// A part of the lost records counts as LRU's hits: an eighth at first, a 64th where no ghost was
+    /// made for long, and twice the part of the ghosts that were hit.
     #[test]
-    fn what_was_lost_is_the_guard_s() {
+    fn learner_charges_lost_records_to_the_guard() {
         let (journal, orders) = learner();
         let deficit = || journal.learn(|learner, _| learner.shadow().deficit()).expect("nobody else learns");
         let tell = |record| _ = journal.write_one(record);
@@ -240,7 +244,7 @@ mod tests {
         assert_eq!(lose(72), 9);
         (0..2000).for_each(|_| _ = lose(0));
         assert_eq!(lose(640) - 9, 10);
-        // A quarter of what we have evicted is asked for again.
+        // A quarter of the evicted blocks is requested again.
         for number in (1000..1400).map(Key::some) {
             tell(Record::Evicted(number, 500));
             hear();

@@ -1,6 +1,6 @@
-//! A value that one thread at a time has, and that nobody waits for.
+//! A value behind a try-lock: one thread at a time holds it, and no thread waits for it.
 //!
-//! I1. Who has set `taken` from 0 to 1 is alone with the value until it stores 0.
+//! I1. The thread that has set `taken` from 0 to 1 is alone with the value until it stores 0.
 
 use crate::sync::{Acquire, AtomicU32, Relaxed, Release, UnsafeCell, site, skipped};
 
@@ -9,7 +9,7 @@ pub(super) struct TryLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: I1: the value is reached by one thread at a time, each after the one before; so it need only be `Send`.
+// SAFETY: I1: one thread at a time reaches the value, each after the one before; so `T: Send` is enough.
 unsafe impl<T: Send> Sync for TryLock<T> {}
 
 impl<T> TryLock<T> {
@@ -17,10 +17,12 @@ impl<T> TryLock<T> {
         TryLock { taken: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// What `work` makes of the value; none, if another thread has it. Should `work` panic, nobody has it ever again.
+    /// Runs `work` on the value and returns its result; none if another thread holds the lock. If `work`
+    /// panics, the lock stays taken for ever.
     #[inline]
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
-        // Acquire: pairs with the Release below, of who had it before. Relaxed: a look, and where it fails nothing is read.
+        // Acquire: pairs with the Release below, by the previous holder. Relaxed: a first look; if it
+        // fails, nothing is read.
         let take = site!("reuse_lock_relaxed", Acquire);
         let is_taken =
             self.taken.load(Relaxed) != 0 || self.taken.compare_exchange(0, 1, take, Relaxed).is_err();
@@ -28,10 +30,10 @@ impl<T> TryLock<T> {
             return None;
         }
         let result = self.value.with_mut(|value| {
-            // SAFETY: I1: we have set `taken`, and nobody else has a reference.
+            // SAFETY: I1: we have set `taken`, so no other reference exists.
             work(unsafe { &mut *value })
         });
-        // Release: pairs with the Acquire above, of who takes it next.
+        // Release: pairs with the Acquire above, by the next holder.
         self.taken.store(0, site!("reuse_unlock_relaxed", Release));
         Some(result)
     }
@@ -42,9 +44,9 @@ mod tests {
     use super::*;
     use crate::sync::{Arc, model, spawn};
 
-    /// Two that add to it do so one after the other, or one of them goes without.
+    /// Two threads add to the value one after the other, or one of them is refused.
     #[test]
-    fn reuse_lock_is_had_by_one() {
+    fn reuse_lock_has_one_holder() {
         model(|| {
             let lock = Arc::new(TryLock::new(0));
             let other = lock.clone();

@@ -1,27 +1,29 @@
-//! A look at the next victims: what a search would take, in its order, and nothing is taken.
+//! A look at the next victims: shows the blocks that a search would take, in its order, and takes none.
 //!
-//! As a search goes from head to head, so does a look, behind what it has shown. What LRU has is counted off
-//! what the guard allows, as its eviction would be; and youngest segments are shown where a search would take
-//! them.
+//! As a search goes from head to head, so does a look, behind the blocks that it has shown. For each
+//! block that LRU has it lowers the number of ghosts still allowed, as that block's eviction would. It
+//! shows youngest segments where a search would take them.
 //!
 //! ```text
-//!   timeline, as a path was let go of     leaf │ its parent │ the next one up │ …       each in the list of its class
-//!   a block with one child                that was shown: shown where it stands. That was not: passed, and shown behind the child
+//!   timeline, in order of release    leaf │ its parent │ the next one up │ …     (each in its class's list)
+//!   block with one child                      child shown: shown where it stands
+//!                                             child not shown: passed, and shown behind the child
 //! ```
 //!
-//! As in a search a parent waits for its child, then: which is where it was let go of before the parent, one
-//! place further on the old side. One with several children is passed: some of them will be here when the
-//! others are gone.
+//! As in a search a parent waits for its child, then. The child was released before its parent,
+//! one place further on the old side. A parent of several children is passed: some of them will be
+//! here when the others are gone.
 //!
-//! I1. Nothing changes but cursors, which move over words that are empty, as a search moves them. I2. What
-//! was shown is not shown again by a look that goes on from it: each list goes on at its place, and passes
-//! what was shown of its
-//!     youngest segment. A parent is shown behind its child if the list has passed it by then, or it waits in no list, and where it stands if not. A look
-//!     remembers one of each list that waits for its child, and one whose child was shown: where more do, and where blocks are evicted or held between its
-//!     parts, one may be left out, or shown twice. What is shown is a hint, to be checked before anything is done with it.
-//! I3. Behind a block of a list a look walks `FAR` places to the next, and then does without the list until
-//! the others have no more: so it
-//!     costs in proportion to what it shows and to parents that it passes, each once; and a list that is empty costs a look at its cursor.
+//! I1. Only cursors change, which move over empty words as a search moves them.
+//! I2. A look that continues from another's state shows no block again: each list continues at its place,
+//!     and passes the shown part of its youngest segment. A parent is shown behind its child if the list
+//!     has passed the parent by then, or it waits in no list; otherwise it is shown where it stands. For
+//!     each list a look remembers one parent that waits for its child, and one whose child was shown.
+//!     Where there are more of them, or blocks are evicted or held between the parts of a look, a block
+//!     may be left out or shown twice. The shown blocks are hints, to be checked before use.
+//! I3. Behind a block of a list a look walks `FAR` places to the next one, and then does without the
+//!     list until the other lists are exhausted. So its cost is in proportion to the blocks that it
+//!     shows and to the parents that it passes, each once. An empty list costs a look at its cursor.
 
 use super::Reuse;
 use super::ages::not_before;
@@ -45,10 +47,10 @@ struct Look<'l> {
     now: u32,
     looked: &'l mut Looked,
     heads: Heads,
-    /// Slot of each head, and where its list goes on.
+    /// Slot of each head, and the place where its list continues.
     next: [(u32, u64); CLASSES],
     youngs: Youngs,
-    /// Lists of which the next block is far, a bit each.
+    /// Lists whose next block is far away, a bit each.
     far: u32,
 }
 
@@ -85,7 +87,7 @@ impl Ordered for Reuse {
     }
 }
 
-/// A block as its children name it.
+/// A block as its children's slots name it.
 fn packed(number: u32, word: Word) -> u64 {
     (u64::from(word.generation()) << 32) | u64::from(number)
 }
@@ -108,7 +110,7 @@ impl<'l> Look<'l> {
         look
     }
 
-    /// The youngest segments, unless others have begun since the look did.
+    /// Finds the youngest segments, except those that began since the look did.
     fn find_youngs(&mut self) {
         self.youngs = self.policy.youngs(self.timeline, self.now);
         for list in 0..YOUNG_LISTS {
@@ -127,7 +129,7 @@ impl<'l> Look<'l> {
     fn go_on(&mut self, list: usize) {
         let from = match self.looked.places[list] {
             0 => self.timeline.first_word(list),
-            // Evictions may have come further.
+            // Evictions may have moved the cursor further.
             place => place.max(self.timeline.first_word(list)),
         };
         let to = self.timeline.word_behind(from, FAR);
@@ -149,7 +151,7 @@ impl<'l> Look<'l> {
         });
         self.far &= !(1 << list);
         (self.heads[list], self.next[list]) = (head, (number, next.unwrap_or(0)));
-        // What was passed is passed for good (I2).
+        // Passed blocks stay passed (I2).
         self.looked.places[list] = head.place;
         if next.is_none() {
             let end = self.timeline.young_end();
@@ -158,7 +160,7 @@ impl<'l> Look<'l> {
         }
     }
 
-    /// Whether a block has no children but one that was shown.
+    /// Returns whether a block has no children, or only one that was shown.
     fn waits_for_nobody(&self, slot: &Slot, block: u64, place: u64) -> bool {
         if !slot.has_children() {
             return true;
@@ -169,7 +171,7 @@ impl<'l> Look<'l> {
                 || self.timeline.slot_before(self.slots, place).is_some_and(|number| {
                     let child = &self.slots[number as usize];
                     let word = child.word();
-                    // What is in use was passed, and not shown.
+                    // A child in use was passed, not shown.
                     child.parent() == block
                         && may_leave(word)
                         && !self.is_left_to_wait(child, word)
@@ -178,7 +180,7 @@ impl<'l> Look<'l> {
                 }))
     }
 
-    /// Whether the look has come past a block in its list.
+    /// Returns whether the look has passed a block in its list.
     fn has_passed(&self, slot: &Slot) -> bool {
         // Relaxed: a hint.
         let (place, list) = (slot.ticket(), usize::from(slot.list.load(Relaxed)));
@@ -187,14 +189,15 @@ impl<'l> Look<'l> {
         place != NO_TICKET && list < LISTS && (place < self.looked.places[list] || is_shown())
     }
 
-    /// Whether a block is in no list, since a search has let it wait: a look comes by it behind its child alone. Who has held it since has put it back.
+    /// Returns whether a block is in no list, since a search has deferred it: a look reaches it behind
+    /// its child only. A holder's release has put it back into its list.
     fn is_left_to_wait(&self, slot: &Slot, word: Word) -> bool {
         // Relaxed: a hint.
         let (place, list) = (slot.ticket(), usize::from(slot.list.load(Relaxed)));
         slot.is_deferred(word.generation()) && !(place == NO_TICKET || self.timeline.is_listed(list, place))
     }
 
-    /// Shows those that have waited for the block that was shown last, one for the other. How many.
+    /// Shows the parents that waited for the block shown last, one behind the other. Returns their number.
     fn show_waiting(&mut self, n: usize, show: &mut impl FnMut(u32, &Slot, Word)) -> usize {
         let mut count = 0;
         while count < n
@@ -226,7 +229,7 @@ impl<'l> Look<'l> {
         count
     }
 
-    /// Shows the merge of all lists of `Normal`. How many.
+    /// Shows the merge of all lists of `Normal`. Returns the number shown.
     fn merge(&mut self, n: usize, show: &mut impl FnMut(u32, &Slot, Word)) -> usize {
         let orders = &self.policy.orders;
         let mut count = 0;
@@ -249,7 +252,7 @@ impl<'l> Look<'l> {
         count
     }
 
-    /// Shows a list's blocks as long as they are the choice. How many.
+    /// Shows a list's blocks as long as they are the choice. Returns the number shown.
     fn run(&mut self, list: usize, n: usize, show: &mut impl FnMut(u32, &Slot, Word)) -> usize {
         let orders = &self.policy.orders;
         let leave = orders.leave(self.looked.risked);
@@ -278,11 +281,12 @@ impl<'l> Look<'l> {
         }
     }
 
-    /// Shows what is left of a list's youngest segment, until a block has children that were not shown. How many.
+    /// Shows the rest of a list's youngest segment, until a block has children that were not
+    /// shown. Returns the number shown.
     fn youngest(&mut self, list: usize, n: usize, show: &mut impl FnMut(u32, &Slot, Word)) -> usize {
         let (orders, timeline, slots) = (&self.policy.orders, self.timeline, self.slots);
         let since = timeline.number(self.looked.began[list]) as u32;
-        // What the old end has come to was shown there.
+        // Blocks that the old end has reached were shown there.
         let from = self.looked.shown[list].max(self.looked.places[list]);
         let to = timeline.word_behind(from, FAR).min(timeline.young_end());
         let (mut count, mut older, mut is_over) = (0, 0, false);
@@ -301,7 +305,7 @@ impl<'l> Look<'l> {
             count += 1;
             count < n && orders.leave(self.looked.risked).takes_young()
         });
-        // Where it is over the block before it was the last.
+        // If the segment is over, the block before it was the last.
         let end = next.map_or(to, |place| if is_over { timeline.before(place) } else { place });
         self.looked.shown[list] = if count > 0 { end } else { from };
         if is_over || next.is_none() {
@@ -327,7 +331,7 @@ impl<'l> Look<'l> {
         show(number, slot, word);
     }
 
-    /// Shows the blocks of a list of another priority. How many.
+    /// Shows the blocks of a list of another priority. Returns the number shown.
     fn all_of(
         timeline: &Timeline,
         slots: &[Slot],

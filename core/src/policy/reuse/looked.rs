@@ -1,13 +1,13 @@
-//! What a look at the next victims remembers from one part to the next (`look.rs`).
+//! The state of a look at the next victims between its parts (`look.rs`).
 
 use super::classes::{CLASSES, LISTS, YOUNG_LISTS};
 
 /// How far a look has come: nowhere, to begin with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Looked {
-    /// In each list.
+    /// The place in each list.
     pub(super) places: [u64; LISTS],
-    /// Where the youngest segments began, and what was shown of them ends.
+    /// Where the youngest segments began, and where their shown parts end.
     pub(super) began: [u64; YOUNG_LISTS],
     pub(super) shown: [u64; YOUNG_LISTS],
     /// The block of each list that was passed last because its child was not shown, if it was not shown

@@ -1,38 +1,42 @@
-//! Reuse: evicts the block of least expected hits for time of residence, as learned online; never far behind
-//! LRU.
+//! Reuse: evicts the block with the fewest expected hits for its time of residence, as learned online;
+//! its hits never fall far behind LRU's.
 //!
 //! ```text
-//!   use       flags and notes of the block; what LRU had, and a sampled one, is told      no lock; the block's line, its notes', and the journal's, once a call
-//!   release   class (turn × growth, trunk × gap, leaf) ─► its FIFO on the timeline; what happened ─► journal, a few words a path
-//!   learner   panel (sampled keys): age and class at the last use ─► hits, time at risk ─► index by class and age
-//!             shadow LRU (counts by age, ghosts of what it has and we have not) ─► guard: a bank ─► how many ghosts are allowed
-//!   evict     the FIFO whose head has the least index, as it was published last
+//!   use       flags and notes of the block; journal: its LRU entry ends; the use itself, if sampled
+//!             no lock; cache lines: the block's, its notes', and, once a call, the journal's
+//!   release   class (turn × growth, trunk × gap, leaf) ─► its FIFO on the timeline; journal: a few words
+//!   learner   sampler (panel of sampled keys): age and class at the last use ─► hits, time at risk
+//!                                                                       ─► index by class and age
+//!             shadow LRU (counts by age; ghosts: blocks that LRU has and we have not)
+//!                                                                       ─► guard: a bank ─► ghosts allowed
+//!   evict     the FIFO whose head has the least index, by the index published last
 //! ```
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `notes.rs` | what is kept of a block |
-//! | `path.rs` | a release: paths, and what is told of them |
-//! | `journal.rs`, `ring.rs` | from all threads to the one that learns |
-//! | `lock.rs` | who learns; whose the heads are that the last evictor looked at |
-//! | `learner.rs` | hears, and publishes |
-//! | `panel.rs`, `curve.rs`, `ages.rs` | sampled keys that wait; hits and time at risk, and the index; ages |
-//! | `shadow.rs`, `guard.rs` | what LRU would have; how much may be risked |
+//! | `notes.rs` | per-block notes and flags |
+//! | `path.rs` | a release: paths, and the records written for them |
+//! | `journal.rs`, `ring.rs` | records from all threads to the learner |
+//! | `lock.rs` | the try-lock around the learner, and around the scan cache of evictors |
+//! | `learner.rs` | reads the journal and publishes |
+//! | `panel.rs`, `curve.rs`, `ages.rs` | the sampler: sampled keys; hits, time at risk and the index; ages |
+//! | `shadow.rs`, `guard.rs` | the blocks that LRU would have; how many hits may be risked |
 //! | `classes.rs` | the lists |
-//! | `orders.rs` | what was published, and the choice |
-//! | `evict.rs`, `sight.rs` | the search; what the next one goes on with |
-//! | `look.rs`, `looked.rs` | a look at what it would take; what that remembers from one part to the next |
-//! | `among.rs` | the same of one owner's blocks |
-//! | `standing.rs` | what it is beside LRU, for who watches |
-//! | `gone.rs` | conversations that were evicted wholly |
+//! | `orders.rs` | the published figures, and the choice among lists |
+//! | `evict.rs`, `sight.rs` | the search for victims; the scan cache that the next search continues from |
+//! | `look.rs`, `looked.rs` | previews of the next victims; the state of a preview between its parts |
+//! | `among.rs` | previews of the next victims among one owner's blocks |
+//! | `standing.rs` | figures against LRU, for metrics |
+//! | `gone.rs` | conversations that were evicted completely |
 //!
-//! The clock counts releases, modulo 2³²: it is where the timeline's young end is. A class other than
-//! `Normal` has one list, in LRU's order. See `docs/decisions/015-reuse-prediction.md`.
+//! The clock counts releases, modulo 2³²: it is the position of the timeline's young end. A priority
+//! other than `Normal` has one list, in LRU's order. See `docs/decisions/015-reuse-prediction.md`.
 //!
-//! I1. No thread waits: one that learns has the journal by a try-lock, all others go on with what was
-//! published; so has an evictor of few the heads. I2. Flags change by exchange, so what the shadow counts at
-//! a block's stamp is taken out once: by its next use, its eviction, a new place, or
-//!     the end of its registration. So what is in use is in neither of two counts, of what LRU has and of what it has room for.
+//! I1. No thread waits. The learning thread holds the journal's reader by a try-lock, and all others go
+//!     on with the published figures. An evictor of few blocks holds the cached heads in the same way.
+//! I2. Flags change by exchange. So a block's entry in the shadow, counted at its stamp, is removed once:
+//!     by its next use, its eviction, a new place, or the end of its registration. A block in use is
+//!     therefore in neither count: not among the blocks that LRU has, nor among those that it has room for.
 //! I3. A hold that is no use leaves everything as it is: place, class, stamp, flags.
 //! I4. Nothing is allocated after construction.
 
@@ -87,12 +91,14 @@ use orders::Orders;
 use path::Path;
 use sight::Sight;
 
-/// Children that come beside another make a trunk when they are so many: as five do, or one that comes back beside another so often. One that is alone
-/// counts never.
+/// A block becomes a trunk at this many forks: children that came while it had another child. Five
+/// children make that many, and so does one child that comes back this often beside another. An only
+/// child never counts.
 const TRUNK_FORKS: u32 = 4;
-/// One block of 2^n of a path is in the panel.
+/// One block of 2^n of a path is sampled.
 const SAMPLE_SHIFT: u32 = 4;
-/// Which one is counted on from a block above, of 2^n one: else all paths of a system prompt would be sampled at the same depths.
+/// At one block of 2^n the count to the next sample begins anew; elsewhere it continues from the block
+/// above. Otherwise all paths of a system prompt would be sampled at the same depths.
 const ANEW_SHIFT: u32 = 6;
 
 pub(crate) struct Reuse {
@@ -102,11 +108,11 @@ pub(crate) struct Reuse {
     journal: Journal<Learner>,
     orders: Orders,
     gone: Gone,
-    /// Where the youngest segment of each list begins on the timeline; 0: nothing is left of it.
+    /// Where the youngest segment of each list begins on the timeline; 0: the segment is used up.
     young: CachePadded<[AtomicU64; YOUNG_LISTS]>,
-    /// For evictors that take few at a time.
+    /// The scan cache, for evictors that take few blocks at a time.
     sight: CachePadded<TryLock<Sight>>,
-    /// Bytes of what the learner has, who may be at work when somebody asks.
+    /// Bytes that the learner holds, computed once: the learner may be locked when `memory_bytes` is called.
     learner_bytes: usize,
 }
 
@@ -130,7 +136,8 @@ impl Reuse {
         }
     }
 
-    /// What LRU has, its ghosts, its hits less ours, and what waits here, when the shadow has heard all.
+    /// Blocks that LRU has, its ghosts, its hits less ours, and inactive blocks here, after the
+    /// journal was read.
     #[cfg(test)]
     fn books(&self) -> Option<[i64; 4]> {
         self.hear();
@@ -155,8 +162,9 @@ impl Reuse {
         self.notes[number as usize].store(notes.0, Relaxed);
     }
 
-    /// Lets the learner hear what was written, unless somebody does. `free`: how many blocks are. LRU has room for as many as are, and for
-    /// as many as wait: what is in use, or of another priority, or kept from us, it would have to hold as well.
+    /// Reads the journal and publishes, unless another thread does. `free` counts the free blocks. LRU
+    /// has room for the free blocks and the inactive ones: all others (in use, of another priority, kept
+    /// from this policy) it would have to hold as well.
     fn learn(&self, free: impl Fn() -> usize) {
         self.journal.learn(|learner, lanes| {
             let room = || (free() as u32).saturating_add(lanes.waiting()).max(1);
@@ -164,13 +172,14 @@ impl Reuse {
         });
     }
 
-    /// The same for who has written much, and must not ask.
+    /// Reads the journal and publishes nothing of the shadow: for callers that have written much and must
+    /// not count the free blocks.
     #[cold]
     fn hear(&self) {
         self.journal.learn(|learner, lanes| learner.hear_all(&lanes, &self.orders));
     }
 
-    /// The books of a block that is evicted, and is the caller's; `parent` if that is registered still.
+    /// Records the eviction of a block that the caller owns. `parent`: its parent, if still registered.
     fn evicted(&self, number: u32, slot: &Slot, parent: Option<u32>, page: &mut Page) {
         // Relaxed, both: we own it.
         let (flags, stamp) = (slot.heat.swap(0, Relaxed), slot.stamp.load(Relaxed));
@@ -193,7 +202,7 @@ impl Reuse {
         }
     }
 
-    /// Writes what a call has gathered, where its next block may find no room.
+    /// Writes the records that a call has gathered so far, if the next block may find no room.
     #[inline]
     fn make_room(&self, uses: &mut Uses) {
         if uses.is_full() && self.journal.write(uses.page()) {
@@ -201,15 +210,18 @@ impl Reuse {
         }
     }
 
-    /// A block that waits does so no more; or it was touched before, and is used now. When it was released, unless it did not wait.
+    /// Ends the wait of an inactive block, or the state "touched" of a block that is used now. Returns
+    /// the stamp of its release; none if it was in neither state, or another thread was first.
     #[inline]
     fn takes_up(&self, slot: &Slot, uses: &mut Uses, touched: u8) -> Option<u32> {
-        // Acquire: pairs with the Release in `place`, of who is about to let go of it: the stamp is the new one.
+        // Acquire: pairs with the Release in `place`, by the holder that is about to release it: the
+        // stamp is the new one.
         let flags = slot.heat.load(site!("reuse_use_relaxed", Acquire));
         if flags & WAITING == 0 && (flags & TOUCHED == 0 || touched != 0) {
             return None;
         }
-        // Relaxed, this and the exchange: of two that use it at once, while a third holds it, one finds the flag (I2).
+        // Relaxed, this and the exchange: of two threads that use it at once, while a third holds it,
+        // one finds the flag (I2).
         let stamp = slot.stamp.load(Relaxed);
         let had = self.orders.lru_has(stamp);
         let won = if flags & KNOWN != 0 && !had { WON } else { flags & WON };
@@ -241,7 +253,7 @@ impl Reuse {
         class % CLASSES
     }
 
-    /// All notes of a block that no lookup can find yet.
+    /// Writes all notes of a block that no lookup can find yet.
     fn begins(&self, number: u32, slot: &Slot, parent: Option<u32>) {
         let key = self.key_of(slot);
         let mut notes = Notes::default();
@@ -259,13 +271,14 @@ impl Reuse {
         match above {
             Some(above) if !above.is(notes::TRUNK) => {
                 notes.set(TURNS, above.get(TURNS));
-                // Inside of a run it goes on; else it begins with what was below and may have come back.
+                // Inside a run the growth continues. A run begins with the number of blocks that were
+                // below the parent and may have come back.
                 let growth = if above.is(NEW) { above.get(GROWTH) } else { grown(above.get(BELOW)) };
                 notes.set(GROWTH, growth + 1);
             }
             _ => {
                 if let Some((turns, below)) = self.gone.take(key) {
-                    // The conversation was here before.
+                    // The conversation was evicted and comes back.
                     notes.set(TURNS, turns + 1);
                     notes.set(GROWTH, grown(below + 1) + 1);
                 }
@@ -274,7 +287,7 @@ impl Reuse {
         self.set_notes(number, notes);
     }
 
-    /// It is there: a miss of the request that brought it.
+    /// Records a registration: the block was a miss of the request that brought it.
     fn missed(&self, number: u32, slot: &Slot, uses: &mut Uses) {
         self.make_room(uses);
         let key = self.key_of(slot);
@@ -284,7 +297,7 @@ impl Reuse {
         }
     }
 
-    /// A block with so many children is a trunk.
+    /// Counts a fork of `parent`, which becomes a trunk at `TRUNK_FORKS`.
     fn forked(&self, parent: u32) {
         let mut notes = self.notes(parent);
         notes.add(FORKS, 1);
@@ -312,14 +325,14 @@ impl Reuse {
         }
     }
 
-    /// LRU has it at a new place, as we have; what was learned of it waits for its use.
+    /// LRU moves the block to a new place, as we do. Its sampled time at risk goes on until its use.
     fn touched(&self, slot: &Slot, uses: &mut Uses) {
         self.takes_up(slot, uses, TOUCHED);
     }
 
-    /// It leaves the registry, or loses its place.
+    /// Records that a block leaves the registry, or loses its place.
     fn leaves(&self, slot: &Slot) {
-        // Relaxed, both: by the slot's owner, or its only holder. LRU loses it with us.
+        // Relaxed, both: the caller is the slot's owner, or its only holder. LRU loses the block with us.
         if slot.heat.swap(0, Relaxed) & KNOWN != 0
             && self.journal.write_one(Record::Out { first: slot.stamp.load(Relaxed), blocks: 1 })
         {
@@ -327,7 +340,7 @@ impl Reuse {
         }
     }
 
-    /// Another evictor chose it.
+    /// Records an eviction that another evictor chose.
     fn taken_out(&self, number: u32, slot: &Slot, parent: Option<u32>) {
         let mut page = Page::new();
         self.evicted(number, slot, parent, &mut page);
@@ -378,7 +391,7 @@ impl Eviction for Reuse {
         position: u64,
     ) -> u8 {
         let Some(batch) = &mut batch.reuse else {
-            // `begin_batch` has made it: this does not happen.
+            // `begin_batch` always makes one, so this branch is unreachable.
             return (LEAF % CLASSES) as u8;
         };
         if batch.is_full() {
@@ -403,32 +416,32 @@ impl Eviction for Reuse {
         notes.set(BELOW, path.at.min(MOST_BELOW));
         self.set_notes(number, notes);
         let is_other = priority != Priority::Normal;
-        // Relaxed, both: our own, and before the flags, for who uses it beside us.
+        // Relaxed, both: our own stamp, stored before the flags for a thread that uses the block meanwhile.
         let old = slot.stamp.load(Relaxed);
         slot.stamp.store(stamp, Relaxed);
         let flags = if is_other { WAITING } else { KNOWN | WAITING };
         // Release: pairs with the Acquire in `takes_up`.
         let flags = slot.heat.swap(flags, site!("reuse_place_relaxed", Release));
         if flags & WON != 0 {
-            // LRU had lost it when it was used: a hit that it has not.
+            // LRU had lost the block when it was used: a hit of ours that LRU does not have.
             batch.won();
         }
         if flags & KNOWN != 0 {
-            // It was not used, and has a new place for another reason.
+            // It was not used: its new place has another reason.
             batch.out(old);
         }
         if is_other {
-            // The shadow counts all that were released: not this one.
+            // `Record::Released` counts every block of the batch, so this one is taken out again.
             batch.out(stamp);
             return if priority == Priority::Low { LOW as u8 } else { HIGH as u8 };
         }
         let class = self.class(slot, notes, &batch.path);
-        // Of one that was touched, the wait goes on.
+        // For a touched block, the sampled wait goes on.
         if notes.is_sampled() && flags & TOUCHED == 0 {
             batch.page.add(Record::Waits { key: self.key_of(slot), class, nth });
         }
         if batch.path.enters(class) && class < YOUNG_LISTS {
-            // Relaxed: a place to look at; of two that release at once one is the youngest.
+            // Relaxed: a place to look at. Of two concurrent releases, one begins the youngest segment.
             self.young[class].store(position, Relaxed);
         }
         class as u8
@@ -458,7 +471,8 @@ impl Eviction for Reuse {
     }
 }
 
-/// Where the growth of a run begins, behind so many blocks that were there before; if they are too many to be known, far below.
+/// The initial growth of a run behind `before` blocks that were there before: `GROWTH_ZERO` less
+/// `before`, or 0 where the count had reached `MOST_BELOW`.
 fn grown(before: u32) -> u32 {
     if before >= MOST_BELOW { 0 } else { GROWTH_ZERO - before }
 }

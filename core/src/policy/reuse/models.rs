@@ -1,5 +1,5 @@
-//! The flags of a block, and what the shadow makes of them, while others use, release and evict it (`mod.rs`,
-//! I2).
+//! The flags of a block and their effect on the shadow, during concurrent uses, releases and evictions
+//! (`mod.rs`, I2).
 
 use crate::policy::AnyPolicy;
 use crate::sync::{Arc, model_within, spawn};
@@ -27,7 +27,8 @@ fn evict(pool: &BlockPool) -> usize {
     pool.evict(1, &mut victims)
 }
 
-/// The shadow has what waits and what was evicted, no more and no less, for LRU has room for both; and what waits can be evicted.
+/// The shadow holds exactly the inactive and the evicted blocks, since LRU has room for both; and
+/// the inactive ones can be evicted.
 fn at_rest(pool: &BlockPool) {
     let AnyPolicy::Reuse(policy) = pool.any_policy() else { panic!("another policy") };
     let inactive = pool.census().inactive;
@@ -39,9 +40,9 @@ fn at_rest(pool: &BlockPool) {
     assert_eq!(pool.evict(2, &mut victims), inactive, "none is lost to eviction");
 }
 
-/// A use comes while the last holder lets go: the block leaves the shadow as often as it enters.
+/// A use during the last holder's release: the block leaves the shadow as often as it enters.
 #[test]
-fn reuse_use_against_release() {
+fn reuse_use_against_release_keeps_the_shadow_exact() {
     model_within(2, || {
         let pool = pool();
         let other = pool.clone();
@@ -53,9 +54,10 @@ fn reuse_use_against_release() {
     });
 }
 
-/// A hint beside a use: whichever comes first, the block leaves the shadow once, and is there again when both have let go of it.
+/// A touch beside a use: whichever comes first, the block leaves the shadow once, and is there
+/// again when both have released it.
 #[test]
-fn reuse_touch_against_use() {
+fn reuse_touch_against_use_keeps_the_shadow_exact() {
     model_within(1, || {
         let pool = pool();
         let other = pool.clone();
@@ -73,7 +75,7 @@ fn reuse_touch_against_use() {
 
 /// A use against an eviction.
 #[test]
-fn reuse_use_against_eviction() {
+fn reuse_use_against_eviction_keeps_the_shadow_exact() {
     model_within(1, || {
         let pool = pool();
         let other = pool.clone();
@@ -87,7 +89,7 @@ fn reuse_use_against_eviction() {
 
 /// A hold that is no use keeps the block's place, unless another uses it meanwhile: then it gets a new one.
 #[test]
-fn reuse_hold_against_use() {
+fn reuse_hold_against_use_keeps_the_shadow_exact() {
     model_within(2, || {
         let pool = pool();
         let other = pool.clone();
@@ -99,9 +101,9 @@ fn reuse_hold_against_use() {
     });
 }
 
-/// An evictor passes a block that is held and not used; its release brings it back.
+/// An evictor passes a block that is held and not used; its release requeues it.
 #[test]
-fn reuse_hold_against_eviction() {
+fn reuse_hold_against_eviction_requeues_the_block() {
     model_within(2, || {
         let pool = pool();
         let other = pool.clone();
@@ -115,7 +117,7 @@ fn reuse_hold_against_eviction() {
 
 /// A block is withdrawn by its number while another uses it.
 #[test]
-fn reuse_end_against_use() {
+fn reuse_withdrawal_against_use_keeps_the_shadow_exact() {
     model_within(2, || {
         let pool = pool();
         let other = pool.clone();
@@ -127,15 +129,16 @@ fn reuse_end_against_use() {
     });
 }
 
-/// A block is used while it gets its first place, and another has a hold and its lease comes in between: it has a place in the end.
+/// A block is used while it gets its first place, and another thread's hold and lease come in
+/// between: it has a place in the end.
 #[test]
-fn reuse_hold_against_use_and_lease() {
+fn reuse_hold_against_use_and_lease_keeps_a_place() {
     model_within(3, || {
         let pool = pool();
         let other = pool.clone();
         let block = store(&pool, 1).downgrade();
         let held = pool.find(hash(1));
-        // One after the other in one thread: with a thread each there would be too much to look at.
+        // Consecutively in one thread: with a thread each, the model would be too large.
         let thread = spawn(move || {
             drop(other.lookup(hash(1)));
             other.lease(block)
@@ -148,9 +151,9 @@ fn reuse_hold_against_use_and_lease() {
     });
 }
 
-/// A block is used beside its release: it is judged by its new stamp, and not by one that LRU has lost.
+/// A block is used beside its release: the use sees its new stamp, not one that LRU has lost.
 #[test]
-fn reuse_use_sees_the_stamp() {
+fn reuse_use_during_release_sees_the_new_stamp() {
     model_within(2, || {
         let pool = pool();
         let other = pool.clone();

@@ -1,13 +1,14 @@
-//! What is kept of a block: bit fields of one word beside its slot, and flags in the slot.
+//! Per-block data: bit fields in one word beside the slot, and flags in the slot.
 //!
 //! ```text
 //!   notes   turns 3 | trunk 1 | length 2 | gap 2 | forks 3 | new 1 | phase 4 | below or growth 9
 //!   heat    known 1 | waiting 1 | won 1 | touched 1
 //! ```
 //!
-//! I1. A field never overflows into its neighbour: `set` saturates. I2. Notes are estimates: written by
-//! holders of the block, a change may be lost to another beside it. Who registers a block writes all of
-//!     them before it can be found, so none is the last block's. The flags are exact: see `mod.rs`, I2.
+//! I1. A field never overflows into its neighbour: `set` saturates.
+//! I2. Notes are estimates: holders of the block write them, and a change may be lost to a concurrent
+//!     one. The registering thread writes all of them before the block can be found, so none is left of
+//!     the slot's last block. The flags are exact: see `mod.rs`, I2.
 
 /// A bit field: shift, width.
 #[derive(Clone, Copy)]
@@ -16,9 +17,9 @@ pub(super) struct Field(u32, u32);
 /// Uses of its conversation, from 1.
 pub(super) const TURNS: Field = Field(0, 3);
 pub(super) const TRUNK: Field = Field(3, 1);
-/// Class of the length of the run that it came with.
+/// Length class of the run that it came with.
 pub(super) const LENGTH: Field = Field(4, 2);
-/// Class of the age at its last use.
+/// Age class at its last use.
 pub(super) const GAP: Field = Field(6, 2);
 /// Children that came while it had another.
 pub(super) const FORKS: Field = Field(8, 3);
@@ -26,9 +27,10 @@ pub(super) const FORKS: Field = Field(8, 3);
 pub(super) const NEW: Field = Field(11, 1);
 /// Steps to the next sampled block of the path.
 pub(super) const PHASE: Field = Field(12, 4);
-/// Once released: blocks below it on the path that was released last, at most `MOST_BELOW`.
+/// Once released: blocks below it on the path released last, at most `MOST_BELOW`.
 pub(super) const BELOW: Field = Field(16, 9);
-/// While new, in the same place: blocks of its run down to here, less what was below the run's parent before, from `GROWTH_ZERO` on.
+/// While new, in the same bits: blocks of its run down to here, less the blocks that were below the
+/// run's parent before; counted from `GROWTH_ZERO`.
 pub(super) const GROWTH: Field = Field(16, 9);
 
 pub(super) const MOST_BELOW: u32 = 255;
@@ -61,7 +63,7 @@ impl Notes {
         self.set(field, self.get(field) + more);
     }
 
-    /// One block of so many of a path is sampled.
+    /// Returns whether this is the block of its path that is sampled.
     #[inline]
     pub(super) fn is_sampled(self) -> bool {
         self.get(PHASE) == 0
@@ -72,13 +74,14 @@ impl Notes {
     }
 }
 
-/// It waits, and the shadow counts it at the slot's stamp. Not what waits among other priorities than `Normal`: the shadow knows nothing of that.
+/// The block waits, and the shadow counts it at the slot's stamp. Not set for blocks of a priority other
+/// than `Normal`, which the shadow does not track.
 pub(super) const KNOWN: u8 = 1;
 /// Released, and not used since.
 pub(super) const WAITING: u8 = 2;
-/// It is used, and LRU had lost it.
+/// The block is in use, and LRU had lost it.
 pub(super) const WON: u8 = 4;
-/// It was taken up to be given a new place, and not to be used.
+/// The block was taken up to be given a new place, not to be used.
 pub(super) const TOUCHED: u8 = 8;
 
 #[cfg(all(test, not(loom)))]
@@ -86,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_saturate_and_do_not_touch() {
+    fn notes_fields_saturate_and_stay_apart() {
         let mut notes = Notes(u32::MAX);
         notes.set(GAP, 0);
         assert_eq!((notes.get(LENGTH), notes.get(GAP), notes.get(FORKS)), (3, 0, 7));

@@ -1,12 +1,12 @@
-//! What was learned, for all to read: the index of each class at each age, LRU's horizon, and how many ghosts
-//! are allowed.
+//! The published figures, for all threads to read: the index of each class at each age, LRU's horizon,
+//! and the number of ghosts still allowed.
 //!
 //! ```text
 //!   heads of the lists, by class ─► index at their age ─► the least, among those that the guard allows
 //! ```
 //!
-//! Relaxed throughout: each word stands for itself and publishes nothing, and one that is read late, or two
-//! that are not of the same moment, are a choice that was right a moment ago.
+//! Relaxed throughout: each word stands for itself and publishes nothing. A word that is read late, or
+//! two words of different moments, give a choice that was right a moment ago.
 
 use super::ages::{Ages, BUCKETS, not_before};
 use super::classes::{CLASSES, YOUNG_LISTS};
@@ -14,29 +14,30 @@ use super::curve::Row;
 use super::standing::Standing;
 use crate::sync::{AtomicU32, CachePadded, Relaxed};
 
-/// The youngest segment of a list goes before its oldest, once that lead is there, if its index is less by this.
+/// With enough lead, the rest of a youngest segment goes first if its index times this is the least.
 pub(super) const YOUNG: f32 = 0.9;
 
 pub(super) struct Orders {
     ages: Ages,
     rows: [[AtomicU32; BUCKETS + 1]; CLASSES],
     horizon: CachePadded<AtomicU32>,
-    /// The oldest block goes unless another's index is below so much of its own; 1 with a lead that is proof enough. An `f32`.
+    /// The oldest block goes unless another's index is below this part of its own; 1 with
+    /// enough lead as proof. An `f32`.
     margin: AtomicU32,
     allowed: CachePadded<Allowed>,
     pub(super) standing: CachePadded<Standing>,
 }
 
-/// How many ghosts more are allowed: what is between the two, as they go round. What who learns has not heard of yet counts, since it writes
-/// one word and evictors the other.
+/// The number of ghosts still allowed: the difference of the two words, which wrap. Ghosts that the
+/// learner has not read of yet count, since the learner writes one word and evictors the other.
 struct Allowed {
     /// Ghosts that evictors have made.
     made: AtomicU32,
-    /// How many they may have made: as many as were heard of, and what is left.
+    /// How many evictors may have made: those that the learner has read of, and those still allowed.
     most: AtomicU32,
 }
 
-/// The first block of a list, as it was met.
+/// The first block of a list, as a scan found it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Head {
     /// Its place on the timeline.
@@ -47,7 +48,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Of a list that has none: later than all, and never the least.
+    /// The head of an empty list: later than all, and never the least.
     pub(super) const NONE: Head = Head { place: u64::MAX, stamp: 0, index: f32::INFINITY };
 
     pub(super) fn is_none(self) -> bool {
@@ -57,16 +58,16 @@ impl Head {
 
 /// The first block of each list of a class.
 pub(super) type Heads = [Head; CLASSES];
-/// The index of what is left of each youngest segment.
+/// The index of the rest of each youngest segment.
 pub(super) type Youngs = [f32; YOUNG_LISTS];
 pub(super) const NO_YOUNGS: Youngs = [f32::INFINITY; YOUNG_LISTS];
 
-/// What goes next.
+/// The choice of the next victim.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Choice {
     /// The head of this list.
     Oldest(usize),
-    /// What is left of the youngest segment of this list.
+    /// The rest of the youngest segment of this list.
     Youngest(usize),
 }
 
@@ -89,9 +90,9 @@ impl Orders {
         }
     }
 
-    /// `room`: how many ghosts more are allowed, behind the `heard`th.
+    /// Publishes. `room`: how many ghosts are still allowed, behind the `heard`th.
     pub(super) fn set(&self, horizon: u32, margin: f32, heard: u32, room: i32) {
-        // The line of the horizon is every hit's: it is written when it moves only.
+        // Each hit reads the horizon's cache line: it is written only when the horizon moves.
         if self.horizon.load(Relaxed) != horizon {
             self.horizon.store(horizon, Relaxed);
         }
@@ -101,18 +102,18 @@ impl Orders {
         self.allowed.most.store(heard.wrapping_add_signed(room), Relaxed);
     }
 
-    /// Whether LRU has what was released then.
+    /// Returns whether LRU has a block that was released at this stamp.
     #[inline]
     pub(super) fn lru_has(&self, stamp: u32) -> bool {
         not_before(stamp, self.horizon.load(Relaxed))
     }
 
-    /// A ghost more.
+    /// Counts one more ghost.
     pub(super) fn risk_one(&self) {
         self.allowed.made.fetch_add(1, Relaxed);
     }
 
-    /// The index of a block of the class at this age: linear between the edges.
+    /// The index of a block of the class at this age; linear between the edges.
     #[inline]
     pub(super) fn index(&self, class: usize, age: u32) -> f32 {
         let b = self.ages.bucket(age);
@@ -122,22 +123,23 @@ impl Orders {
         at(b) + (at(b + 1) - at(b)) * part
     }
 
-    /// How many ghosts more are allowed; below 0 where more were made.
+    /// The number of ghosts still allowed; below 0 where more were made.
     #[inline]
     pub(super) fn room(&self) -> i32 {
-        // Below 0 for two thousand million ghosts, and heard of long before.
+        // Correct up to two thousand million ghosts, which are read of long before.
         self.allowed.most.load(Relaxed).wrapping_sub(self.allowed.made.load(Relaxed)) as i32
     }
 
-    /// What the guard allows now, when so many ghosts more are under way.
+    /// The limits by the guard now, with `ghosts` more under way.
     #[inline]
     pub(super) fn leave(&self, ghosts: u32) -> Leave {
         let room = i64::from(self.room()) - i64::from(ghosts);
         Leave { tight: room <= 0, margin: f32::from_bits(self.margin.load(Relaxed)) }
     }
 
-    /// What goes next: the least index, among those that the guard allows; the oldest of all is preferred by the margin, and what LRU does
-    /// not have costs nothing against it. None: there is no head.
+    /// Chooses the least index among the heads that the guard allows; the oldest of all is preferred by
+    /// the margin. With no ghost allowed, the oldest goes if LRU has it; if not, blocks that LRU does
+    /// not have compete with it. None: there is no head.
     pub(super) fn choose(&self, heads: &Heads, youngs: &Youngs, leave: Leave) -> Option<Choice> {
         let rivals = self.rivals(heads, youngs, CLASSES, leave);
         if rivals.oldest.is_none() {
@@ -158,7 +160,7 @@ impl Orders {
         })
     }
 
-    /// All heads but that of `list`, as far as it matters for that.
+    /// Sums up all heads except that of `list`, as far as a comparison with it needs.
     pub(super) fn rivals(&self, heads: &Heads, youngs: &Youngs, list: usize, leave: Leave) -> Rivals {
         let mut rivals = Rivals {
             list,
@@ -190,7 +192,8 @@ impl Orders {
         rivals
     }
 
-    /// Whether a list goes on being the choice with another head. So a run of one list is compared with one rival, and not with all.
+    /// Returns whether a list remains the choice with another head. So a run of one list is compared
+    /// with the best rivals, not with all heads.
     #[inline]
     pub(super) fn goes_on(&self, rivals: &Rivals, head: Head) -> bool {
         let margin = rivals.leave.margin;
@@ -210,23 +213,23 @@ impl Orders {
     }
 }
 
-/// What the guard allows.
+/// The limits by the guard.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Leave {
-    /// No ghost more: of what LRU has only the oldest goes.
+    /// No more ghosts: of the blocks that LRU has only the oldest may go.
     pub(super) tight: bool,
     margin: f32,
 }
 
 impl Leave {
-    /// Whether the youngest segments are candidates.
+    /// Returns whether the youngest segments are candidates.
     #[inline]
     pub(super) fn takes_young(self) -> bool {
         !self.tight && self.margin == 1.0
     }
 }
 
-/// What a list's head is compared with.
+/// The heads that a list's head is compared with, summed up.
 pub(super) struct Rivals {
     pub(super) list: usize,
     pub(super) leave: Leave,
@@ -234,7 +237,7 @@ pub(super) struct Rivals {
     oldest_list: usize,
     /// LRU has it.
     oldest_held: bool,
-    /// Of those that are allowed.
+    /// Among the allowed ones.
     least: f32,
     least_list: usize,
     young: f32,
@@ -242,7 +245,7 @@ pub(super) struct Rivals {
 }
 
 impl Rivals {
-    /// Whether what LRU has, or has not, has to go in LRU's order.
+    /// Returns whether a block may go only in LRU's order. `lru_has`: LRU has the block.
     fn is_held(&self, lru_has: bool) -> bool {
         self.leave.tight && lru_has
     }
@@ -258,9 +261,9 @@ mod tests {
         orders
     }
 
-    /// What was made and not heard of yet is not allowed once more.
+    /// A ghost whose record is not read yet is not allowed once more.
     #[test]
-    fn what_was_not_heard_of_counts() {
+    fn ghosts_not_yet_read_count_against_the_allowance() {
         let orders = orders(0, 1.0, 3);
         (0..2).for_each(|_| orders.risk_one());
         assert!(!orders.leave(0).tight && orders.leave(1).tight);
@@ -273,7 +276,7 @@ mod tests {
         assert!(orders.leave(0).tight);
     }
 
-    /// Heads of the first lists: place, which is the stamp, and index.
+    /// Heads of the first lists: place, which is also the stamp, and index.
     fn heads(of: &[(u64, f32)]) -> Heads {
         let mut heads = [Head::NONE; CLASSES];
         for (head, (place, index)) in heads.iter_mut().zip(of) {
@@ -293,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_is_preferred_by_the_margin() {
+    fn oldest_block_is_preferred_by_the_margin() {
         let of = heads(&[(20, 0.5), (10, 1.0), (30, 0.45)]);
         for (margin, list) in [(0.4, 1), (0.46, 2), (1.0, 2)] {
             assert_eq!(
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_ghost_more_goes_the_oldest_or_what_lru_has_lost() {
+    fn choice_without_ghosts_left_is_the_oldest_or_lost_by_lru() {
         let of = heads(&[(20, 0.5), (10, 1.0), (30, 0.1)]);
         assert_eq!(choice(&orders(5, 1.0, 0), &of, &NO_YOUNGS), Some(Choice::Oldest(1)), "LRU has all");
         assert_eq!(choice(&orders(15, 1.0, 0), &of, &NO_YOUNGS), Some(Choice::Oldest(1)), "and two of three");
@@ -320,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_youngest_segment_goes_with_a_lead_and_a_ghost_to_spare() {
+    fn youngest_segment_goes_with_a_lead_and_a_spare_ghost() {
         let of = heads(&[(20, 0.5), (10, 1.0)]);
         for (margin, room, index, young) in
             [(1.0, 9, 0.5, true), (1.0, 9, 0.56, false), (0.9, 9, 0.1, false), (1.0, 0, 0.1, false)]
@@ -330,9 +333,9 @@ mod tests {
         }
     }
 
-    /// A run of a list ends where a look at all heads would end it.
+    /// A run of a list ends where a comparison of all heads would end it.
     #[test]
-    fn a_run_goes_on_as_long_as_it_is_the_choice() {
+    fn run_continues_while_it_remains_the_choice() {
         let mut seed = 1u64;
         let mut random = |below: u64| {
             seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -342,7 +345,7 @@ mod tests {
         for _ in 0..50_000 {
             let lists = 1 + random(4) as usize;
             let mut of: [(u64, f32); 4] = [(0, 0.0); 4];
-            // Of few indices, so that some are equal; no two in one place.
+            // Few different indices, so that some are equal; no two heads in one place.
             of.iter_mut().for_each(|head| *head = (random(50), 0.1 * random(6) as f32 + 0.1));
             of.iter_mut().enumerate().for_each(|(i, head)| head.0 = 4 * head.0 + i as u64);
             let mut heads = heads(&of[..lists]);

@@ -1,13 +1,14 @@
-//! Sampled keys, resident or evicted: what waits, since when and as what, so that hits and time at risk are
-//! counted without bias.
+//! The sampler: for each sampled key, resident or evicted, since when its block waits and in which
+//! class. So hits and time at risk are counted without bias.
 //!
 //! ```text
-//!   set of 8:  tag 32 (22 of them differ) | stamp 32 | seen 32 | class 8          13 bytes an entry, 3/8 of the capacity
+//!   set of 8:  tag 32 (22 of them differ) | stamp 32 | seen 32 | class 8   13 bytes an entry, capacity × 3/8
 //! ```
 //!
-//! I1. An entry is of a block that waits: a use ends it, the next release begins another. So no time in use
-//! is time at risk. I2. What is exposed is what has passed since `seen`. An entry older than 2³¹ releases is
-//! forgotten, before its age goes round.
+//! I1. An entry stands for a block that waits: a use ends it, and the next release begins another. So
+//!     no time in use is time at risk.
+//! I2. Time at risk is the time since `seen`. An entry older than 2³¹ releases is
+//!     forgotten, before its age wraps.
 
 use super::curve::Curve;
 use super::journal::Key;
@@ -57,7 +58,7 @@ impl Panel {
         self.seen[at] = clock;
     }
 
-    /// A use of a sampled key ends a time at risk, with a hit.
+    /// Ends a time at risk with a hit: a sampled key was used.
     pub(super) fn used(&mut self, key: Key, clock: u32, curve: &mut Curve) {
         if let (_, Some(at)) = self.find(key) {
             self.settle(at, clock, curve);
@@ -68,7 +69,7 @@ impl Panel {
         }
     }
 
-    /// A release of a sampled key begins one.
+    /// Begins a time at risk: a sampled key was released.
     pub(super) fn waits(&mut self, key: Key, class: usize, stamp: u32, curve: &mut Curve) {
         let (set, found) = self.find(key);
         let at = found.unwrap_or_else(|| {
@@ -86,7 +87,7 @@ impl Panel {
         self.classes[at] = class as u8;
     }
 
-    /// Adds the time at risk of some that wait.
+    /// Adds the time at risk of the next `entries` entries.
     pub(super) fn scan(&mut self, entries: u32, clock: u32, curve: &mut Curve) {
         for _ in 0..entries {
             let at = self.scan;
@@ -105,9 +106,9 @@ mod tests {
         (Panel::new(1000), Curve::new(1000, Ages::new(1000)))
     }
 
-    /// I1: from its release to its use, as what it was released as.
+    /// I1: from its release to its use, in the class of its release.
     #[test]
-    fn a_wait_is_time_at_risk_and_a_use_a_hit() {
+    fn panel_wait_counts_as_time_and_use_as_hit() {
         let (mut panel, mut curve) = panel();
         panel.waits(Key::some(1), 3, 100, &mut curve);
         panel.used(Key::some(2), 150, &mut curve);
@@ -120,9 +121,10 @@ mod tests {
         assert_eq!(curve.evidence(3), (1.0, 300.0));
     }
 
-    /// I2: each release is at risk once, however often it is looked at; one that comes again goes on anew.
+    /// I2: each release is at risk once, however often it is scanned; a key that is
+    /// released again begins anew.
     #[test]
-    fn time_is_counted_once() {
+    fn panel_time_at_risk_is_counted_once() {
         let (mut panel, mut curve) = panel();
         let entries = panel.tags.len() as u32;
         panel.waits(Key::some(1), 3, 0, &mut curve);
@@ -137,9 +139,9 @@ mod tests {
         assert_eq!(curve.evidence(4).1, 100.0, "forgotten before its age goes round");
     }
 
-    /// A set that is full forgets what has waited longest, and has its time.
+    /// A full set forgets the entry that has waited longest, after counting its time.
     #[test]
-    fn the_oldest_gives_way() {
+    fn panel_when_full_forgets_the_oldest() {
         let (mut panel, mut curve) = (Panel::new(1), Curve::new(1, Ages::new(1)));
         let entries = panel.tags.len() as u32;
         (0..2 * entries).for_each(|number| panel.waits(Key::some(number.into()), 0, number, &mut curve));

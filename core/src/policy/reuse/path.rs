@@ -1,9 +1,9 @@
-//! A release, block by block, tail first: which class each is of, and what the learner is told.
+//! A release, block by block, tail first: the class of each block, and the records for the learner.
 //!
-//! A request's blocks come in one batch or in many, or each alone. What makes them one path is the chain
-//! itself: a block whose child was released just before, by a thread of the same lane, goes on where that
-//! was. So a path is a path also where its blocks are let go of one by one, and what is released alone,
-//! without its neighbours, is a path of one block.
+//! A request's blocks come in one batch or in many, or each alone. The chain itself makes them one path:
+//! a block whose child was released just before, by a thread of the same lane, continues the child's
+//! path. So blocks that are released one by one still form a path, and a block that is released without
+//! its neighbours is a path of one block.
 //!
 //! ```text
 //!   lane's path   next: the parent of the block released last │ at 8, much 1, length 2, trunk 1, lists 16
@@ -13,28 +13,28 @@ use super::journal::{Page, Record};
 use super::notes::{GROWTH, GROWTH_ZERO, LENGTH, NEW, Notes, TRUNK as IS_TRUNK};
 use crate::slot::NIL;
 
-/// Blocks that a turn may add and still be a plain turn.
+/// The most blocks that a turn may add and still be a plain turn.
 const LITTLE: u32 = 4;
 
 /// The path that is being released.
 #[derive(Clone, Copy)]
 pub(super) struct Path {
-    /// Generation and slot of the block that goes on with it.
+    /// Generation and slot of the block that continues the path.
     next: u64,
-    /// Blocks of it so far.
+    /// Blocks of the path before the current one, counted from its tail.
     pub(super) at: u32,
     /// Its request grew by much.
     pub(super) much: bool,
-    /// Class of the length of its new run.
+    /// Length class of its new run.
     pub(super) length: u32,
-    /// It has come to the trunk.
+    /// The path has reached the trunk.
     pub(super) trunk: bool,
-    /// Lists that it has blocks in.
+    /// Lists in which the path has blocks.
     lists: u32,
 }
 
 impl Default for Path {
-    /// None: no block goes on with it.
+    /// No path: no block continues it.
     fn default() -> Path {
         let next = u64::from(NIL);
         Path { next, at: 0, much: false, length: 0, trunk: false, lists: 0 }
@@ -62,7 +62,8 @@ impl Path {
         [self.next, rest]
     }
 
-    /// A block is the next to be released, whose parent is `parent`; both as generation and slot. Whether a path begins with it.
+    /// Moves to the next released block, whose parent is `parent`; both as generation and slot. Returns
+    /// whether a path begins with it.
     pub(super) fn goes_on(&mut self, block: u64, parent: u64, notes: Notes) -> bool {
         let begins = self.next != block;
         if begins {
@@ -84,7 +85,7 @@ impl Path {
         begins
     }
 
-    /// Whether this is the first of the path's blocks in a list: the deepest.
+    /// Returns whether this is the first of the path's blocks in a list: the deepest.
     pub(super) fn enters(&mut self, list: usize) -> bool {
         let first = self.lists & 1 << list == 0;
         self.lists |= 1 << list;
@@ -92,7 +93,7 @@ impl Path {
     }
 }
 
-/// Blocks that were released one after the other.
+/// Blocks that were released consecutively.
 #[derive(Clone, Copy, Default)]
 struct Run {
     first: u32,
@@ -100,7 +101,8 @@ struct Run {
 }
 
 impl Run {
-    /// Adds a block at either end. Where it is at none, a run begins with it, and what is to be told of the one before is returned.
+    /// Adds a block at either end. If it fits at neither, begins a new run and returns
+    /// the record of the last one.
     #[inline]
     fn add(&mut self, stamp: u32) -> Option<Record> {
         if self.blocks > 0 && stamp == self.first.wrapping_add(self.blocks) {
@@ -116,7 +118,7 @@ impl Run {
         before
     }
 
-    /// LRU has them no more, or at another place.
+    /// Ends the run. Its record: LRU has these blocks no more, or at another place.
     #[inline]
     fn end(&mut self) -> Option<Record> {
         let Run { first, blocks } = core::mem::take(self);
@@ -124,7 +126,8 @@ impl Run {
     }
 }
 
-/// What one call has used and registered, gathered on its stack: from the root down, so that what was released tail first is one run.
+/// The uses and registrations of one call, gathered on its stack from the root down: blocks that were
+/// released tail first form one run.
 #[derive(Default)]
 pub(crate) struct Uses {
     run: Run,
@@ -132,7 +135,7 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
-    /// A block was used that was released then, and that LRU has, or has lost.
+    /// Adds the use of a block that was released at this stamp. `had`: LRU has the block.
     #[inline]
     pub(super) fn add(&mut self, stamp: u32, had: bool) {
         if !had {
@@ -147,19 +150,19 @@ impl Uses {
         self.page.add(record);
     }
 
-    /// Whether the next block may find no room.
+    /// Returns whether the next block may find no room.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         !self.page.has_room()
     }
 
-    /// What is to be told so far, for `write`; the run goes on.
+    /// The records so far, for `write`; the run continues.
     #[inline]
     pub(super) fn page(&mut self) -> &mut Page {
         &mut self.page
     }
 
-    /// What is to be told of all of them; none: nothing.
+    /// Ends the run and returns all records; none: there are none.
     #[inline]
     pub(super) fn end(&mut self) -> Option<&mut Page> {
         self.run.end().into_iter().for_each(|record| self.page.add(record));
@@ -167,7 +170,7 @@ impl Uses {
     }
 }
 
-/// What a batch of releases tells, gathered on its stack.
+/// The records of a batch of releases, gathered on its stack.
 pub(crate) struct Batch {
     pub(super) path: Path,
     pub(super) page: Page,
@@ -187,13 +190,13 @@ impl Batch {
         batch
     }
 
-    /// The first word of a page is for what is known at its end.
+    /// Begins a page. Its first word is reserved for the record that is known at its end.
     fn begin(&mut self, first: u32) {
         (self.first, self.blocks, self.paths) = (first, 0, 0);
         self.page.add(Record::Won(0));
     }
 
-    /// The stamp of the block that comes now, and which it is since the page began.
+    /// The stamp of the next block, and its number within the page.
     pub(super) fn stamp(&mut self, begins: bool) -> (u32, u32) {
         let nth = self.blocks;
         self.blocks += 1;
@@ -201,7 +204,7 @@ impl Batch {
         (self.first.wrapping_add(nth), nth)
     }
 
-    /// LRU had a block that was released then, and has it at another place now.
+    /// Records that LRU had a block that was released at this stamp, and has it at another place now.
     pub(super) fn out(&mut self, stamp: u32) {
         let before = self.out.add(stamp);
         before.into_iter().for_each(|record| self.page.add(record));
@@ -211,12 +214,12 @@ impl Batch {
         self.won += 1;
     }
 
-    /// Whether the next block may find no room.
+    /// Returns whether the next block may find no room.
     pub(super) fn is_full(&self) -> bool {
         !self.page.has_room()
     }
 
-    /// Completes the page, for `write`, and begins another.
+    /// Completes the page, passes it to `write`, and begins another.
     pub(super) fn turn(&mut self, write: impl FnOnce(&mut Page)) {
         let out = self.out.end();
         out.into_iter().for_each(|record| self.page.add(record));
@@ -238,9 +241,9 @@ impl Batch {
 mod tests {
     use super::*;
 
-    /// Nor with the first block of slot 0, which a word of zeros would name.
+    /// Not even the first block of slot 0 does, which a word of zeros would name.
     #[test]
-    fn no_block_goes_on_with_no_path() {
+    fn default_path_is_continued_by_no_block() {
         let mut path = Path::of(Path::default().words());
         assert!(path.goes_on(0, u64::from(NIL), Notes::default()));
         assert!(path.goes_on(0, 1, Notes::default()), "it was the root of its path");
@@ -248,9 +251,10 @@ mod tests {
         assert!(!path.goes_on(1, 2, notes), "its child was the last");
     }
 
-    /// Matched from the root down, what was released tail first is one run; so is what is released in the order of its old places.
+    /// Blocks released tail first and matched from the root down are one run; so are blocks that are
+    /// released in the order of their old places.
     #[test]
-    fn runs_grow_at_both_ends() {
+    fn run_of_uses_grows_at_both_ends() {
         let mut uses = Uses::default();
         [9, 8, 7, 10].iter().for_each(|stamp| uses.add(*stamp, true));
         assert!(uses.page.is_empty());
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_kept_between_releases() {
+    fn path_is_kept_between_releases() {
         let mut notes = Notes::default();
         notes.set(NEW, 1);
         notes.set(GROWTH, GROWTH_ZERO + 20);

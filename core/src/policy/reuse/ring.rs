@@ -4,38 +4,38 @@
 //!   head ─► │ word │ word │ 0 │ word │ … ◄─ tail        0: empty, or reserved and not written yet
 //! ```
 //!
-//! One ring and not one a thread: what a thread does to a block is heard behind what another has done to it
-//! before, so that a use is hardly ever heard as one of what began to wait later (a release is told when its
-//! batch ends: who uses one of it before that is heard first, and what is then heard to wait is in use, until
-//! its next release); and what is done by one thread at a time, whichever it is, is learned as if it were
-//! always the same. What it costs is an exchange a page, as a release has one on the timeline.
+//! There is one ring, not one per thread, so that events on a block are consumed roughly in the order in
+//! which they happened. A use is then hardly ever matched with a later wait. (A release is written when its
+//! batch ends. A use of one of its blocks before that is read first; the block then seems to wait while it
+//! is in use, until its next release.) Work that one thread at a time does, whichever thread that is, is
+//! learned as the work of one. The cost is one exchange per page, as a release has one on the timeline.
 //!
-//! I1. A word stands for itself, and publishes nothing: so it is written and read Relaxed. I2. A place before
-//! the head is 0 when a writer may reserve it again: the reader empties it before it moves the head. I3.
-//! Words are read in the order in which their places were reserved, a page's one behind the other. One that
-//! is reserved and not written yet
-//!     holds up those behind it.
+//! I1. A word stands for itself and publishes nothing, so it is written and read Relaxed.
+//! I2. A place before the head is 0 when a writer may reserve it again: the reader empties it before
+//!     it moves the head.
+//! I3. Words are read in the order in which their places were reserved, the words of a page
+//!     consecutively. A place that is reserved and not written yet holds up those behind it.
 
 use super::journal::Record;
 use crate::sync::{Acquire, AtomicU32, AtomicU64, Relaxed, Release, site, skipped};
 use alloc::boxed::Box;
 
-/// What the guard is to hear of some words, and has to know where they are lost.
+/// How many events some words stand for: the guard must learn this also of words that are lost.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Weight {
-    /// Blocks that they tell of.
+    /// Blocks that the words report.
     pub(super) blocks: u32,
-    /// Those of them that were evicted, and that LRU has.
+    /// The evicted ones among them, which LRU still has.
     pub(super) evicted: u32,
 }
 
 pub(super) struct Ring {
     tail: AtomicU64,
-    /// Written by who reads.
+    /// Written by the reader only.
     head: AtomicU64,
     /// A `Weight`.
     lost: AtomicU64,
-    /// First stamp of the batch that was heard of last; the reader's own, which a page may come to in two parts (I3).
+    /// First stamp of the batch that was read last. The reader's own; a page may be read in two parts (I3).
     batch: AtomicU32,
     words: Box<[AtomicU64]>,
 }
@@ -51,7 +51,7 @@ impl Ring {
         }
     }
 
-    /// Beside itself.
+    /// Bytes besides the struct itself.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.words)
     }
@@ -65,7 +65,8 @@ impl Ring {
         &self.words[(at % self.size()) as usize]
     }
 
-    /// Writes a page's words one behind the other; without room they are lost, and their weight counted. Whether the ring is half full.
+    /// Writes a page's words consecutively. Without room they are lost, and their weight is counted.
+    /// Returns whether the ring is half full.
     #[inline]
     pub(super) fn write(&self, words: &[u64], weight: Weight) -> bool {
         if words.is_empty() {
@@ -75,14 +76,14 @@ impl Ring {
         // Relaxed: a guess; the exchange decides.
         let mut tail = self.tail.load(Relaxed);
         let is_half_full = loop {
-            // Acquire: pairs with the Release in `read`: what is written here is written after the place was emptied (I2).
+            // Acquire: pairs with the Release in `read`: we write here after the place was emptied (I2).
             let head = self.head.load(site!("reuse_journal_head_relaxed", Acquire));
             if tail + count > head + self.size() && !skipped!("reuse_journal_full") {
                 // Relaxed: two counts.
                 self.lost.fetch_add(u64::from(weight.blocks) | u64::from(weight.evicted) << 32, Relaxed);
                 return true;
             }
-            // Relaxed: it orders nothing but who writes where.
+            // Relaxed: it orders only which writer has which places.
             match self.tail.compare_exchange_weak(tail, tail + count, Relaxed, Relaxed) {
                 Ok(_) => break tail + count - head > self.size() / 2,
                 Err(seen) => tail = seen,
@@ -94,9 +95,11 @@ impl Ring {
         is_half_full
     }
 
-    /// Tells `hear` of all that was written, and of the first stamp of its batch, where it is of one; what of it was lost.
+    /// Passes each record to `hear`, with the first stamp of its batch if it belongs to one. Returns the
+    /// weight of the records that were lost.
     pub(super) fn read(&self, mut hear: impl FnMut(Record, u32)) -> Weight {
-        // Relaxed, both: the head is the reader's own, and the lock hands it on; the tail says where to stop.
+        // Relaxed, both: the head is the reader's own, and the lock hands it on. The tail
+        // tells where to stop.
         let (from, tail) = (self.head.load(Relaxed), self.tail.load(Relaxed));
         let mut head = from;
         while head < tail {
@@ -128,7 +131,7 @@ impl Ring {
         Weight { blocks: lost as u32, evicted: (lost >> 32) as u32 }
     }
 
-    /// Changes a word, as a writer that is late would.
+    /// Changes a word, as a late writer would.
     #[cfg(all(test, not(loom)))]
     pub(super) fn exchange(&self, at: u64, word: u64) -> u64 {
         self.word(at).swap(word, Relaxed)

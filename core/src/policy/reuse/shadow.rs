@@ -1,48 +1,48 @@
-//! What an LRU of the same capacity would hold: counts by age, and the ghosts that it has and we have not.
+//! The shadow: the content of an LRU of the same capacity, as counts by age, with the ghosts:
+//! blocks that LRU has and we have not.
 //!
 //! ```text
-//!   stamps   lost by LRU │ chunk: since, blocks, ghosts │ chunk │ … │ chunk that fills          a 128th of the capacity each
+//!   stamps   lost by LRU │ chunk: since, blocks, ghosts │ chunk │ … │ chunk filling  (capacity / 128 each)
 //!                        └ horizon
-//!   table    two sets of 8 for a key: (tag, stamp) of what was evicted here with a stamp behind the horizon
+//!   table    two sets of 8 for a key: (tag, stamp) of a block evicted here whose stamp is behind the horizon
 //! ```
 //!
-//! It hears late, by threads in turns, and loses records where they come too fast. So errors are LRU's gain,
-//! or are weighed as more than is usual:
+//! It learns late, by threads in turns, and loses records where they come too fast. So errors count in
+//! favour of LRU, or are weighed higher than is usual:
 //!
-//! I1. `total` blocks are LRU's at any time: at least as many as wait here or could, once so many were seen.
-//! I2. `total` and `ghosts` are the sums over the chunks, in whatever order records come: one that comes
-//! before the release that it follows
-//!     leaves its chunk short, below 0 even, and the release, in this chunk or a later one, makes up for it.
-//! I3. A block of which a record was lost counts as LRU's hit to a part: twice that of the ghosts that were
-//! hit lately, among misses or among ghosts,
-//!     whichever is more, and a 64th at least.
-//! I4. The horizon is less than 2³¹ releases old, and no ghost stays in the table until the horizon has gone
-//! round to it: some are looked at with each
-//!     release. What LRU has lost for its age alone it would have still: as long as there would be room for it, to use it is no win.
-//! I5. LRU loses no more than comes to it, but for two chunks: what it has room for is counted while others
-//! change that, and one count that was
-//!     too low must not cost it what it has.
+//! I1. LRU holds `total` blocks at any time: at least as many as are inactive here or
+//!     could be, once so many were seen.
+//! I2. `total` and `ghosts` are the sums over the chunks, in whatever order records come. A record that
+//!     comes before the release that it follows leaves its chunk short, even below 0; the release, in
+//!     this chunk or a later one, makes up for it.
+//! I3. A block whose record was lost counts in part as a hit of LRU's: twice the rate of recent ghost
+//!     hits, among misses or among ghosts, whichever is higher, and at least a 64th.
+//! I4. The horizon is less than 2³¹ releases old, and no ghost stays in the table until the horizon has
+//!     wrapped round to it: each release examines some. Blocks that LRU lost for their age alone it
+//!     would still have: as long as it would have room for such a block, a use of it is no win.
+//! I5. LRU loses no more blocks than come to it, except for two chunks. Its room is counted while other
+//!     threads change it, and one count that was too low must not cost LRU its blocks.
 
 use super::ages::not_before;
 use super::journal::Key;
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// Blocks by the age of their last release, a chunk of stamps together.
+/// The blocks whose last release falls into one stretch of stamps.
 #[derive(Clone, Copy, Default)]
 struct Chunk {
     since: u32,
-    /// Blocks that LRU has, and those of them that we have not.
+    /// Blocks that LRU has, and the ghosts among them.
     blocks: i32,
     ghosts: i32,
 }
 
 const CHUNKS: usize = if cfg!(loom) { 4 } else { 320 };
-/// Before much was heard, one miss of 16 is a ghost's: as if it had been so many.
+/// Initial evidence: one miss of 16 is a ghost's, as if that many misses had been seen.
 const PRIOR: f32 = 16.0;
-/// Misses behind which those before count for half.
+/// Misses after which earlier ones count half.
 const FADES: f32 = 65_536.0;
-/// What is lost counts for no less.
+/// The least rate at which lost records count.
 const LEAST: f32 = 1.0 / 64.0;
 /// I4.
 const OLDEST: u32 = 1 << 30;
@@ -60,14 +60,15 @@ pub(super) struct Shadow {
     aged: i64,
     /// LRU's hits less ours.
     deficit: i64,
-    /// Misses that were heard of, ghosts, and misses of ghosts; they fade. And what is less than a hit of what was lost.
+    /// Misses, ghosts, and misses of ghosts that were recorded; they fade. `lost`: the part of lost
+    /// records that is less than a hit.
     missed: f32,
     made: f32,
     ghosts_missed: f32,
     lost: f32,
-    /// Tag and stamp of ghosts, 8 a set. A stamp of 0: none.
+    /// Tag and stamp of ghosts, 8 a set. Stamp 0: free.
     table: Box<[(u32, u32)]>,
-    /// The next set of it to be looked at for what LRU has lost.
+    /// The next set to be cleared of ghosts that LRU has lost.
     sweep: usize,
 }
 
@@ -89,7 +90,8 @@ impl Shadow {
             made: PRIOR * 16.0,
             ghosts_missed: PRIOR,
             lost: 0.0,
-            // One request may turn nearly all that LRU has into ghosts, until it is released: an eighth more than these, or sets overflow.
+            // One request may turn nearly all of LRU's blocks into ghosts until it is released: an
+            // eighth more places than these, or sets would overflow.
             table: vec![(0, 0); (capacity * 9 / 8).div_ceil(8) * 8].into(),
             sweep: 0,
         }
@@ -99,7 +101,7 @@ impl Shadow {
         self.table.len() * 8
     }
 
-    /// LRU has what was released since.
+    /// The stamp from which on LRU has the released blocks.
     #[inline]
     pub(super) fn horizon(&self) -> u32 {
         self.chunks[self.first].since
@@ -133,11 +135,11 @@ impl Shadow {
         Some(self.first + live.partition_point(|chunk| behind(chunk.since) <= behind(stamp)).max(1) - 1)
     }
 
-    /// So many blocks that were released then, and right after it, are not there any more.
+    /// Removes blocks that were released at this stamp and right after it.
     pub(super) fn out(&mut self, mut first: u32, mut blocks: u32) {
         while blocks > 0 {
             let Some(at) = self.chunk(first) else {
-                // LRU has lost it, and perhaps not the next.
+                // LRU has lost this one, and perhaps not the next.
                 (first, blocks) = (first.wrapping_add(1), blocks - 1);
                 continue;
             };
@@ -152,20 +154,20 @@ impl Shadow {
         }
     }
 
-    /// So many hits of ours were of what LRU had lost.
+    /// Counts hits of ours on blocks that LRU had lost.
     pub(super) fn won(&mut self, hits: u32) {
         let aged = self.aged.min(i64::from(hits));
         self.aged -= aged;
         self.deficit -= i64::from(hits) - aged;
     }
 
-    /// So many hits of LRU's were of what we had evicted.
+    /// Counts hits of LRU's on blocks that we had evicted.
     #[cfg(all(test, not(loom)))]
     pub(super) fn lost_hits(&mut self, hits: u32) {
         self.deficit += i64::from(hits);
     }
 
-    /// Of so many blocks it was lost what became of them (I3).
+    /// Counts blocks whose records were lost (I3).
     pub(super) fn lost(&mut self, blocks: u32) {
         if blocks > 0 {
             let rate = 2.0 * self.ghosts_missed / self.missed.min(self.made).max(1.0);
@@ -175,7 +177,7 @@ impl Shadow {
         }
     }
 
-    /// Places that a key may be at: two sets, so that next to none is full before all are.
+    /// The places that a key may be at: two sets, so that hardly any is full before all are.
     fn places(&self, key: Key) -> impl Iterator<Item = usize> + use<> {
         let set = |key: Key| key.place(self.table.len() / 8) * 8;
         let (one, other) = (set(key), set(key.again()));
@@ -189,7 +191,7 @@ impl Shadow {
         self.total -= 1;
     }
 
-    /// A block is registered: LRU may have had it.
+    /// Records the registration of a block, which LRU may have had.
     pub(super) fn missed(&mut self, key: Key) {
         self.missed += 1.0;
         if self.missed > FADES {
@@ -206,11 +208,11 @@ impl Shadow {
         }
     }
 
-    /// We have evicted what was released then: a ghost, if LRU has it.
+    /// Records the eviction of a block that was released at this stamp: a ghost, if LRU has it.
     pub(super) fn evicted(&mut self, key: Key, stamp: u32) {
         let Some(chunk) = self.chunk(stamp) else { return };
         let horizon = self.horizon();
-        // The free ones first, then the oldest.
+        // Free places first, then the oldest ghost.
         let behind = |i: &usize| match self.table[*i].1 {
             0 => i64::MIN,
             stamp => i64::from(stamp.wrapping_sub(horizon) as i32),
@@ -220,7 +222,7 @@ impl Shadow {
         if old != 0
             && let Some(chunk) = self.chunk(old)
         {
-            // It is forgotten, so nobody would hear of LRU's hit: it counts as one.
+            // The forgotten ghost could no longer show LRU's hit, so it counts as one.
             self.drop_ghost(chunk);
             self.deficit += 1;
         }
@@ -229,7 +231,7 @@ impl Shadow {
         self.made += 1.0;
     }
 
-    /// Clears ghosts of a set that LRU has lost (I4).
+    /// Clears ghosts of one set that LRU has lost (I4).
     fn drop_some(&mut self) {
         let horizon = self.horizon();
         let set = &mut self.table[self.sweep..self.sweep + 8];
@@ -237,12 +239,12 @@ impl Shadow {
         self.sweep = if self.sweep + 8 == self.table.len() { 0 } else { self.sweep + 8 };
     }
 
-    /// So many blocks are released, the first of them with this stamp: LRU's youngest.
+    /// Adds released blocks, the first with this stamp: LRU's youngest.
     pub(super) fn released(&mut self, mut first: u32, mut blocks: u32) {
         (0..=blocks / 64).for_each(|_| self.drop_some());
         self.may_lose += i64::from(blocks);
         if !not_before(first, self.chunks[self.end - 1].since) {
-            // Heard late, after younger ones of another thread.
+            // Recorded late, after younger releases by another thread.
             let at = self.chunk(first).unwrap_or(self.first);
             self.chunks[at].blocks += blocks as i32;
             self.total += i64::from(blocks);
@@ -264,7 +266,7 @@ impl Shadow {
         }
     }
 
-    /// Whether there is more than LRU has room for, if that is so many blocks; what is in use takes room from both.
+    /// Returns whether LRU has more than `room` blocks. Blocks in use take room from both caches.
     pub(super) fn is_full(&self, room: u32, clock: u32) -> bool {
         let chunk = &self.chunks[self.first];
         self.end - self.first > 1
@@ -273,7 +275,7 @@ impl Shadow {
                 || clock.wrapping_sub(chunk.since) > OLDEST)
     }
 
-    /// LRU loses its oldest, where it has more than it has room for.
+    /// Removes LRU's oldest blocks while it has more than it has room for.
     pub(super) fn keep_within(&mut self, room: u32, clock: u32) {
         while self.is_full(room, clock) {
             let chunk = &self.chunks[self.first];
@@ -286,7 +288,7 @@ impl Shadow {
             }
             self.lose_oldest();
         }
-        // They are the oldest: the first to go where there is no room for all.
+        // Aged blocks are the oldest: the first to go where there is no room for all.
         self.aged = self.aged.min((i64::from(room) - self.total).max(0));
         // As much as a chunk needs, and no more.
         let oldest = self.chunks[self.first].blocks.max(2 * self.quantum);
@@ -301,7 +303,7 @@ impl Shadow {
         self.first += 1;
     }
 
-    /// Merges neighbours that are small, and moves all to the front.
+    /// Merges small neighbours, and moves all chunks to the front.
     fn pack(&mut self) {
         let mut to = 0;
         for from in self.first..self.end {
@@ -316,7 +318,7 @@ impl Shadow {
         }
         (self.first, self.end) = (0, to);
         if self.end == CHUNKS {
-            // Held blocks let it grow beyond what it was made for: LRU loses its oldest.
+            // Held blocks made it grow beyond its size: LRU loses its oldest.
             self.lose_oldest();
             self.chunks.copy_within(1.., 0);
             (self.first, self.end) = (0, CHUNKS - 1);

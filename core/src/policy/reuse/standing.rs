@@ -1,7 +1,7 @@
-//! How the policy stands beside LRU, for who watches: written by who learns, a line of its own.
+//! The policy's figures against LRU, for metrics. The learner writes them, on a cache line of their own.
 //!
-//! Relaxed throughout: figures, and nothing depends on them; two may be of different moments. So models leave
-//! their orders out.
+//! Relaxed throughout: nothing depends on these figures, and two may be of different moments. So
+//! models leave their orders out.
 
 use super::guard::Guard;
 use super::shadow::Shadow;
@@ -27,7 +27,7 @@ impl Standing {
         self.setbacks.store(guard.tries(), Relaxed);
     }
 
-    /// By who learns, alone.
+    /// Counts lost records. The learner alone calls it.
     #[cold]
     pub(super) fn lost(&self, blocks: u32) {
         self.unheard.store(self.unheard.load(Relaxed) + u64::from(blocks), Relaxed);

@@ -1,4 +1,5 @@
-//! The guard's books through the pool: what is in use, held, of another priority, or evicted by another's choice.
+//! The guard's figures through the pool: blocks in use, held, of another priority, or evicted by
+//! another's choice.
 
 use super::Reuse;
 use super::ages::Ages;
@@ -29,7 +30,7 @@ fn store(pool: &BlockPool, number: u64) -> BlockRef {
     pool.register(complete, None).into_block().downgrade()
 }
 
-/// Whether LRU has a block that waits, by what was published.
+/// Returns whether LRU has an inactive block, by the published horizon.
 fn lru_has(pool: &BlockPool, block: BlockRef) -> bool {
     let stamp = pool.all_slots()[block.id.index()].stamp.load(Relaxed);
     policy(pool).orders.lru_has(stamp)
@@ -40,9 +41,10 @@ fn go_round(pool: &BlockPool, number: u64) {
     (0..200).for_each(|_| drop(pool.lookup(hash(number))));
 }
 
-/// What is in use takes room from LRU, and its old place is none: so LRU has what waits, as we have, until something new comes.
+/// A block in use takes room from LRU, and its old place takes none. So LRU has the inactive blocks, as
+/// we have, until a new one comes.
 #[test]
-fn what_is_in_use_is_counted_once() {
+fn block_in_use_takes_room_from_lru_once() {
     type Take = for<'p> fn(&'p BlockPool, u64) -> Option<ImmutableBlock<'p>>;
     let ways: [(&str, Take); 2] = [
         ("used", |pool, number| pool.lookup(hash(number))),
@@ -63,9 +65,9 @@ fn what_is_in_use_is_counted_once() {
     }
 }
 
-/// What is new takes a place of LRU's, too: its oldest is lost, though we have evicted another.
+/// A new block takes a place of LRU's, too: LRU loses its oldest, though we have evicted another.
 #[test]
-fn what_is_new_takes_lru_s_room() {
+fn new_block_takes_room_from_lru() {
     let pool = pool();
     let all: Vec<BlockRef> = (0..100).map(|number| store(&pool, number)).collect();
     (10..40).for_each(|number| drop(pool.evict_this(all[number]).expect("nobody holds it")));
@@ -75,9 +77,9 @@ fn what_is_new_takes_lru_s_room() {
     assert!(lru_has(&pool, all[45]), "and it was not among the first 30");
 }
 
-/// Among other priorities the shadow knows of none, in use or not; they take room.
+/// The shadow tracks no blocks of other priorities, in use or not; they take room.
 #[test]
-fn other_priorities_take_room() {
+fn block_of_another_priority_takes_room() {
     let pool = pool();
     let all: Vec<BlockRef> = (0..100).map(|number| store(&pool, number)).collect();
     for number in 60..100 {
@@ -91,9 +93,9 @@ fn other_priorities_take_room() {
     assert_eq!(policy(&pool).books(), Some([60, 0, 0, 60]));
 }
 
-/// A block that another chooses is a ghost as one that we choose: LRU may have hit it.
+/// A block that another evictor chooses is a ghost like one that we choose: LRU may have hit it.
 #[test]
-fn what_another_evicts_is_a_ghost() {
+fn block_evicted_by_another_caller_becomes_a_ghost() {
     let pool = pool();
     let all: Vec<BlockRef> = (0..100).map(|number| store(&pool, number)).collect();
     drop(pool.evict_this(all[50]).expect("nobody holds it"));
@@ -104,9 +106,9 @@ fn what_another_evicts_is_a_ghost() {
     assert_eq!(policy(&pool).books(), Some([99, 0, 1, 99]), "LRU loses it with us");
 }
 
-/// Who hints at a use takes no part of it: the block is the youngest, of its class still, and has waited since it was used.
+/// A touch is no use: the block becomes the youngest of its class, and its wait counts from its last use.
 #[test]
-fn a_touch_is_no_use() {
+fn touch_is_not_counted_as_use() {
     let pool = pool();
     let blocks: Vec<BlockRef> = (0..100).map(|number| store(&pool, number)).collect();
     let sampled = blocks.iter().position(|block| policy(&pool).notes(block.id.0).is_sampled());
@@ -131,7 +133,7 @@ fn a_touch_is_no_use() {
     let more = hits().into_iter().zip(before).position(|(now, before)| now > before);
     let age = more.map(|bucket| Ages::new(100).span(bucket).0);
     assert_eq!((turns(), age >= Some(100)), (2, true), "one use, at the age it has: {age:?}");
-    // Touched and used before it is let go of.
+    // Touched and used before its release.
     let there = touch();
     drop(pool.lookup(hash(number as u64)));
     drop(pool.lookup(hash(number as u64)));
@@ -140,9 +142,9 @@ fn a_touch_is_no_use() {
     assert_eq!(policy(&pool).books(), Some([100, 0, 0, 100]));
 }
 
-/// What who watches is told is what the books have: one that LRU has and we have not, asked for again.
+/// The statistics match the shadow's figures: one block that LRU has and we have not, and a request for it.
 #[test]
-fn how_it_stands_beside_lru_can_be_seen() {
+fn reuse_stats_match_the_figures_of_the_shadow() {
     let pool = pool();
     let stats = |pool: &BlockPool| {
         policy(pool).books();
@@ -158,7 +160,7 @@ fn how_it_stands_beside_lru_can_be_seen() {
     let at_first = stats(&pool);
     assert_eq!((at_first.ahead, at_first.ghosts, at_first.setbacks, at_first.unheard), (0, 0, 0, 0));
     assert!(at_first.ghosts_allowed > 0, "the first try has a stake");
-    // The youngest goes by another's choice: LRU would have it still.
+    // The youngest goes by another's choice: LRU would still have it.
     drop(pool.evict_this(all[99]).expect("nobody holds it"));
     let at_once = pool.reuse_stats().expect("under this policy");
     assert_eq!(at_once.ghosts_allowed, at_first.ghosts_allowed - 1, "before anybody has heard of it");
@@ -169,9 +171,10 @@ fn how_it_stands_beside_lru_can_be_seen() {
     assert_eq!((hit.ahead, hit.ghosts), (-1, 0), "LRU would have had it");
 }
 
-/// A block that is copied just now, again and again as its only child comes, is no trunk; one with five children is.
+/// A block that is being copied, again and again while its only child comes, is no trunk;
+/// one with five children is.
 #[test]
-fn a_lease_is_no_sibling() {
+fn lease_is_not_counted_as_sibling() {
     let pool = pool();
     let above = store(&pool, 0);
     let add = |number: u64| {

@@ -17,7 +17,7 @@ unsafe extern "C" fn cuInit(flags: c_uint) -> c_int {
         }
         world.initialised = true;
         AT_EXIT.call_once(|| {
-            // SAFETY: a function that takes nothing. Refused, there is no report.
+            // SAFETY: a function without arguments. If it is refused, there is no report.
             let _ = unsafe { libc::atexit(report) };
         });
         world.devices.resize_with(world.settings.devices as usize, Device::default);
@@ -115,12 +115,13 @@ unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_uint, 
     call("cuDeviceGetAttribute", Need::Init, |world, _| {
         known(world, device)?;
         let found = match attribute {
-            // Multiprocessors; unified addressing; compute capability 9.0; host registration; stream memory operations.
+            // Multiprocessors; unified addressing; compute capability 9.0; host registration; stream
+            // memory operations.
             16 => 4,
             41 | 99 | 122 => 1,
             75 => 9,
             76 => 0,
-            // Threads a block.
+            // Threads per block.
             1 => 1024,
             _ => return Err(code::INVALID_VALUE),
         };
@@ -182,7 +183,7 @@ unsafe extern "C" fn cuCtxPopCurrent_v2(context: *mut *mut c_void) -> c_int {
     })
 }
 
-/// Takes the place of the context on top, or becomes the first.
+/// Replaces the context on top, or becomes the first.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> c_int {
     call("cuCtxSetCurrent", Need::Init, |world, _| {

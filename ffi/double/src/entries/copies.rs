@@ -1,4 +1,4 @@
-//! Copies and fills, checked and poisoned when they are submitted.
+//! Copies and fills, checked and poisoned at submission.
 
 use super::handle_of;
 use crate::engine::{Op, Rows, What};
@@ -32,7 +32,7 @@ fn take(world: &mut World, name: &str, device: u32, stream: *mut c_void, copies:
     if targets.windows(2).any(|pair| overlap(pair[0], pair[1])) {
         return world.refuse(code::INVALID_VALUE, format!("{name}: targets overlap"));
     }
-    // What something else still reads or writes keeps its bytes: stream order makes that right.
+    // Bytes that another operation still reads or writes are kept: stream order makes that right.
     let free: Vec<Span> = targets.into_iter().filter(|span| !world.in_flight(own(world, *span))).collect();
     world.submit(name, device, handle_of(stream), Op { what: What::Copy(copies), touches })?;
     for span in free {
@@ -41,7 +41,7 @@ fn take(world: &mut World, name: &str, device: u32, stream: *mut c_void, copies:
     Ok(())
 }
 
-/// A stretch by the address of its allocation, so that an import is seen to be the same memory.
+/// Returns a stretch by the address of its allocation, so that an import counts as the same memory.
 fn own(world: &World, span: Span) -> Span {
     let inner = world.memory.allocation_of(span.0).map_or(span.0, |(_, inner)| inner);
     (inner, span.1)
@@ -166,14 +166,14 @@ struct Attributes {
     flags: c_uint,
 }
 
-/// Which of CUDA's declarations a batch is called by.
+/// CUDA's declaration by which a batch is called.
 struct Called {
     name: &'static str,
-    /// The first version that has it, and the first that does not.
+    /// The first version that has it, and the first that no longer has it.
     versions: (c_int, c_int),
 }
 
-/// Of CUDA 12.8 and 12.9, under a name that later drivers may not have.
+/// The declaration of CUDA 12.8 and 12.9, under a name that later drivers may not have.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemcpyBatchAsync(
     targets: *mut u64,
@@ -214,7 +214,7 @@ unsafe extern "C" fn cuMemcpyBatchAsync_v2(
 }
 
 /// # Safety
-/// The lists are the caller's, as long as they are said to be.
+/// The lists are the caller's, with the given lengths.
 unsafe fn batch(
     called: &Called,
     (targets, sources, sizes, count): (*mut u64, *mut u64, *mut usize, usize),
@@ -238,7 +238,7 @@ unsafe fn batch(
         let attributes = unsafe { &*attributes.cast::<Attributes>() };
         // SAFETY: the caller's, as many.
         let start = unsafe { *attribute_starts };
-        // In stream order, which is the only one that leaves the source alone until its copy.
+        // Stream order is the only order that leaves the source alone until its copy.
         if start != 0 || attributes.source_order != 1 || attributes.flags > 1 {
             return world.refuse(code::INVALID_VALUE, format!("{name}: attributes"));
         }

@@ -1,4 +1,4 @@
-//! IPC handles, within the process: the double does not mind that exporter and importer are one.
+//! IPC handles, within the process: the double accepts one process as exporter and importer.
 
 use super::answer;
 use crate::world::{Need, call, code};

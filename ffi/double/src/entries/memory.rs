@@ -53,7 +53,8 @@ unsafe extern "C" fn cuMemFree_v2(address: u64) -> c_int {
     })
 }
 
-/// Of its attributes, the kind of memory and the device's ordinal; registered host memory has the one that it was registered with.
+/// Supports two attributes: the kind of memory and the device's ordinal. For registered host memory, the
+/// ordinal is that of the registering device.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuPointerGetAttribute(value: *mut c_void, attribute: c_uint, address: u64) -> c_int {
     call("cuPointerGetAttribute", Need::Context, |world, _| {
@@ -87,7 +88,7 @@ unsafe extern "C" fn cuMemGetAddressRange_v2(base: *mut u64, bytes: *mut usize, 
 unsafe extern "C" fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint) -> c_int {
     call("cuMemHostRegister_v2", Need::Context, |world, device| {
         let span = (pointer.expose_provenance() as u64, bytes as u64);
-        // Portable and mapped, and nothing else.
+        // Portable and mapped are the only flags.
         if bytes == 0
             || span.0 == 0
             || flags & !3 != 0
@@ -144,7 +145,8 @@ unsafe extern "C" fn cuMemHostGetDevicePointer_v2(
         if flags != 0 || !world.memory.is_registered((host, 1)) {
             return Err(code::INVALID_VALUE);
         }
-        // SAFETY: the caller's, for one address. Devices see registered memory where the host does, unless a test says otherwise.
+        // SAFETY: the caller's, for one address. Devices see registered memory at the host's address,
+        // unless a test sets a distance.
         unsafe { answer(address, host + world.settings.mapped_at) }
     })
 }

@@ -1,7 +1,8 @@
-//! The functions of libcuda, as far as kvstrata calls them: signatures as in `cuda.h` of 13.0.
+//! The functions of libcuda that kvstrata calls: signatures as in `cuda.h` of 13.0.
 //!
-//! Each has the contract of its page in the driver API's manual. Every pointer is the caller's, valid for what the manual says is
-//! read or written there; handles are numbers of the world's and are looked up, never followed.
+//! Each has the contract of its page in the driver API's manual. Every pointer is the caller's, valid for
+//! the bytes that the manual says are read or written there. Handles are numbers of the world's; they are
+//! looked up, never followed.
 
 mod context;
 mod copies;
@@ -20,7 +21,7 @@ pub(crate) fn pointer_of(handle: u64) -> *mut c_void {
     core::ptr::without_provenance_mut(handle as usize)
 }
 
-/// Writes an answer where the caller wants it.
+/// Writes an answer to the caller's place.
 ///
 /// # Safety
 /// `place` is the caller's, for one `T`.

@@ -1,4 +1,5 @@
-//! Modules and launches. An image is remembered and nothing more; its functions are what tests registered by name.
+//! Modules and launches. An image is only remembered; its functions are the kernels that tests registered
+//! by name.
 
 use super::{answer, handle_of, pointer_of};
 use crate::engine::{Op, What};
@@ -71,7 +72,7 @@ unsafe extern "C" fn cuFuncGetAttribute(
             return world.refuse(code::INVALID_HANDLE, "an attribute of an unloaded function".to_owned());
         }
         let found = match attribute {
-            // Threads a block, shared bytes, local bytes, registers.
+            // Threads per block, shared bytes, local bytes, registers.
             0 => 1024,
             1 | 3 => 0,
             4 => 32,
@@ -96,7 +97,7 @@ unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         if !(1..=1024).contains(&threads) {
             return Err(code::INVALID_VALUE);
         }
-        // As with 32 registers a thread.
+        // As with 32 registers per thread.
         // SAFETY: the caller's, for one number.
         unsafe { answer(blocks, 2048 / threads) }
     })
@@ -125,12 +126,13 @@ unsafe extern "C" fn cuLaunchKernel(
             return world
                 .refuse(code::INVALID_VALUE, format!("a launch of {grid_x} CTAs of {block_x} threads"));
         }
-        // SAFETY: the caller's: a pointer a parameter, and these kernels have one.
+        // SAFETY: the caller's: one pointer per parameter, and these kernels have one parameter.
         let source = unsafe { *params }.cast::<u8>();
         let mut args = vec![0_u64; kernel.args_bytes.div_ceil(8)];
         // SAFETY: the parameter has the size that the kernel was registered with, and so has `args`.
         unsafe { args.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(source, kernel.args_bytes) };
-        // A word that is an address of the device's, or of registered memory, is taken for one: all that it leads into is in use.
+        // A word that equals an address of the device's, or of registered memory, counts as a pointer: the
+        // whole allocation behind it, or the registered byte, is in use.
         let leads = args.iter().filter_map(|word| match world.memory.allocation_of(*word) {
             Some((base, _)) => Some((base, world.memory.allocations[&base].bytes)),
             None if !world.memory.is_device(*word) && world.memory.is_registered((*word, 1)) => {

@@ -1,4 +1,4 @@
-//! Streams, events, host functions and values that streams write.
+//! Streams, events, host functions, and values that streams write.
 
 use super::{answer, handle_of, pointer_of};
 use crate::engine::{Op, Stream, What};
@@ -24,7 +24,7 @@ unsafe extern "C" fn cuStreamCreateWithPriority(
     })
 }
 
-/// What is queued is still executed.
+/// Queued operations are still executed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamDestroy_v2(stream: *mut c_void) -> c_int {
     call("cuStreamDestroy_v2", Need::Context, |world, _| {
@@ -76,7 +76,7 @@ fn event_of<'w>(world: &'w mut World, name: &str, event: u64) -> Result<&'w mut 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventCreate(event: *mut *mut c_void, flags: c_uint) -> c_int {
     call("cuEventCreate", Need::Context, |world, device| {
-        // Blocking waits and no timing are all that there is.
+        // Blocking waits and no timing are the only flags.
         if flags & !3 != 0 {
             return world.refuse(code::INVALID_VALUE, format!("an event of flags {flags}"));
         }
@@ -146,7 +146,7 @@ unsafe extern "C" fn cuEventDestroy_v2(event: *mut c_void) -> c_int {
         let event = handle_of(event);
         let found = event_of(world, "cuEventDestroy", event)?;
         match found {
-            // Allowed: streams that wait for it go on to do so.
+            // Allowed: streams that wait for it continue to wait.
             Event { joined: true, .. } if found.done < found.recorded => found.destroyed = true,
             _ => {
                 if found.done < found.recorded {

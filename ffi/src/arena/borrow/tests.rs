@@ -1,5 +1,5 @@
 //! loom models of I1 and I2: `RUSTFLAGS="--cfg loom" cargo test -p kvstrata-ffi --lib borrow`.
-//! A block's bytes are a cell of loom's, which notices every access that the word does not order.
+//! A block's bytes are a loom cell, which notices every access that the word does not order.
 
 use super::{BorrowError, BorrowWords};
 use crate::arena::HostArena;
@@ -10,8 +10,8 @@ struct Rig {
     bytes: Vec<UnsafeCell<u64>>,
 }
 
-// SAFETY: a cell is touched only under its word; that the words keep writers alone is what the models check, with loom's
-// cells reporting any violation.
+// SAFETY: a cell is touched only under its word. The models check that the words keep writers alone:
+// loom's cells report any violation.
 unsafe impl Sync for Rig {}
 // SAFETY: nothing in it is tied to a thread.
 unsafe impl Send for Rig {}
@@ -29,7 +29,7 @@ impl Rig {
 
     fn set(&self, block: usize, value: u64) {
         self.bytes[block].with_mut(|cell| {
-            // SAFETY: the caller holds the word alone; loom reports a race with anybody.
+            // SAFETY: the caller holds the word alone; loom reports a race with any other access.
             unsafe { *cell = value }
         });
     }
@@ -44,7 +44,7 @@ impl Rig {
         taken
     }
 
-    /// Nobody holds anything: everybody may take, once as a reader, once as a writer.
+    /// Checks that no borrow is left: each block can be taken, once as a reader, once as a writer.
     fn at_rest(&self) {
         for block in 0..self.bytes.len() {
             assert_eq!(self.words.take_read(block), Ok(()), "a writer is left behind");
@@ -71,7 +71,7 @@ fn a_writer_is_alone_among_writers() {
     });
 }
 
-/// I1: a writer and a reader are never in one block together; a reader who comes later sees all that was written.
+/// I1: a writer and a reader are never in one block together; a later reader sees all that was written.
 #[test]
 fn a_writer_is_alone_among_readers() {
     model(|| {
@@ -108,7 +108,8 @@ fn readers_share_a_block() {
     });
 }
 
-/// I2: a writer comes in after the last of several readers, whichever that was, and after the reads of all of them.
+/// I2: a writer comes in after the last of several readers, whichever that is, and after the reads of all
+/// of them.
 #[test]
 fn a_writer_comes_after_all_readers() {
     model(|| {
@@ -157,8 +158,8 @@ fn a_writer_becomes_a_reader() {
     });
 }
 
-/// The guards, over two blocks that two threads want in opposite order: who is refused the second gives back the first, by
-/// dropping it, and then both are free.
+/// The guards, over two blocks that two threads want in opposite order: the thread that is refused the
+/// second block gives back the first by dropping it, and then both are free.
 #[test]
 fn guards_of_two_blocks_are_released() {
     model(|| {

@@ -1,8 +1,8 @@
-//! Device memory for what kernels look up: the bases of prepared plans. One allocation, since freeing one
-//! makes a device wait for all its streams.
+//! Device memory for the bases of prepared plans, which kernels read. It is one allocation, since freeing
+//! one makes a device wait for all its streams.
 //!
 //! Invariants
-//! - I1: a part belongs to one [`Bases`], from `place` to its drop, and that lives in each batch whose
+//! - I1: a part belongs to one [`Bases`], from `place` to its drop. The `Bases` lives in each batch whose
 //!   kernels read it.
 
 use super::super::batch::{Batch, Held};
@@ -15,22 +15,22 @@ use super::super::stream::Purpose;
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes for all bases of a device: some 100 pairs of layouts of 80 layers, K and V apart.
+/// Bytes for all bases of a device: some 100 pairs of layouts of 80 layers, with K and V apart.
 const TABLE_BYTES: u64 = 256 << 10;
-/// Bytes of a part at least: one line of the device's L2.
+/// Minimum bytes of a part: one line of the device's L2.
 const GRAIN_BYTES: u64 = 128;
-/// Bytes that go up at a time.
+/// Bytes per upload.
 const STAGE_BYTES: usize = 4096;
-/// How long that may take.
+/// The deadline of an upload.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct BasesTable {
     memory: Arc<DeviceStorage>,
-    /// Had by one call at a time.
+    /// Used by one call at a time.
     stage: Mutex<Arc<PinnedStorage>>,
     queue: TransferQueue,
-    /// Parts that nobody has, by their offsets: grains, and how many. Sorted, and no two adjoin.
+    /// Free parts: the first grain, and the number of grains. Sorted, and no two adjoin.
     free: Mutex<Vec<(u64, u64)>>,
 }
 
@@ -45,7 +45,7 @@ impl BasesTable {
         }))
     }
 
-    /// Puts these bytes into device memory. Waits until they are there.
+    /// Copies these bytes into device memory, and waits for the copy.
     pub(super) fn place(self: &Arc<Self>, bytes: &[u8]) -> Result<Bases, CudaError> {
         let grains = (bytes.len() as u64).div_ceil(GRAIN_BYTES);
         let first = self.take(grains)?;
@@ -67,7 +67,7 @@ impl BasesTable {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first part that is large enough, or as much of it as is wanted.
+    /// Takes the start of the first free part that is large enough.
     fn take(&self, grains: u64) -> Result<u64, CudaError> {
         let mut free = self.free();
         let found = free.iter().position(|(_, there)| *there >= grains);
@@ -82,7 +82,7 @@ impl BasesTable {
         Ok(first)
     }
 
-    /// The stage is still with a copy that was given up.
+    /// The error for a stage that is still used by a copy that was given up.
     fn unanswered(&self) -> CudaError {
         let waited_ms = u64::try_from(DEADLINE.as_millis()).unwrap_or(u64::MAX);
         CudaError::Deadline { device: self.memory.device().ordinal(), waited_ms }
@@ -108,7 +108,7 @@ impl BasesTable {
     }
 }
 
-/// Gives a part back.
+/// Frees a part.
 fn give(free: &mut Vec<(u64, u64)>, first: u64, grains: u64) {
     let at = free.partition_point(|(other, _)| *other < first);
     free.insert(at, (first, grains));
@@ -136,7 +136,7 @@ impl Bases {
 
 impl Drop for Bases {
     fn drop(&mut self) {
-        // By whichever thread ends the last transfer: the lock is never held while anything is waited for.
+        // The thread that ends the last transfer comes here. The lock is never held during a wait.
         give(&mut self.table.free(), self.first, self.grains);
     }
 }

@@ -1,18 +1,19 @@
-//! What each route costs, and so which is the cheapest.
+//! The cost of each route, and the choice of the cheapest.
 //!
 //! ```text
-//!   a direction   ┬ single   size × count ──► time     from submission to completion, of pieces in families of 16
+//!   per direction ┬ single   size × count ──► time     from submission to completion, in families of 16
 //!                 ├ batch    size × count ──► time
-//!                 ├ rows     size × count ──► time     + a call of single's for each family more
-//!                 ├ kernel   size × count ──► time     what exceeds its least × a factor for vectors below 16 bytes
+//!                 ├ rows     size × count ──► time     + one call of single's for each additional family
+//!                 ├ kernel   size × count ──► time     above its least × a factor for narrow vectors
 //!                 └ CTAs: as many as the kernel had
 //! ```
 //!
-//! What it takes for granted: a plan's pieces are about of one size, the mean; nothing else uses the link;
-//! the device's addresses do not matter; both directions at once are as each alone; a kernel has the CTAs
-//! that it was measured with. `plan/tune.rs` measures it on a device; what is shipped is
-//! [reasoned](CostSource::Reasoned), from data sheets and the formulas in `reasoned.rs`, and not measured.
-//! [Decision 011](../../../../docs/decisions/011-costs-of-copies.md) has the reasons.
+//! The model assumes that a plan's pieces have about one size, the mean; that nothing else uses the link;
+//! that the device's addresses do not matter; that both directions at once behave like each alone; and
+//! that a kernel has the CTAs with which it was measured. `plan/tune.rs` measures the costs on a device.
+//! The shipped costs are [reasoned](CostSource::Reasoned), not measured: they come from data sheets and
+//! the formulas in `reasoned.rs`. [Decision 011](../../../../docs/decisions/011-costs-of-copies.md) has
+//! the reasons.
 //!
 //! Invariants
 //! - I1: times are finite, whatever the fragments.
@@ -34,63 +35,65 @@ use std::sync::Arc;
 /// See [`CopyCosts::NARROW`].
 const NARROW: [u64; 4] = [8, 4, 2, 1];
 
-/// CTAs of a multiprocessor at most: 2,048 threads.
+/// Maximum CTAs per multiprocessor: 2,048 threads.
 const CTAS: u32 = 8;
-/// CTAs that fill a link to the host, by reasoning: 8 of 256 threads with 64 bytes each on the way are 128 KiB, and a link of 60 GB/s
-/// has 120 KB on the way in 2 µs. More would take multiprocessors from the model: a matrix product's CTA may need one for itself.
+/// CTAs that fill a link to the host, by reasoning: 8 of 256 threads with 64 bytes each in flight are 128
+/// KiB, and a link of 60 GB/s has 120 KB in flight in 2 µs. More CTAs would take multiprocessors from the
+/// model: a CTA of a matrix product may need one for itself.
 const LINK_CTAS: u32 = 8;
 
-/// CTAs that run on so many multiprocessors at once.
+/// Returns the CTAs that run on this many multiprocessors at once.
 pub(super) fn most_ctas(multiprocessors: u32) -> u32 {
     multiprocessors.saturating_mul(CTAS).max(1)
 }
 
-/// Where costs come from.
+/// The origin of costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CostSource {
-    /// From this device.
+    /// Measured on this device.
     Measured {
-        /// Its name.
+        /// The device's name.
         card: String,
         /// The driver's CUDA, major and minor.
         cuda: (u32, u32),
-        /// When, in UTC: `2026-01-31T23:59:59Z`.
+        /// The time of the measurement, in UTC: `2026-01-31T23:59:59Z`.
         when: String,
     },
-    /// From data sheets and formulas, and not measured.
+    /// Derived from data sheets and formulas, not measured.
     Reasoned {
-        /// Whose.
+        /// The card of the data sheet.
         card: &'static str,
     },
 }
 
-/// What was measured of one direction.
+/// The measurements of one direction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DirectionCosts {
-    /// Of each route, in the order of [`Route::ALL`]: nanoseconds of pieces of [`CopyCosts::SIZES`] bytes, and for each size of
-    /// [`CopyCosts::COUNTS`] pieces; none where nothing was measured.
+    /// For each route, in the order of [`Route::ALL`]: the nanoseconds of [`CopyCosts::COUNTS`] pieces of
+    /// [`CopyCosts::SIZES`] bytes, by size and then by count; `None` where nothing was measured.
     pub cells: [Cells; 4],
-    /// CTAs of its kernels; none where there were no kernels.
+    /// CTAs of the kernels; `None` if there were no kernels.
     pub ctas: Option<u32>,
-    /// How much longer a kernel takes with vectors of [`CopyCosts::NARROW`] bytes, above what it takes at least; from 1 on.
+    /// The factor, at least 1, on a kernel's time above its least time, for vectors of
+    /// [`CopyCosts::NARROW`] bytes.
     pub narrow: [f64; 4],
 }
 
-/// Costs that cannot be.
+/// Impossible costs.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{} of copies {direction} is {value}; it must be {rule}", .what)]
 pub struct BadCosts {
-    /// What is wrong.
+    /// The wrong figure.
     pub what: &'static str,
-    /// Of which direction.
+    /// Its direction.
     pub direction: &'static str,
     /// The value.
     pub value: f64,
-    /// What it has to be.
+    /// The rule that the value breaks.
     pub rule: &'static str,
 }
 
-/// What routes cost on a device. Cheap to clone.
+/// The costs of routes on a device. Cheap to clone.
 #[derive(Clone, PartialEq)]
 pub struct CopyCosts(Arc<Tables>);
 
@@ -101,12 +104,12 @@ struct Tables {
     grids: [[Option<Grid>; 4]; 3],
 }
 
-/// Who is taken when two cost the same, or when nobody knows: the copy engine leaves the multiprocessors to the model, and one call
-/// costs the host less than many.
+/// The order of routes with equal or unknown costs: the copy engine leaves the multiprocessors to the
+/// model, and one call costs the host less than many.
 const PREFERENCE: [Route; 4] = [Route::Batch, Route::Kernel, Route::Rows, Route::Single];
 
 impl Default for DirectionCosts {
-    /// Nothing is known.
+    /// Nothing is measured.
     fn default() -> DirectionCosts {
         DirectionCosts {
             cells: [[[None; COUNTS.len()]; SIZES.len()]; 4],
@@ -117,26 +120,26 @@ impl Default for DirectionCosts {
 }
 
 impl Default for CopyCosts {
-    /// Reasoned, for a device of which nothing is known.
+    /// Reasoned costs, for an unknown device.
     fn default() -> CopyCosts {
         CopyCosts::reasoned("")
     }
 }
 
 impl CopyCosts {
-    /// Bytes a piece that times are of.
+    /// Piece sizes, in bytes, of the measured times.
     pub const SIZES: [u64; 13] = SIZES;
-    /// Pieces that times are of.
+    /// Numbers of pieces of the measured times.
     pub const COUNTS: [u64; 7] = COUNTS;
-    /// Pieces of a family that times are of: a page of 16 tokens of some of its heads.
+    /// Pieces per family in the measured times: a page of 16 tokens of some of its heads.
     pub const FAMILY: u64 = 16;
-    /// Vectors that a kernel takes where alignment has no 16 bytes.
+    /// Vector widths, in bytes, of a kernel whose alignment is below 16 bytes.
     pub const NARROW: [u64; 4] = NARROW;
 
-    /// What was measured, for each of [`Direction::ALL`].
+    /// Creates measured costs, one for each of [`Direction::ALL`].
     ///
     /// # Errors
-    /// [`BadCosts`]: a time of 0 or above an hour, a factor that is below 1 or above 1000, no CTAs.
+    /// [`BadCosts`]: a time is 0 or above an hour, a factor is below 1 or above 1000, or CTAs are 0.
     pub fn measured(
         card: &str,
         cuda: (u32, u32),
@@ -148,7 +151,7 @@ impl CopyCosts {
         Ok(CopyCosts::of(source, directions))
     }
 
-    /// What is shipped for a card of this name: H100 and H200 are known. Reasoned, and not measured.
+    /// Returns the shipped costs for a card of this name: H100 and H200 are known. Reasoned, not measured.
     #[must_use]
     pub fn reasoned(name: &str) -> CopyCosts {
         let (card, directions) = reasoned::costs(name);
@@ -160,19 +163,19 @@ impl CopyCosts {
         CopyCosts(Arc::new(Tables { source, directions, grids }))
     }
 
-    /// Whether they were measured, and on what.
+    /// Returns the origin of the costs: measured, and on which device, or reasoned.
     #[must_use]
     pub fn source(&self) -> &CostSource {
         &self.0.source
     }
 
-    /// What was measured or reasoned, for each of [`Direction::ALL`].
+    /// Returns the measured or reasoned costs for each of [`Direction::ALL`].
     #[must_use]
     pub fn directions(&self) -> &[DirectionCosts; 3] {
         &self.0.directions
     }
 
-    /// How many CTAs a kernel gets: as few as come within 3 % of the best rate.
+    /// Returns the CTAs of a kernel: the fewest within 3 % of the best rate.
     #[must_use]
     pub fn ctas(&self, direction: Direction, multiprocessors: u32) -> u32 {
         let most = most_ctas(multiprocessors);
@@ -181,15 +184,15 @@ impl CopyCosts {
         known.unwrap_or(unknown).clamp(1, most)
     }
 
-    /// How long a transfer takes by a route, from its submission to its completion; none if the route was never measured. No pieces
-    /// are taken for one.
+    /// Estimates the time of a transfer by a route, from submission to completion; `None` if the route
+    /// was never measured. Zero pieces count as one.
     #[must_use]
     pub fn estimate(&self, direction: Direction, route: Route, fragments: Fragments) -> Option<Duration> {
         let time = self.time(direction, route, fragments)?;
         Some(Duration::try_from_secs_f64(time / 1e9).unwrap_or(Duration::MAX))
     }
 
-    /// In nanoseconds.
+    /// Estimates as `estimate` does, in nanoseconds.
     fn time(&self, direction: Direction, route: Route, fragments: Fragments) -> Option<f64> {
         let Fragments { pieces, bytes, families, width } = fragments;
         let pieces = pieces.max(1);
@@ -212,8 +215,8 @@ impl CopyCosts {
         })
     }
 
-    /// The cheapest of the routes that there are. Those of equal cost, and, behind all others, those that were never measured, in this
-    /// order: batch, kernel, rows, single.
+    /// Returns the cheapest available route. Routes of equal cost are taken in this order: batch, kernel,
+    /// rows, single. Routes that were never measured come behind all others, in the same order.
     #[must_use]
     pub fn choose(&self, direction: Direction, fragments: Fragments, there: impl Fn(Route) -> bool) -> Route {
         let mut best: Option<(f64, Route)> = None;

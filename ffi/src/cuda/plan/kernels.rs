@@ -10,28 +10,29 @@ use std::sync::Arc;
 
 /// The kernels of a device.
 pub struct CudaKernels {
-    /// All of them, looked up when they were loaded: the driver may load a kernel's code when it is asked for it, and may wait for the
-    /// whole context then (CUDA C++ Programming Guide, "Lazy Loading").
+    /// All kernels, looked up at load time. The driver may load a kernel's code at the lookup, and then
+    /// may wait for the whole context (CUDA C++ Programming Guide, "Lazy Loading").
     functions: Vec<(&'static CStr, CudaFunction)>,
 }
 
 impl CudaKernels {
-    /// Which compiler made the kernels that this program has, and for which architectures.
+    /// Returns the compiler of this program's kernels, and their architectures.
     ///
     /// # Errors
-    /// Why it has none.
+    /// The reason why the program has no kernels.
     pub fn built() -> Result<&'static str, &'static str> {
         images().map(|_| toolkit())
     }
 
-    /// Loads what this program was built with.
+    /// Loads the kernels that this program was built with.
     ///
     /// # Errors
-    /// [`CudaError::NoKernels`] if it was built without nvcc; or the driver refuses: it is too old for the images, or has none for the
-    /// device. Images that nvcc 13 made need a driver of CUDA 13 (R580), others one of their own major version.
+    /// [`CudaError::NoKernels`] if the program was built without nvcc; or the driver refuses: it is too
+    /// old for the images, or no image fits the device. Images that nvcc 13 made need a driver of CUDA 13
+    /// (R580); other images need one of their own major version.
     pub fn load(device: &Arc<CudaDevice>) -> Result<CudaKernels, CudaError> {
         let images = images().map_err(|why| CudaError::NoKernels { why: why.to_owned() })?;
-        // SAFETY: whole, and as nvcc made them.
+        // SAFETY: complete, and as nvcc made them.
         unsafe { CudaKernels::of(device, images) }
     }
 
@@ -41,7 +42,7 @@ impl CudaKernels {
     /// As for [`load`](CudaKernels::load).
     ///
     /// # Safety
-    /// They are whole, and have this version's kernels.
+    /// The images are complete, and contain this version's kernels.
     pub unsafe fn of(device: &Arc<CudaDevice>, images: &[Image]) -> Result<CudaKernels, CudaError> {
         let mut functions = Vec::new();
         for image in images {
@@ -54,7 +55,7 @@ impl CudaKernels {
         Ok(CudaKernels { functions })
     }
 
-    /// A kernel of this name.
+    /// Returns the kernel of this name.
     pub(super) fn function(&self, name: &'static CStr) -> Result<(&'static CStr, CudaFunction), CudaError> {
         let found = self.functions.iter().find(|(of, _)| *of == name);
         found.cloned().ok_or_else(|| CudaError::NoKernels {

@@ -1,23 +1,23 @@
-//! Copy plans on a device: prepared once for a pair of layouts, submitted for one list of blocks after the
-//! other.
+//! Copy plans on a device: prepared once for a pair of layouts, then submitted for one list of blocks
+//! after the other.
 //!
 //! ```text
-//!   CopyPlan, places ──► CudaCopy::prepare ──► PreparedCopy      checked: all bytes of all blocks lie in their places
+//!   CopyPlan, places ──► CudaCopy::prepare ──► PreparedCopy      checked: all bytes lie in their places
 //!                                                   │            kernel chosen, its bases in device memory
 //!   blocks, guards ─────────────────────────────────┴─► submit ──► Transfer
 //!                                                          │
-//!           single copies · one call for many · rows · kernel      the route: what the measured costs say of such fragments
+//!           single copies · one call for many · rows · kernel      the route: the cheapest for the fragments
 //! ```
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `place.rs` | what a side's memory is, and that a plan stays inside it |
-//! | `kernels.rs`, `bases.rs` | images loaded on a device; what kernels look up there |
-//! | `prepare.rs`, `prepared.rs` | what is made once, by `CudaCopy`; what the submissions of a plan share |
-//! | `submit.rs` | what is done each time: `PreparedCopy`, `SummedCopy` |
-//! | `sums.rs` | payloads summed where they are: `CudaSums`, a volume's `DeviceSums` |
-//! | `route.rs`, `costs.rs` | the routes, and what they cost |
-//! | `tune.rs` | that measured on a device |
+//! | `place.rs` | a side's memory, and the check that a plan stays inside it |
+//! | `kernels.rs`, `bases.rs` | images loaded on a device; the tables that kernels read there |
+//! | `prepare.rs`, `prepared.rs` | preparation, by `CudaCopy`; the data that a plan's submissions share |
+//! | `submit.rs` | one submission: `PreparedCopy`, `SummedCopy` |
+//! | `sums.rs` | payloads summed in device memory: `CudaSums`, a volume's `DeviceSums` |
+//! | `route.rs`, `costs.rs` | the routes, and their costs |
+//! | `tune.rs` | the costs measured on a device |
 
 mod bases;
 mod costs;

@@ -1,8 +1,9 @@
-//! The memory of one side of a plan, and that every byte that the plan can name lies in it.
+//! The memory of one side of a plan, and the check that it contains every byte that the plan can name.
 //!
 //! ```text
 //!   device   ranges, in any order: an engine's tensors       base + strides of all blocks ⊂ one of them
-//!   host     a registered arena                              block n of the layout ⊂ block n of the arena, whose guard is the proof
+//!   host     a registered arena                              block n of the layout ⊂ block n of the arena;
+//!                                                            the block's guard is the proof
 //! ```
 
 use super::super::batch::{Batch, Held};
@@ -16,17 +17,19 @@ use kvstrata_core::plan::{CopyPlan, PlaneCopy};
 use kvstrata_core::storage::{Storage, StorageKind};
 use std::sync::Arc;
 
-/// What a side of a plan lies in.
+/// The memory of one side of a plan.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// Device memory, in as many ranges as it has. A transfer holds them; that nobody else reaches their blocks meanwhile is the
-    /// pool's business: [keep](Batch::keep) its handles in the batch.
+    /// Device memory, in any number of ranges. A transfer holds the ranges. The pool must ensure that no
+    /// one else uses their blocks meanwhile: [keep](Batch::keep) its handles in the batch.
     Device(Vec<DeviceRange>),
-    /// A registered arena, whose block `n` has block `n` of the layout. A transfer needs their guards in its batch.
+    /// A registered arena: its block `n` contains block `n` of the layout. A transfer needs the blocks'
+    /// guards in its batch.
     Host(Arc<PinnedStorage>),
 }
 
-/// Which side, and how often the kernel divides its addresses: more than once where a [stand-in](kvstrata_kernels::Conversion) has it.
+/// A side, and the divisor that the kernel applies to its addresses: above 1 for a
+/// [stand-in](kvstrata_kernels::Conversion).
 #[derive(Clone, Copy)]
 pub(super) struct Of {
     pub side: usize,
@@ -46,7 +49,7 @@ impl Place {
         matches!(self, Place::Host(_))
     }
 
-    /// Whether kernels reach it.
+    /// Whether kernels reach the memory.
     pub(super) fn is_mapped(&self) -> bool {
         match self {
             Place::Device(_) => true,
@@ -54,7 +57,7 @@ impl Place {
         }
     }
 
-    /// Whether bytes from an address on lie in these blocks; in any block, for a device.
+    /// Whether the bytes from an address on meet these blocks; for a device, whether they meet any block.
     pub(super) fn meets(&self, (address, bytes): (u64, u64), blocks: &[BlockId]) -> bool {
         let meets = |from: u64, to: u64| address < to && from < address.saturating_add(bytes);
         match self {
@@ -71,7 +74,7 @@ impl Place {
         }
     }
 
-    /// Its memory, in stretches that one copy may cover.
+    /// Returns the memory as stretches; one copy stays within one stretch.
     pub(super) fn stretches(&self) -> Stretches {
         Stretches::new(match self {
             Place::Device(ranges) => {
@@ -81,7 +84,7 @@ impl Place {
         })
     }
 
-    /// Whether all that the plan, or a replan of it, has on this side lies here.
+    /// Checks that this place contains all bytes that the plan, or a replan of it, has on this side.
     pub(super) fn check(&self, plan: &CopyPlan, of: Of, device: &Arc<CudaDevice>) -> Result<(), CudaError> {
         let others = |found: &&Arc<CudaDevice>| !Arc::ptr_eq(found, device);
         let found = match self {
@@ -116,7 +119,7 @@ impl Place {
     }
 }
 
-/// Stretches of addresses, from and to, by their starts.
+/// Stretches of addresses, start and end, sorted by start.
 #[derive(Debug)]
 pub(super) struct Stretches(Vec<(u64, u64)>);
 
@@ -126,7 +129,7 @@ impl Stretches {
         Stretches(of)
     }
 
-    /// Those that adjoin or overlap as one.
+    /// Returns the stretches, with those that adjoin or overlap joined.
     fn joined(&self) -> Stretches {
         let mut joined: Vec<(u64, u64)> = Vec::with_capacity(self.0.len());
         for (from, to) in &self.0 {
@@ -142,7 +145,7 @@ impl Stretches {
         self.0.len() > 1
     }
 
-    /// Whether a piece of some block lies across two of them.
+    /// Whether a piece of some block lies across two stretches.
     pub(super) fn cut(&self, plan: &CopyPlan, of: Of) -> bool {
         let layout = if of.side == 0 { plan.src() } else { plan.dst() };
         self.are_many()
@@ -152,7 +155,7 @@ impl Stretches {
             })
     }
 
-    /// The end of the stretch that has this address; the address itself if none has.
+    /// Returns the end of the stretch that contains this address; the address itself if none does.
     pub(super) fn end_of(&self, address: u64) -> u64 {
         let behind = self.0.partition_point(|(from, _)| *from <= address);
         self.0[..behind].last().map_or(address, |(_, to)| (*to).max(address))
@@ -163,7 +166,8 @@ impl Stretches {
     }
 }
 
-/// What a plane has on one side from each of its bases on: loops around a piece, blocks among them, the longest strides last.
+/// A plane's bytes on one side, from each of its bases on: the loops around a piece, blocks among them,
+/// the longest strides last.
 struct Extent {
     bytes: u64,
     loops: Vec<(u64, u64)>,
@@ -181,19 +185,20 @@ impl Extent {
         Extent { bytes: plane.nest().piece_bytes() / of.divided_by, loops, blocks }
     }
 
-    /// Bytes from the first to the last of a block.
+    /// Returns the span of a block in bytes.
     fn of_a_block(&self) -> u64 {
         span(&self.loops, self.bytes).unwrap_or(u64::MAX)
     }
 
-    /// Whether all blocks lie in stretches. Layers at even distances are a loop, which leads from one tensor to the next.
+    /// Whether all blocks lie in stretches. Layers at equal distances are a loop that leads from one
+    /// tensor to the next.
     fn is_inside(&self, address: u64, stretches: &Stretches) -> bool {
         let mut loops = self.loops.clone();
         loops.insert(loops.partition_point(|(_, stride)| *stride < self.blocks.1), self.blocks);
         inside(address, self.bytes, &loops, stretches)
     }
 
-    /// Whether each block lies in the arena's of its number.
+    /// Whether each block lies in the arena's block of the same number.
     fn is_inside_blocks(&self, address: u64, pinned: &PinnedStorage) -> bool {
         let (arena, base) = (pinned.arena(), pinned.base_address());
         let (blocks, stride) = self.blocks;
@@ -207,7 +212,7 @@ impl Extent {
     }
 }
 
-/// Bytes from the first to the last.
+/// Returns the bytes from the first to the last.
 fn span(loops: &[(u64, u64)], bytes: u64) -> Option<u64> {
     loops.iter().try_fold(bytes, |bytes, (count, stride)| {
         count.saturating_sub(1).checked_mul(*stride).and_then(|more| more.checked_add(bytes))
@@ -222,7 +227,7 @@ fn inside(address: u64, bytes: u64, loops: &[(u64, u64)], stretches: &Stretches)
     (0..*count).all(|turn| inside(address.wrapping_add(turn.wrapping_mul(*stride)), bytes, inner, stretches))
 }
 
-/// Numbers of blocks, to look them up in. Sized once, for all that a place has.
+/// A set of block numbers, for lookups. Sized once, for all blocks of a place.
 #[derive(Debug, Default)]
 pub(super) struct Blocks(Vec<u64>);
 
@@ -231,7 +236,7 @@ impl Blocks {
         Blocks(vec![0; blocks.div_ceil(64)])
     }
 
-    /// Whether the batch has the guard of each of these blocks of an arena, for writing if `write`.
+    /// Checks that the batch has the guard of each of these arena blocks; for writing if `write`.
     pub(super) fn are_held(
         &mut self,
         batch: &Batch,
@@ -259,7 +264,7 @@ impl Blocks {
     }
 }
 
-/// The block of the arena that this guards; a writer may read too.
+/// Returns the arena's block that this owner guards. A writer may also read.
 fn guarded(held: &Held, arena: &Arc<PinnedStorage>, write: bool) -> Option<usize> {
     match held {
         Held::Write(block, of) if Arc::ptr_eq(of, arena) => Some(block.block()),

@@ -1,6 +1,6 @@
-//! What is made once for a pair of layouts, so that a submission is a lookup of blocks and a launch.
+//! Preparation for a pair of layouts: afterwards, a submission is a lookup of blocks and a launch.
 //!
-//! The result is in `prepared.rs`. Its I1 is upheld here: a plan that leaves its places is refused.
+//! The result is in `prepared.rs`. This file upholds its I1: a plan that leaves its places is refused.
 
 use super::super::context::CudaDevice;
 use super::super::copy::Direction;
@@ -16,7 +16,7 @@ use kvstrata_core::plan::{CopyPlan, Slice};
 use kvstrata_kernels::{Conversion, CopyKernel, SumKernel, THREADS};
 use std::sync::{Arc, Mutex};
 
-/// How a device's copies are made.
+/// Options for a device's copies.
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct CopyOptions {
@@ -25,19 +25,19 @@ pub struct CopyOptions {
 }
 
 impl CopyOptions {
-    /// What is [shipped](CopyCosts::reasoned) for a device of its name; as many CTAs as that says.
+    /// The [shipped](CopyCosts::reasoned) costs for a device of its name, and the CTAs that they name.
     pub fn new() -> CopyOptions {
         CopyOptions::default()
     }
 
-    /// What routes cost, as measured.
+    /// Sets the costs of routes, for example measured ones.
     pub fn costs(mut self, costs: CopyCosts) -> Self {
         self.costs = Some(costs);
         self
     }
 
-    /// How many CTAs, of 256 threads each, a copy has at most: what it leaves to the model. At least 1. Unless told, as many as the costs
-    /// say for the direction.
+    /// Sets the maximum CTAs, of 256 threads each, of a copy; the model has the rest of the device. At
+    /// least 1. Default: as many as the costs name for the direction.
     pub fn most_ctas(mut self, ctas: u32) -> Self {
         self.most_ctas = Some(ctas.max(1));
         self
@@ -48,20 +48,21 @@ impl CopyOptions {
 #[derive(Debug)]
 pub struct CudaCopy {
     device: Arc<CudaDevice>,
-    /// The kernels and where their bases go; or why there are none, and the copy engine has to do.
+    /// The kernels and the memory for their bases; or the reason why there are none and only the copy
+    /// engine is used.
     kernels: Result<(CudaKernels, Arc<BasesTable>), CudaError>,
     costs: CopyCosts,
     most_ctas: Option<u32>,
 }
 
 impl CudaCopy {
-    /// With the kernels that this program was built with, if it was and the driver takes them; otherwise with the copy engine alone
-    /// ([`kernels`](CudaCopy::kernels) says why).
+    /// Creates it with the kernels that this program was built with. Without kernels, or if the driver
+    /// refuses them, only the copy engine is used ([`kernels`](CudaCopy::kernels) returns the reason).
     pub fn new(device: &Arc<CudaDevice>, options: CopyOptions) -> CudaCopy {
         CudaCopy::with(device, CudaKernels::load(device), options)
     }
 
-    /// With these kernels, or none and why.
+    /// Creates it with the given kernels, or with the reason why there are none.
     pub fn with(
         device: &Arc<CudaDevice>,
         kernels: Result<CudaKernels, CudaError>,
@@ -73,23 +74,25 @@ impl CudaCopy {
         CudaCopy { device: Arc::clone(device), kernels, costs, most_ctas }
     }
 
-    /// Whether there are kernels, and otherwise why not.
+    /// Checks that there are kernels.
     ///
     /// # Errors
-    /// [`CudaError::NoKernels`], or what the driver had against them.
+    /// [`CudaError::NoKernels`], or the driver's reason for refusing them.
     pub fn kernels(&self) -> Result<(), CudaError> {
         self.kernels.as_ref().map(|_| ()).map_err(Clone::clone)
     }
 
-    /// Gives the kernels of what is prepared from now on so many CTAs at most; or as many as the costs say.
+    /// Sets the maximum CTAs of kernels that are prepared from now on; `None` for as many as the costs name.
     pub(super) fn limit_ctas(&mut self, most: Option<u32>) {
         self.most_ctas = most;
     }
 
-    /// Prepares copies between the layouts of a plan, of the plan's layers and heads, and of any blocks.
+    /// Prepares copies of any blocks between the layouts of a plan, restricted to the plan's layers
+    /// and heads.
     ///
     /// # Errors
-    /// [`CudaError::Outside`] and others of the places; [`CudaError::NoRoute`] if both are the host's; or the driver refuses.
+    /// [`CudaError::Outside`] and other errors of the places; [`CudaError::NoRoute`] if both sides are
+    /// host memory; or the driver refuses.
     pub fn prepare(
         &self,
         plan: &CopyPlan,
@@ -105,11 +108,12 @@ impl CudaCopy {
         Ok(PreparedCopy::new(prepared, true))
     }
 
-    /// The same with a sum of each 64 KiB of each block on the way: what the disk tier seals blocks with.
+    /// As [`prepare`](CudaCopy::prepare), and the copy sums each 64 KiB of each block on the way. The
+    /// disk tier seals blocks with these sums.
     ///
     /// # Errors
-    /// As for [`prepare`](CudaCopy::prepare), and without kernels; [`CudaError::NoKernels`] with [`CannotSum`](kvstrata_kernels::CannotSum)
-    /// for blocks that are not in one piece at the destination.
+    /// As for [`prepare`](CudaCopy::prepare), and if there are no kernels; [`CudaError::NoKernels`] with
+    /// [`CannotSum`](kvstrata_kernels::CannotSum) for blocks that are not in one piece at the destination.
     pub fn prepare_summed(
         &self,
         plan: &CopyPlan,
@@ -129,12 +133,12 @@ impl CudaCopy {
         Ok(SummedCopy::new(prepared))
     }
 
-    /// Prepares copies that convert elements: `layers` and `heads` of two layouts that differ in the type of their elements. Bounds of
-    /// errors: `kernels/cuda/convert.cu`.
+    /// Prepares copies that convert elements: `layers` and `heads` of two layouts with different element
+    /// types. `kernels/cuda/convert.cu` has the error bounds.
     ///
     /// # Errors
-    /// As for [`prepare`](CudaCopy::prepare), and without kernels; [`CudaError::Plan`]; [`CudaError::NoKernels`] with
-    /// [`CannotConvert`](kvstrata_kernels::CannotConvert).
+    /// As for [`prepare`](CudaCopy::prepare), and if there are no kernels; [`CudaError::Plan`];
+    /// [`CudaError::NoKernels`] with [`CannotConvert`](kvstrata_kernels::CannotConvert).
     pub fn prepare_converting(
         &self,
         [src, dst]: [&Layout; 2],
@@ -146,7 +150,7 @@ impl CudaCopy {
         let refused = |why: kvstrata_kernels::CannotConvert| CudaError::NoKernels { why: why.to_string() };
         let types = [src.config().dtype, dst.config().dtype];
         let conversion = Conversion::between(types[0], types[1]).map_err(refused)?;
-        // A plan of stand-ins sees their addresses, and would not notice.
+        // A plan of stand-ins sees their addresses, and would not notice an overlap.
         let meets = |a: &Region, b: &Region| {
             a.address < b.address + b.size_bytes && b.address < a.address + a.size_bytes
         };
@@ -217,8 +221,8 @@ impl CudaCopy {
         }))
     }
 
-    /// The kernel on the device, or why there is none for this plan; what the driver refuses now is an error, and no property of the
-    /// plan.
+    /// Returns the kernel on the device, or the reason why this plan has none. A refusal by the driver is
+    /// an error, not a property of the plan.
     fn launcher(
         &self,
         kernel: Kernel,
@@ -240,13 +244,13 @@ impl CudaCopy {
             [] => None,
             bytes => match table.place(bytes) {
                 Ok(bases) => Some(bases),
-                // Plans that are dropped make room; until then the copy engine does.
+                // Dropped plans free space; until then the copy engine is used.
                 Err(full @ CudaError::Full { .. }) => return Ok(Err(full)),
                 Err(other) => return Err(other),
             },
         };
         let multiprocessors = self.device.describe().multiprocessors;
-        // A CTA walks until nothing is left: what does not run from the start only makes the last of them late.
+        // A CTA walks until no work is left. CTAs that cannot start at once would only end late.
         let most_ctas = self
             .most_ctas
             .unwrap_or_else(|| self.costs.ctas(direction, multiprocessors))

@@ -1,7 +1,7 @@
 //! A prepared plan, which all its submissions share.
 //!
 //! Invariants
-//! - I1: every byte that a prepared plan reads or writes, for whatever blocks of its layouts, lies in its
+//! - I1: every byte that a prepared plan reads or writes, for any blocks of its layouts, lies in its
 //!   places, which it holds.
 
 use super::super::context::CudaDevice;
@@ -16,7 +16,7 @@ use kvstrata_core::plan::{CopyPlan, Run};
 use kvstrata_kernels::{CopyKernel, Launch, Parameters, SumKernel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A kernel for a plan's blocks, whichever they are.
+/// A kernel for any blocks of a plan.
 #[derive(Debug)]
 pub(super) enum Kernel {
     Copy(CopyKernel),
@@ -45,12 +45,12 @@ pub(super) struct Launcher {
     pub(super) functions: Vec<(&'static CStr, CudaFunction)>,
     pub(super) bases: Option<Bases>,
     pub(super) most_ctas: u32,
-    /// Its vector, in bytes.
+    /// The kernel's vector width, in bytes.
     pub(super) width: u64,
 }
 
 impl Launcher {
-    /// Calls `launch` for each launch of these runs; `sums` is where their sums go.
+    /// Calls `launch` for each launch of these runs; their sums go to `sums`.
     pub(super) fn launches(
         &self,
         runs: &[Run],
@@ -60,7 +60,7 @@ impl Launcher {
     ) {
         let bases = self.bases.as_ref().map_or(0, Bases::address);
         let mut found = |asked: Launch<'_>| {
-            // Those of its names, all of which were found when it was made.
+            // The names are the kernel's; all of them were found when the launcher was made.
             if let Some((_, function)) = self.functions.iter().find(|(name, _)| *name == asked.kernel) {
                 launch(function, &asked);
             }
@@ -72,7 +72,7 @@ impl Launcher {
         };
     }
 
-    /// Bytes of sums a block; 0 if it makes none.
+    /// Returns the bytes of sums per block; 0 if the kernel makes none.
     pub(super) fn sums_bytes(&self) -> u64 {
         match &self.kernel {
             Kernel::Sum(kernel) => u64::from(kernel.chunks()) * 8,
@@ -81,28 +81,29 @@ impl Launcher {
     }
 }
 
-/// What submissions share.
+/// Data that the submissions of a plan share.
 pub(super) struct Prepared {
     pub(super) device: Arc<CudaDevice>,
     pub(super) direction: Direction,
     pub(super) places: [Place; 2],
-    /// Of the places.
+    /// The stretches of the places.
     pub(super) stretches: [Stretches; 2],
-    /// Whether a piece of one block may lie across two of them.
+    /// Whether a piece of one block may lie across two stretches.
     pub(super) crosses: bool,
-    /// Or why it has none.
+    /// Or the reason why there is none.
     pub(super) launcher: Result<Launcher, CudaError>,
-    /// Families of pieces at even distances, of one block.
+    /// Families of pieces at equal distances, per block.
     pub(super) families: u64,
     pub(super) costs: CopyCosts,
-    /// Without blocks: what a scratch starts with.
+    /// The plan without blocks, from which each scratch starts.
     pub(super) plan: CopyPlan,
-    /// Those that no submission has; as many as there were at a time.
+    /// Scratches that no submission uses; as many exist as were used at one time.
     pub(super) idle: Mutex<Vec<Scratch>>,
 }
 
 impl Prepared {
-    /// One that is idle, or a new one. No lock is held while it is out: its user may wait for a queue's turn.
+    /// Takes an idle scratch, or makes one. No lock is held while it is out: its user may wait for a
+    /// queue's turn.
     pub(super) fn scratch(&self) -> Scratch {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let new = || {
@@ -116,13 +117,13 @@ impl Prepared {
         idle.unwrap_or_else(new)
     }
 
-    /// Takes it back.
+    /// Takes the scratch back.
     pub(super) fn give_back(&self, scratch: Scratch) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
     }
 }
 
-/// What a submission works with, so that it need not allocate.
+/// Buffers of a submission, so that it need not allocate.
 pub(super) struct Scratch {
     pub(super) plan: CopyPlan,
     pub(super) parameters: Parameters,

@@ -1,23 +1,23 @@
 //! The routes that a plan's bytes can take between the host and a device, or within one.
 
-/// How a plan is carried out.
+/// A way to carry out a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Route {
-    /// The copy engine, a call a piece.
+    /// The copy engine, one call per piece.
     Single,
     /// The copy engine, one call for all pieces.
     Batch,
-    /// The copy engine, a call for pieces at even distances.
+    /// The copy engine, one call for pieces at equal distances.
     Rows,
-    /// A kernel, one launch for all.
+    /// A kernel, one launch for all pieces.
     Kernel,
 }
 
 impl Route {
-    /// All of them.
+    /// All routes.
     pub const ALL: [Route; 4] = [Route::Single, Route::Batch, Route::Rows, Route::Kernel];
 
-    /// Its name in files and reports.
+    /// Returns the route's name in files and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -29,14 +29,14 @@ impl Route {
     }
 }
 
-/// What the costs of a plan depend on: its fragments, not its pages (vllm-project/vllm#57342).
+/// The properties of a plan that decide its cost: its fragments, not its pages (vllm-project/vllm#57342).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fragments {
-    /// Pieces in all.
+    /// All pieces.
     pub pieces: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Families of pieces at even distances.
+    /// Families of pieces at equal distances.
     pub families: u64,
     /// The kernel's vector, in bytes.
     pub width: u64,

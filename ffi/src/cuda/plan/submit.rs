@@ -1,9 +1,10 @@
-//! What is done each time: blocks looked up, a route chosen, its copies queued or its kernel launched.
+//! One submission: blocks are looked up, a route is chosen, and its copies are queued or its kernel
+//! is launched.
 //!
 //! ```text
-//!   batch     guards of the host's blocks, and whatever else the caller keeps           in
+//!   batch     guards of the host's blocks, and other objects that the caller keeps      in
 //!   + pieces, rows     the copy engine's, if that is the route
-//!   + the prepared plan     whose places, bases and functions the device uses            back, with the batch
+//!   + the prepared plan     the device uses its places, bases, functions              back, with the batch
 //! ```
 
 use super::super::batch::Batch;
@@ -21,15 +22,16 @@ use kvstrata_core::plan::{CopyPlan, Family, Piece};
 use kvstrata_kernels::THREADS;
 use std::sync::Arc;
 
-/// Copies between two layouts, of whichever blocks. Threads may submit at the same time, to one queue or several.
+/// Copies between two layouts, of any blocks. Several threads may submit at the same time, to one queue
+/// or several.
 #[derive(Clone)]
 pub struct PreparedCopy {
     prepared: Arc<Prepared>,
-    /// Whether the copy engine can do it too.
+    /// Whether the copy engine can carry it out, too.
     engine: bool,
 }
 
-/// Copies that sum what they move.
+/// Copies that sum the bytes that they move.
 #[derive(Clone)]
 pub struct SummedCopy {
     prepared: Arc<Prepared>,
@@ -40,13 +42,13 @@ impl PreparedCopy {
         PreparedCopy { prepared, engine }
     }
 
-    /// Which way it goes.
+    /// Returns the direction of the copies.
     #[must_use]
     pub fn direction(&self) -> Direction {
         self.prepared.direction
     }
 
-    /// Whether there is a route, and otherwise why not.
+    /// Checks that there is such a route.
     ///
     /// # Errors
     /// [`CudaError::NoKernels`], [`CudaError::NotMapped`], [`CudaError::NoRoute`].
@@ -67,19 +69,22 @@ impl PreparedCopy {
         match route {
             Route::Kernel => self.prepared.launcher.is_ok(),
             Route::Batch => self.engine && self.prepared.is_mapped() && self.prepared.device.batches(),
-            // cuMemcpy2DAsync "may fail" there for pitches that cuMemAllocPitch did not give (CUDA Driver API, "Memory Management").
+            // Within a device cuMemcpy2DAsync "may fail" for pitches that cuMemAllocPitch did not give
+            // (CUDA Driver API, "Memory Management").
             Route::Rows => self.engine && self.direction() != Direction::DeviceToDevice,
             Route::Single => self.engine,
         }
     }
 
-    /// Queues copies of `src[i]` of the plan's source over `dst[i]` of its destination. `batch` has the guards of all blocks that are
-    /// the host's: read where they are the source, write where they are the destination. It comes back with the transfer.
+    /// Queues copies of `src[i]` of the plan's source over `dst[i]` of its destination. `batch` must
+    /// contain the guards of all host blocks: read guards for a host source, write guards for a host
+    /// destination. It comes back with the transfer.
     ///
-    /// That nobody else reaches the device's blocks until then is the caller's business.
+    /// The caller must ensure that no one else uses the device's blocks until then.
     ///
     /// # Errors
-    /// [`Rejected`], with the batch as it was: [`CudaError::Plan`], [`CudaError::NotHeld`], and what [`TransferQueue::submit`] has.
+    /// [`Rejected`], with the batch as it was: [`CudaError::Plan`], [`CudaError::NotHeld`], and the
+    /// errors of [`TransferQueue::submit`].
     pub fn submit(
         &self,
         queue: &TransferQueue,
@@ -89,12 +94,12 @@ impl PreparedCopy {
     ) -> Result<Transfer, Box<Rejected>> {
         self.prepared.submit(queue, (src, dst), batch, 0, |plan| {
             let route = self.choose(plan);
-            // If there is none at all, this says why.
+            // If there is no route at all, this returns the reason.
             self.has(route).map(|()| route)
         })
     }
 
-    /// The same by a route that the caller chooses.
+    /// As [`submit`](PreparedCopy::submit), by a route that the caller chooses.
     ///
     /// # Errors
     /// As for [`submit`](PreparedCopy::submit), and if [there is no such route](PreparedCopy::has).
@@ -109,7 +114,7 @@ impl PreparedCopy {
         self.prepared.submit(queue, (src, dst), batch, 0, |_| self.has(route).map(|()| route))
     }
 
-    /// The route that [`submit`](PreparedCopy::submit) would choose for these blocks.
+    /// Returns the route that [`submit`](PreparedCopy::submit) would choose for these blocks.
     ///
     /// # Errors
     /// [`CudaError::Plan`].
@@ -131,18 +136,19 @@ impl SummedCopy {
         SummedCopy { prepared }
     }
 
-    /// Bytes of sums a block: 8 for each 64 KiB of it, the last as short as it comes.
+    /// Returns the bytes of sums per block: 8 for each 64 KiB of it; the last part may be shorter.
     #[must_use]
     pub fn sums_bytes(&self) -> u64 {
         self.prepared.launcher.as_ref().map_or(0, Launcher::sums_bytes)
     }
 
-    /// As [`PreparedCopy::submit`]. The sums go to `sums`, a multiple of 8 in a region of the batch: little-endian words, those of a block
-    /// one behind the other, blocks by ascending number at the destination. A block's seal is theirs added up, modulo 2⁶⁴
-    /// (`docs/disk-format.md`, "Seals", kind 1).
+    /// As [`PreparedCopy::submit`]. The sums go to `sums`, a multiple of 8 in a region of the batch. They
+    /// are little-endian words, a block's words one after the other, blocks by ascending number at the
+    /// destination. A block's seal is the sum of its words, modulo 2⁶⁴ (`docs/disk-format.md`, "Seals",
+    /// kind 1).
     ///
     /// # Errors
-    /// As for [`PreparedCopy::submit`], and if the region has no room for them.
+    /// As for [`PreparedCopy::submit`], and if the region has no room for the sums.
     pub fn submit(
         &self,
         queue: &TransferQueue,
@@ -178,7 +184,8 @@ impl Prepared {
 
     fn fragments(&self, plan: &CopyPlan, rows: bool) -> Fragments {
         let pieces = plan.pieces_count();
-        // What neighbouring blocks share takes some 30 ns a run to find out; many runs are few neighbours.
+        // Counting the families that neighbouring blocks share takes some 30 ns per run; many runs have
+        // few neighbours.
         let families = match rows && plan.runs().len() <= COUNTED_RUNS {
             true => plan.families_count(),
             false => pieces.min(self.families * plan.blocks()),
@@ -221,11 +228,12 @@ impl Prepared {
             Err(error) => return Err(Box::new(Rejected { error, batch })),
         };
         if route != Route::Kernel {
-            // SAFETY: inside the places (the prepared plan's I1), which the batch holds with it; the host's blocks by their guards.
+            // SAFETY: inside the places (the prepared plan's I1), which the batch holds together with the
+            // plan; the batch holds the host's blocks by their guards.
             unsafe { self.add(route, &scratch.plan, &mut batch) };
         }
         batch.keep(Arc::<Prepared>::clone(self));
-        // Once for all calls.
+        // The context is bound once for all calls.
         let queued = self.device.bound(|| queue_it(queue, route, self, scratch, sums, &mut batch));
         match queued {
             Ok(Ok(transfer)) => Ok(transfer),
@@ -240,7 +248,7 @@ impl Prepared {
         }
     }
 
-    /// Whether sums go where no block of the plan is.
+    /// Checks that the sums go to memory outside the plan's blocks.
     fn apart(&self, sums: (u64, u64), src: &[BlockId], dst: &[BlockId]) -> Result<(), CudaError> {
         let meets = self.places.iter().zip([src, dst]).any(|(place, blocks)| place.meets(sums, blocks));
         match meets {
@@ -251,7 +259,7 @@ impl Prepared {
         }
     }
 
-    /// Makes the plan of these blocks, and sees that the batch holds the host's.
+    /// Makes the plan of these blocks, and checks that the batch holds the host's blocks.
     fn checked(
         &self,
         queue: &TransferQueue,
@@ -263,7 +271,7 @@ impl Prepared {
             let (found, wanted) = (queue.device().ordinal(), self.device.ordinal());
             return Err(CudaError::WrongDevice { what: "the queue", found, wanted });
         }
-        // The copy engine would carry them out with the plan's, and a kernel would not.
+        // The copy engine would carry out these pieces with the plan's, and a kernel would not.
         if batch.pieces() > 0 {
             return Err(CudaError::Pieces { pieces: batch.pieces() });
         }
@@ -279,7 +287,7 @@ impl Prepared {
     /// # Safety
     /// The batch will hold the places and the host's blocks of the plan.
     unsafe fn add(&self, route: Route, plan: &CopyPlan, batch: &mut Batch) {
-        // A piece that is longer than a block goes on in the next one, which may be in another stretch.
+        // A piece longer than a block continues in the next block, which may be in another stretch.
         let goes_on =
             self.stretches.iter().any(Stretches::are_many) && plan.largest_piece() > plan.block_bytes();
         let cut = self.crosses || goes_on;
@@ -313,7 +321,7 @@ impl Prepared {
         }
     }
 
-    /// Adds a piece; in parts where it lies across stretches, if that can be.
+    /// Adds a piece. A piece across stretches is added in parts, if possible.
     ///
     /// # Safety
     /// As for `add`.
@@ -334,13 +342,13 @@ impl Prepared {
     }
 }
 
-/// Runs whose families are counted.
+/// The maximum number of runs whose families are counted.
 const COUNTED_RUNS: usize = 256;
 
-/// The most that drivers say of `CU_DEVICE_ATTRIBUTE_MAX_PITCH`.
+/// The largest `CU_DEVICE_ATTRIBUTE_MAX_PITCH` that drivers report.
 const MOST_PITCH: u64 = i32::MAX as u64;
 
-/// Queues what the route has. The batch goes into the work.
+/// Queues the operations of the route. The batch goes into the work.
 fn queue_it(
     queue: &TransferQueue,
     route: Route,
@@ -354,9 +362,10 @@ fn queue_it(
         (Route::Kernel, Ok(launcher)) => {
             let Scratch { plan, parameters, .. } = scratch;
             launcher.launches(plan.runs(), sums, parameters, |function, launch| {
-                // SAFETY: the kernel was made for the plan, all of whose bytes lie in the places (the prepared plan's I1), which the
-                // batch holds with it, as it does the host's blocks; its parameters are of the size that it takes, the bases where
-                // they were put, and the sums' room was looked at.
+                // SAFETY: the kernel was made for the plan, and all bytes of the plan lie in the places
+                // (the prepared plan's I1). The batch holds the places together with the plan, and also
+                // the host's blocks. The parameters have the size that the kernel takes, the bases are
+                // where they were put, and the room for the sums was checked.
                 unsafe { work.launch(function, launch.grid, THREADS, launch.parameters) };
             });
         }

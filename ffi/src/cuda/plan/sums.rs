@@ -1,22 +1,22 @@
 //! Sums of payloads in device memory, for volumes that seal and verify there: [`DeviceSums`] by the kernel.
 //!
 //! ```text
-//!   payload   ├ chunk 0, 64 KiB ┼ chunk 1 ┼ … ┤        device memory, which somebody else allocated
-//!                  │ kernel, a CTA a chunk
-//!   seat      ├ 8 bytes ┼ 8 bytes ┼ … ┤                a pinned block, that the kernel writes: added up here, they are the seal
+//!   payload   ├ chunk 0, 64 KiB ┼ chunk 1 ┼ … ┤        device memory of a foreign owner
+//!                  │ kernel, one CTA per chunk
+//!   seat      ├ 8 bytes ┼ 8 bytes ┼ … ┤         a pinned block that the kernel writes; their sum is the seal
 //! ```
 //!
-//! A payload that the kernel does not take ([`CannotSum`](kvstrata_kernels::CannotSum): its address is no
-//! multiple of 16, or its last chunk has no more than 240 bytes), or whose sums the device could not write to
-//! host memory, comes down through the same block, part by part, and is hashed by the CPU: the same sum,
-//! later.
+//! The kernel refuses some payloads ([`CannotSum`](kvstrata_kernels::CannotSum): the address is not a
+//! multiple of 16, or the last chunk has at most 240 bytes). For others the device cannot write its sums
+//! to host memory. Such payloads come down through the same block, part by part, and the CPU hashes them:
+//! the same sum, later.
 //!
-//! Calls come from several threads. Each has a seat, and waits for one if there is none; their kernels are in
-//! one stream, and each waits for its own alone.
+//! Calls come from several threads. Each takes a seat, or waits for one. Their kernels are in one stream,
+//! and each call waits only for its own kernel.
 //!
 //! Invariants
-//! - I1: a seat's block is borrowed by one call, from the call to the device's answer. A call that gives up
-//!   leaves it to the device, which keeps it and the payload's owner until it has answered.
+//! - I1: a seat's block is borrowed by one call, from the call to the device's answer. A call that gives
+//!   up leaves the block to the device, which keeps it and the payload's owner until it has answered.
 
 use super::super::batch::{Batch, Held};
 use super::super::code::CudaCode;
@@ -43,12 +43,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use zerocopy::FromBytes;
 
-/// Bytes of a seat: sums of 8 GiB, more than a slot has; or what comes down at a time.
+/// Bytes of a seat: the sums of 8 GiB, more than a slot has; or the bytes that come down at a time.
 const SEAT_BYTES: usize = 1 << 20;
 
 const _: () = assert!(SEAT_BYTES.is_multiple_of(CHUNK_BYTES));
 
-/// How sums are made.
+/// Options for making sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct SumOptions {
@@ -58,24 +58,25 @@ pub struct SumOptions {
 }
 
 impl SumOptions {
-    /// Four calls at a time, as many as a volume has threads for cuFile; a CTA for each multiprocessor; 30 seconds.
+    /// Four calls at a time, as many as a volume has threads for cuFile; one CTA per multiprocessor;
+    /// 30 seconds.
     pub fn new() -> SumOptions {
         SumOptions { calls: 4, most_ctas: None, patience: Duration::from_secs(30) }
     }
 
-    /// Calls that are served at a time, at least 1; others wait. Each has 1 MiB of pinned memory.
+    /// Sets the concurrent calls, at least 1; others wait. Each has 1 MiB of pinned memory.
     pub fn calls(mut self, calls: usize) -> Self {
         self.calls = calls.max(1);
         self
     }
 
-    /// CTAs, of 256 threads each, that one sum has at most; at least 1.
+    /// Sets the maximum CTAs, of 256 threads each, of one sum; at least 1.
     pub fn most_ctas(mut self, ctas: u32) -> Self {
         self.most_ctas = Some(ctas.max(1));
         self
     }
 
-    /// How long a call waits for its turn, and how long for the device.
+    /// Sets how long a call waits for its turn, and how long for the device.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -88,7 +89,8 @@ impl Default for SumOptions {
     }
 }
 
-/// Sums payloads of a device. For [`VolumeOptions::device_sums`](crate::disk::VolumeOptions::device_sums); one does for all volumes.
+/// Sums payloads of a device. For
+/// [`VolumeOptions::device_sums`](crate::disk::VolumeOptions::device_sums); all volumes can share one.
 pub struct CudaSums {
     device: Arc<CudaDevice>,
     functions: Vec<(&'static CStr, CudaFunction)>,
@@ -100,14 +102,14 @@ pub struct CudaSums {
     patience: Duration,
 }
 
-/// What a call needs, kept from one to the next so that none allocates.
+/// The resources of a call, kept between calls so that no call allocates.
 struct Seat {
     block: usize,
     batch: Batch,
     parameters: Parameters,
 }
 
-/// Bytes of the device, and who keeps them.
+/// Bytes of the device, and their owner.
 struct Memory {
     address: u64,
     bytes: u64,
@@ -115,7 +117,7 @@ struct Memory {
 }
 
 impl CudaSums {
-    /// Has a stream, a thread that waits for it, and pinned memory.
+    /// Creates a stream, a thread that waits for it, and pinned memory.
     ///
     /// # Errors
     /// [`CudaError::NoKernels`] if these kernels have none that sums; or the driver refuses.
@@ -143,10 +145,11 @@ impl CudaSums {
         })
     }
 
-    /// The sum of device memory that nobody changes meanwhile, as [`DeviceSums`] has it.
+    /// Returns the sum of device memory that does not change meanwhile, as [`DeviceSums`] defines it.
     ///
     /// # Errors
-    /// [`CudaError::WrongDevice`]; [`CudaError::Full`] and [`CudaError::Deadline`] when patience is at its end; or the driver refuses.
+    /// [`CudaError::WrongDevice`]; [`CudaError::Full`] and [`CudaError::Deadline`] when patience is over;
+    /// or the driver refuses.
     pub fn of_range(&self, range: &DeviceRange) -> Result<u64, CudaError> {
         let (storage, owner) = (range.storage(), Arc::clone(range.storage()));
         if !Arc::ptr_eq(storage.device(), &self.device) {
@@ -169,7 +172,8 @@ impl CudaSums {
             None => self.by_cpu(memory, &mut seat, block),
         };
         self.lock().push(seat);
-        // All: one whose block the device keeps is nobody's seat, and all hear of a device that has failed.
+        // All waiters are woken: a seat whose block the device keeps serves no call, and every waiter
+        // must notice a failed device.
         self.came_back.notify_all();
         sum
     }
@@ -179,7 +183,7 @@ impl CudaSums {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A seat and its block, when there is one whose block the device has answered for.
+    /// Takes a seat and its block, once there is a seat whose block the device has answered for.
     fn seat(&self) -> Result<(Seat, BlockWrite), CudaError> {
         let (arena, begun) = (self.pinned.arena(), Instant::now());
         let mut idle = self.lock();
@@ -207,7 +211,7 @@ impl CudaSums {
         block: BlockWrite,
     ) -> Result<u64, CudaError> {
         let bytes = kernel.chunks() as usize * 8;
-        // Once for all calls.
+        // The context is bound once for all calls.
         let queued = self.device.bound(|| {
             let mut batch = core::mem::take(&mut seat.batch);
             let region = batch.write(block, &self.pinned)?;
@@ -219,8 +223,9 @@ impl CudaSums {
                 let found = self.functions.iter().find(|(name, _)| *name == launch.kernel);
                 let missing = || CudaError::NoKernels { why: format!("{:?} was not loaded", launch.kernel) };
                 let (_, function) = found.ok_or_else(missing)?;
-                // SAFETY: parameters of the size that the kernel takes. It reads the payload, whose owner the batch has, and writes
-                // sums, for which the batch has room and the guard.
+                // SAFETY: the parameters have the size that the kernel takes. The kernel reads the
+                // payload, whose owner the batch has, and writes sums; the batch has the room and the
+                // guard for them.
                 unsafe { work.launch(function, launch.grid, THREADS, launch.parameters) };
                 Ok::<(), CudaError>(())
             })?;
@@ -246,7 +251,8 @@ impl CudaSums {
             batch.write(block, &self.pinned)?;
             batch.keep(Arc::clone(&memory.owner));
             let piece = Piece { src: memory.address + start, dst, bytes };
-            // SAFETY: of the payload, whose owner the batch has, to the block, which it has too and which is as large.
+            // SAFETY: from the payload to the block. The batch has the payload's owner and the block,
+            // which is large enough.
             unsafe { batch.add_piece(Direction::DeviceToHost, piece) };
             let queued = self.queue.submit(batch).map_err(|rejected| rejected.error)?;
             block = self.answered(queued, seat)?;
@@ -255,7 +261,7 @@ impl CudaSums {
         Ok(sum.number())
     }
 
-    /// Waits, and takes the block back. The payload's owner goes before its caller hears of it.
+    /// Waits, and takes the block back. The payload's owner is dropped before its caller gets the answer.
     fn answered(&self, queued: Transfer, seat: &mut Seat) -> Result<BlockWrite, CudaError> {
         let mut batch = queued.wait_for(self.patience)?;
         let mut block = None;
@@ -270,8 +276,9 @@ impl CudaSums {
 }
 
 impl DeviceSums for CudaSums {
-    /// The driver's number, of the first error on a device that has failed for good; 909 (`CUDA_ERROR_TIMEOUT`) when patience is at its
-    /// end; −1 for what is not the driver's. [`of_range`](CudaSums::of_range) has words.
+    /// The error is the driver's number; on a device that has failed for good, that of its first error.
+    /// It is 909 (`CUDA_ERROR_TIMEOUT`) when patience is over, and −1 for errors that are not the
+    /// driver's. [`of_range`](CudaSums::of_range) has the errors in words.
     fn sum(&self, payload: &gds::DeviceRange) -> Result<u64, i32> {
         let buffer = payload.buffer();
         let found = buffer.driver().describe().device;

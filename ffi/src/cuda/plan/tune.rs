@@ -1,21 +1,21 @@
 //! Costs of copies, measured on a device in a few seconds.
 //!
 //! ```text
-//!   check    each route, each direction, each width: the oracle's bytes, or it is an error     a wrong route is not a fast one
-//!   CTAs     8, 16, 32, … for a large copy: as few as come within 3 % of the best rate
+//!   check    each route, each direction, each width: the oracle's bytes; a wrong byte is an error
+//!   CTAs     2, 4, 8, … for a large copy: the fewest within 3 % of the best rate
 //!   widths   8, 4, 2, 1 bytes beside 16, at one point
 //!   cells    each size and count: all routes in turns, each once to warm up; the median
 //! ```
 //!
-//! Times are from submission to completion by the queue that production has, its thread's wake-up with them.
-//! Cells come from few bytes to many, sizes that are four times each other before those between, all
-//! directions at each: where the time limit cuts them off, what is missing lies between measured ones or
-//! above them, and is filled in.
+//! Times are from submission to completion by production's queue, including the wake-up of its thread.
+//! Cells go from few bytes to many, in all directions at each step. Sizes that are four times each other
+//! come first, then the sizes between. If the time limit cuts them off, the missing cells lie between
+//! measured ones or above them, and are filled in.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `machine.rs` | memory, plans of so many pieces of one size, one transfer |
-//! | `bytes.rs` | whether a route moves the right bytes |
+//! | `machine.rs` | memory, plans with a given number of pieces of one size, one transfer |
+//! | `bytes.rs` | the check that a route moves the right bytes |
 
 mod bytes;
 mod machine;
@@ -34,7 +34,7 @@ use machine::{Machine, SHIFT, Shape};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// How much is measured.
+/// The limits of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct TuneOptions {
@@ -44,8 +44,8 @@ pub struct TuneOptions {
 }
 
 impl TuneOptions {
-    /// For at most 8 seconds, with copies of up to 256 MiB: that much memory of the host's and three times as much of the device's, or
-    /// a half of what that has free. A transfer may take 10 seconds.
+    /// At most 8 seconds, with copies of up to 256 MiB. They need that much host memory and three times
+    /// as much device memory, or half of the device's free memory. A transfer may take 10 seconds.
     pub fn new() -> TuneOptions {
         TuneOptions {
             time_limit: Duration::from_secs(8),
@@ -54,19 +54,19 @@ impl TuneOptions {
         }
     }
 
-    /// Begins no more cells after so long; a few are measured in any case.
+    /// Begins no more cells after this time; a few are measured in any case.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
     }
 
-    /// Copies of at most so many bytes; of 64 KiB at least.
+    /// Sets the maximum bytes of a copy; at least 64 KiB.
     pub fn most_bytes(mut self, bytes: u64) -> Self {
         self.most_bytes = bytes;
         self
     }
 
-    /// How long the device may take for one transfer, before it is given up.
+    /// Sets the deadline of one transfer; then it is given up.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
@@ -79,22 +79,24 @@ impl Default for TuneOptions {
     }
 }
 
-/// Pieces at which bytes are checked: short ones, which one kernel takes, and long ones, which another takes.
+/// Pieces for the check of bytes: short ones for one kernel, long ones for the other.
 const CHECKED: [(u64, u64); 2] = [(512, 64), (4096, 64)];
-/// Where widths are compared.
+/// The shape for comparing widths.
 const WIDTHS_AT: (u64, u64) = (8 << 10, 1024);
-/// Where CTAs are: so large that its latency is little beside it, within the device's memory too.
+/// The shape for comparing CTAs: so large that its latency is small beside it, even within the
+/// device's memory.
 const CTAS_AT: (u64, u64) = (64 << 10, 4096);
 /// The fewest CTAs that are tried.
 const FEWEST_CTAS: u32 = 2;
-/// What counts as the best rate.
+/// The share of the best rate that counts as the best.
 const BEST: f64 = 0.97;
 
-/// Measures what routes cost on a device, with these kernels or the copy engine alone. `progress` is told steps done and in all. The device
-/// and its link should have nothing else to do.
+/// Measures the costs of routes on a device, with these kernels or with the copy engine alone. `progress`
+/// receives the steps done and the steps in all. The device and its link should have no other work.
 ///
 /// # Errors
-/// [`CudaError::WrongBytes`] of a route that copies others than it should; [`CudaError::Deadline`]; no memory; or the driver refuses.
+/// [`CudaError::WrongBytes`] if a route copies wrong bytes; [`CudaError::Deadline`]; no memory; or the
+/// driver refuses.
 pub fn tune(
     device: &Arc<CudaDevice>,
     kernels: Result<CudaKernels, CudaError>,
@@ -126,7 +128,7 @@ pub fn tune(
         progress(Direction::ALL.len() + done + 1, steps);
     }
     if !device.batches() {
-        // Refused on the way: those were single copies.
+        // The driver refused on the way: those were single copies.
         costs.iter_mut().for_each(|costs| costs.cells[Route::Batch as usize] = Default::default());
     }
     progress(steps, steps);
@@ -136,7 +138,7 @@ pub fn tune(
         .map_err(|_| CudaError::NoRoute { why: "tuning measured an impossible time; tune again" })
 }
 
-/// The points of the grid that are measured, by their places in it, in their order.
+/// Returns the points of the grid to measure, as indices, in the order of measurement.
 fn cells(most_bytes: u64) -> Vec<(usize, usize)> {
     let all = (0..CopyCosts::SIZES.len())
         .flat_map(|size| (0..CopyCosts::COUNTS.len()).map(move |count| (size, count)));
@@ -146,12 +148,13 @@ fn cells(most_bytes: u64) -> Vec<(usize, usize)> {
     cells
 }
 
-/// The largest of the grid's counts up to `most` that fits; 1 if none does.
+/// Returns the largest of the grid's counts up to `most` that fits; 1 if none does.
 fn largest(most: u64, fits: impl Fn(&u64) -> bool) -> u64 {
     CopyCosts::COUNTS.into_iter().rev().filter(|count| *count <= most).find(fits).unwrap_or(1)
 }
 
-/// How often a copy is timed that took so long the first time: a long one is disturbed less, and there is a limit on all.
+/// Returns how often a copy is timed, by its first time: a long copy is disturbed less, and all copies
+/// share a time limit.
 fn repetitions(first: Duration) -> usize {
     match first.as_micros() {
         0..300 => 9,
@@ -160,13 +163,13 @@ fn repetitions(first: Duration) -> usize {
     }
 }
 
-/// The middle one; of an even number the lower.
+/// Returns the median; of an even number the lower of the two.
 fn median(times: &mut [Duration]) -> Option<Duration> {
     times.sort_unstable();
     times.get(times.len().saturating_sub(1) / 2).copied()
 }
 
-/// The fewest CTAs whose time comes near to the best.
+/// Returns the fewest CTAs whose time is near the best.
 fn fewest(times: &[(u32, Duration)]) -> Option<u32> {
     let best = times.iter().map(|(_, time)| *time).min()?;
     times
@@ -176,7 +179,8 @@ fn fewest(times: &[(u32, Duration)]) -> Option<u32> {
         .min()
 }
 
-/// How much longer a kernel takes than with vectors of 16 bytes, above what the least copy takes.
+/// Returns the factor by which a kernel's time, above the time of the least copy, exceeds that with
+/// vectors of 16 bytes.
 fn factor(narrow: Duration, wide: Duration, least: Duration) -> f64 {
     let above = |time: Duration| time.saturating_sub(least).as_secs_f64();
     match above(wide) > 0.0 {
@@ -186,19 +190,19 @@ fn factor(narrow: Duration, wide: Duration, least: Duration) -> f64 {
 }
 
 impl Machine {
-    /// As many pieces of a size as there is room for, `count` at most.
+    /// Returns as many pieces of a size as there is room for, at most `count`.
     fn within(&self, size: u64, count: u64) -> Shape {
         let fits = |count: &u64| Shape::new(size, *count).bytes() <= self.most_bytes;
         Shape::new(size, largest(count, fits))
     }
 
-    /// As many as can be carried up and down by the arena's block.
+    /// Returns as many pieces as the arena's block can carry up and down.
     fn to_check(&self, size: u64, count: u64) -> Shape {
         let fits = |count: &u64| Shape::new(size, *count).strewn_bytes() + SHIFT <= self.most_bytes;
         Shape::new(size, largest(count, fits))
     }
 
-    /// The median of some copies by one route.
+    /// Returns the median of some copies by one route.
     fn median(&mut self, direction: Direction, shape: Shape, route: Route) -> Result<Duration, CudaError> {
         let prepared = self.prepare(direction, shape)?;
         prepared.has(route)?;
@@ -208,7 +212,7 @@ impl Machine {
         Ok(median(&mut times).unwrap_or(first))
     }
 
-    /// How many CTAs kernels need, and what narrow vectors cost, if there are kernels.
+    /// If there are kernels, finds their CTAs and the cost of narrow vectors.
     fn kernels(
         &mut self,
         direction: Direction,
@@ -253,7 +257,7 @@ impl Machine {
             self.prepare(direction, Shape::new(CopyCosts::SIZES[size], CopyCosts::COUNTS[count]))?;
         let routes = Route::ALL.into_iter().filter(|route| prepared.has(*route).is_ok());
         let mut routes: Vec<_> = routes.map(|route| (route, Vec::new())).collect();
-        // The device may refuse a route meanwhile.
+        // The device may refuse a route in the meantime.
         let mut once = |route| match prepared.has(route) {
             Ok(()) => self.time(&prepared, route).map(Some),
             Err(_) => Ok(None),
@@ -277,11 +281,11 @@ impl Machine {
     }
 }
 
-/// Seconds since 1970 as a date and time in UTC.
+/// Formats seconds since 1970 as a date and time in UTC.
 fn utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years from March on, so that leap days come last; 400 of them have 146,097 days. 719,468 lie between the 1st of March of year 0
-    // and 1970.
+    // Years start in March, so that leap days come last; 400 years have 146,097 days. There are 719,468
+    // days between the 1st of March of year 0 and 1970.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -1,4 +1,4 @@
-//! Opening and closing, and what the machine may lack.
+//! Opening and closing, and machines that lack something.
 
 use super::super::driver::{GdsOptions, Mode, readable};
 use super::super::error::GdsError;
@@ -59,7 +59,7 @@ fn refusing_driver_is_named_and_leaves_nothing_open() {
     );
     let expected = [Event::Init, Event::Retain(0), Event::Compat(false), Event::Open, Event::Release(0)];
     assert_eq!(fake.log(), expected);
-    // It counts for nothing: the next one opens again.
+    // The failed open counts for nothing: the next one opens again.
     fake.set(|world| world.open = 0);
     drop(fake.driver());
     assert!(fake.log().contains(&Event::Close));
@@ -97,7 +97,7 @@ fn options_of_zero_are_refused() {
     assert_eq!(refused, "threads is 0; it must be at least 1");
 }
 
-/// What an older cuFile, which cannot be told, says of itself.
+/// An older cuFile cannot be told the setting; it only reports its own.
 #[test]
 fn compatibility_mode_needs_permission() {
     let mut fake = Fake::new();
@@ -121,7 +121,7 @@ fn mode_follows_from_cufiles_properties() {
         fake.open(GdsOptions::new(0).allow_compat(allow)).expect("opens").describe().mode
     };
     assert_eq!((mode(&fake, false), mode(&fake, true)), (Mode::Direct, Mode::Possible));
-    // The module is not there, and peers on the bus reach each other without it.
+    // Without the module, peers on the bus reach each other.
     for (features, status) in [(FEATURE_P2P, 0), (0, STATUS_NVME_P2P)] {
         fake.set(|world| {
             world.properties.nvfs_major = 0;

@@ -1,7 +1,7 @@
-//! A stand-in for cuFile and CUDA: two tables of functions, "device" memory that is the host's, a log of the calls.
+//! A stand-in for cuFile and CUDA: two tables of functions, "device" memory on the host, a log of the calls.
 //!
-//! The functions take no context of their own, as the real ones, so that there is one stand-in for the process; a test
-//! that holds a [`Fake`] has it alone.
+//! Like the real ones, the functions take no context of their own, so the process has one stand-in. A
+//! test that holds a [`Fake`] has exclusive use of it.
 
 use super::super::driver::{GdsDriver, GdsOptions};
 use super::super::error::GdsError;
@@ -30,27 +30,27 @@ pub(crate) enum Event {
     /// Bytes, offset in the file, offset in the buffer.
     Read(usize, i64, i64),
     Write(usize, i64, i64),
-    /// A call that needs the context found none.
+    /// A call that needs the context did not find it.
     NoContext,
-    /// An owner's memory has gone.
+    /// An owner has freed its memory.
     Freed,
 }
 
-/// What a transfer is to do.
+/// The outcome of a transfer.
 pub(crate) enum Answer {
-    /// What was asked.
+    /// Moves all requested bytes.
     All,
-    /// No more than these bytes.
+    /// Moves at most these bytes.
     Part(usize),
-    /// Move nothing and answer with this number.
+    /// Moves nothing and answers with this number.
     Number(isize),
-    /// Move nothing, set `errno`, answer −1.
+    /// Moves nothing, sets `errno`, answers −1.
     Errno(c_int),
-    /// Say that it is there, wait to be let go, then do all.
+    /// Reports that it has begun, waits for its release, then moves all bytes.
     Held(mpsc::Sender<()>, mpsc::Receiver<()>),
 }
 
-/// Decides by the transfer's running number.
+/// Decides by the transfer's sequence number.
 type Plan = Box<dyn FnMut(usize) -> Answer + Send>;
 
 pub(crate) struct World {
@@ -60,10 +60,10 @@ pub(crate) struct World {
     pub(crate) register: c_int,
     pub(super) buffer_register: c_int,
     pub(super) properties: Properties,
-    /// Whether compatibility mode is allowed; of an open driver.
+    /// Whether compatibility mode is allowed, in an open driver.
     compat: bool,
     staged: Option<bool>,
-    /// Opened so many times more than closed.
+    /// Opens minus closes.
     uses: usize,
     pub(super) plan: Plan,
     transfers: usize,
@@ -76,12 +76,12 @@ thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether some device's context is the thread's own.
+/// Whether a device's context is current on this thread.
 pub(crate) fn context_is_current() -> bool {
     DEPTH.get() > 0
 }
 
-/// The stand-in, had alone.
+/// The stand-in, held exclusively.
 pub(crate) struct Fake {
     _turn: MutexGuard<'static, ()>,
     pub(super) api: CuFileApi,
@@ -93,7 +93,7 @@ fn world<R>(act: impl FnOnce(&mut World) -> R) -> R {
 }
 
 impl Fake {
-    /// A cuFile 1.19 with an nvidia-fs module, on which everything works.
+    /// A cuFile 1.19 with an nvidia-fs module. Every call succeeds.
     pub(crate) fn new() -> Fake {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let properties = Properties {
@@ -127,7 +127,8 @@ impl Fake {
         world(|world| world.plan = Box::new(plan));
     }
 
-    /// The transfer of this number from now on waits, all others go through; its two ends: it is there, let it go.
+    /// Makes the transfer of this number, counted from now, wait; all others pass. Returns two ends: one
+    /// hears that the transfer has begun, one releases it.
     pub(crate) fn hold(&self, number: usize) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
         let (there, is_there) = mpsc::channel();
         let (go, gone) = mpsc::channel();
@@ -140,12 +141,12 @@ impl Fake {
         (is_there, go)
     }
 
-    /// What has been called, from now on anew.
+    /// Returns the calls since the last look.
     pub(crate) fn log(&self) -> Vec<Event> {
         world(|world| core::mem::take(&mut world.log))
     }
 
-    /// What was called of the transfers alone.
+    /// Returns the transfers among those calls.
     pub(crate) fn transfers(&self) -> Vec<Event> {
         let wanted = |event: &Event| matches!(event, Event::Read(..) | Event::Write(..) | Event::NoContext);
         self.log().into_iter().filter(wanted).collect()
@@ -155,7 +156,7 @@ impl Fake {
         self.opener()(options)
     }
 
-    /// What opens such a driver, on any thread, as long as the test holds the stand-in.
+    /// Returns an opener of such a driver. It works on any thread while the test holds the stand-in.
     pub(crate) fn opener(
         &self,
     ) -> impl FnOnce(GdsOptions) -> Result<Arc<GdsDriver>, GdsError> + Send + use<> {
@@ -168,20 +169,20 @@ impl Fake {
     }
 }
 
-/// "Device" memory: an allocation that is freed, and says so, when its last owner goes.
+/// "Device" memory: an allocation that logs when its last owner frees it.
 pub(crate) struct Allocation {
     address: *mut u8,
     bytes: usize,
 }
 
-// SAFETY: the address is used through the functions below alone, by tests that order their accesses.
+// SAFETY: only the functions below use the address, in tests that order their accesses.
 unsafe impl Send for Allocation {}
 // SAFETY: as above.
 unsafe impl Sync for Allocation {}
 
 impl Allocation {
     pub(crate) fn new(bytes: usize) -> Arc<Allocation> {
-        // SAFETY: the tests ask for more than nothing.
+        // SAFETY: no test asks for zero bytes.
         let address = unsafe { alloc_zeroed(Allocation::layout(bytes)) };
         assert!(!address.is_null());
         Arc::new(Allocation { address, bytes })
@@ -191,14 +192,14 @@ impl Allocation {
         Layout::from_size_align(bytes, 4096).expect("a size of a test's")
     }
 
-    /// The memory as cuFile is told of it.
+    /// Describes the memory for cuFile.
     pub(crate) fn memory(self: &Arc<Self>) -> DeviceMemory {
         self.memory_of(Arc::<Allocation>::clone(self))
     }
 
-    /// The same with another owner, one that keeps this one.
+    /// The same with another owner that keeps this one.
     pub(crate) fn memory_of(&self, owner: Arc<dyn Any + Send + Sync>) -> DeviceMemory {
-        // SAFETY: the bytes live as long as `self`, which `owner` keeps, and nobody has references to them.
+        // SAFETY: the bytes live as long as `self`, which `owner` keeps, and no reference to them exists.
         unsafe { DeviceMemory::new(self.address as u64, self.bytes, owner) }
     }
 
@@ -215,18 +216,19 @@ impl Allocation {
         self.get(0, self.bytes)
     }
 
-    /// Part of the memory, which no transfer touches.
+    /// Returns a part of the memory that no transfer touches.
     pub(crate) fn get(&self, offset: usize, bytes: usize) -> Vec<u8> {
         assert!(offset + bytes <= self.bytes);
         let mut out = vec![0; bytes];
         // SAFETY: within the allocation.
         let start = unsafe { self.address.add(offset) };
-        // SAFETY: as above, and initialised from the start; the test has no transfer of these bytes under way.
+        // SAFETY: as above, and initialised from the start; the test has no transfer of these bytes
+        // under way.
         unsafe { start.copy_to_nonoverlapping(out.as_mut_ptr(), bytes) };
         out
     }
 
-    /// Sets part of the memory, which no transfer touches.
+    /// Sets a part of the memory that no transfer touches.
     pub(crate) fn put(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.bytes);
         // SAFETY: within the allocation.
@@ -239,7 +241,7 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         world(|world| world.log.push(Event::Freed));
-        // SAFETY: allocated so in `new`, and freed once.
+        // SAFETY: allocated with this layout in `new`, and freed once.
         unsafe { dealloc(self.address, Allocation::layout(self.bytes)) }
     }
 }
@@ -253,7 +255,7 @@ const fn status(code: c_int) -> Status {
 unsafe extern "C" fn driver_open() -> Status {
     world(|world| {
         world.log.push(Event::Open);
-        // As the real one: what was set before holds for one open, and only the first one asks.
+        // As in the real cuFile, a setting holds for one open, and only the first open reads it.
         if world.uses == 0 {
             world.compat = world.staged.take().unwrap_or(true);
         }
@@ -314,7 +316,7 @@ unsafe extern "C" fn buffer_deregister(_base: *const c_void) -> Status {
     status(0)
 }
 
-/// Bytes to move, or what to answer at once.
+/// Returns the bytes to move, or an immediate answer.
 fn decide(event: Event, bytes: usize) -> Result<usize, isize> {
     needs_context();
     let answer = world(|world| {
@@ -335,14 +337,14 @@ fn decide(event: Event, bytes: usize) -> Result<usize, isize> {
         }
         Answer::Held(there, go) => {
             there.send(()).expect("the test waits");
-            // Gone: the test has ended, and so is the hold.
+            // If the sender is gone, the test has ended, and so has the hold.
             let _ = go.recv();
             Ok(bytes)
         }
     }
 }
 
-/// What is moved for a part that is: as O_DIRECT wants it.
+/// Returns the bytes to move for a part, in the unit of O_DIRECT.
 fn whole(part: usize, bytes: usize) -> usize {
     part.next_multiple_of(4096).min(bytes)
 }
@@ -432,7 +434,7 @@ unsafe extern "C" fn init(flags: c_uint) -> c_int {
     })
 }
 
-/// There are two devices; CUDA answers 101, invalid device, to others.
+/// There are two devices; for others CUDA answers 101, invalid device.
 unsafe extern "C" fn device(out: *mut c_int, ordinal: c_int) -> c_int {
     if !(0..2).contains(&ordinal) {
         return 101;

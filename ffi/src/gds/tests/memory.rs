@@ -1,4 +1,4 @@
-//! What is registered, shared and given back.
+//! Memory that is registered, shared and given back.
 
 use super::super::error::{GdsError, OutOfRange};
 use super::super::memory::GdsBuffer;

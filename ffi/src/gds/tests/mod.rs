@@ -1,4 +1,5 @@
-//! What the users of cuFile promise, on a stand-in for it (`fake.rs`). What a volume makes of it: `disk/tests/device.rs`.
+//! The promises of cuFile's users, tested over a stand-in (`fake.rs`). Volumes over it:
+//! `disk/tests/device.rs`.
 
 mod driver;
 pub(crate) mod fake;

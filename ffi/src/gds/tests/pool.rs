@@ -1,4 +1,4 @@
-//! The calls that the threads make, the answers that they leave, and what they hold meanwhile.
+//! The calls that the threads make, the answers that they leave, and the memory that they hold meanwhile.
 
 use super::super::driver::GdsOptions;
 use super::super::file::GdsFile;
@@ -13,7 +13,7 @@ use std::thread;
 
 const BYTES: usize = 64 << 10;
 
-/// The offset as the sum, but for what is odd about a few.
+/// Returns the offset as the sum, except for a few odd offsets.
 struct Odd;
 
 impl DeviceSums for Odd {
@@ -168,7 +168,7 @@ fn concurrent_transfers_get_their_own_answers() {
     bench.file.write_all_at(&content, 0).expect("written");
     const PIECE: usize = 4096;
     let pieces = 4 * BYTES / PIECE;
-    // The pieces go to their places in the opposite order.
+    // The pieces go to their places in reverse order.
     let place = |piece: usize| (pieces - 1 - piece) * PIECE;
     for piece in 0..pieces {
         bench.begin(piece as u32, Task::Read, place(piece), PIECE, (piece * PIECE) as u64);

@@ -3,11 +3,11 @@ use super::*;
 const MIB: u64 = 1 << 20;
 const V1_NONE: &str = "9223372036854771712";
 
-/// A tree of the kernel's files, and what they hold.
+/// A tree of the kernel's files, with contents.
 struct Tree(tempfile::TempDir);
 
 impl Tree {
-    /// A machine with 8 GiB available, and these lines of its process.
+    /// A machine with 8 GiB available, and a process with these lines.
     fn new(cgroup: &str, mountinfo: &str) -> Tree {
         let tree = Tree(tempfile::tempdir().expect("a folder"));
         tree.put("proc/meminfo", "MemTotal: 9000000 kB\nMemAvailable:    8388608 kB\n");
@@ -22,7 +22,7 @@ impl Tree {
         std::fs::write(path, text).expect("written");
     }
 
-    /// A group of version 2, used to a MiB; a quarter of that is page cache.
+    /// A group of version 2 that uses this many MiB; a quarter of that is page cache.
     fn two(&self, group: &str, limit: &str, used: u64) {
         let (group, quarter) = (format!("sys/fs/cgroup/{group}"), used * MIB / 8);
         self.put(&format!("{group}/memory.max"), limit);
@@ -40,7 +40,7 @@ impl Tree {
         self.put(&format!("{group}/memory.use_hierarchy"), "1\n");
     }
 
-    /// MiB that are left, and the folder of the group that bounds them.
+    /// Available MiB, and the folder of the group that bounds them.
     fn room(&self) -> (u64, Option<String>) {
         let room = room_under(self.0.path()).expect("the kernel says");
         let group = match room.bound {
@@ -73,7 +73,7 @@ fn v2_group_and_each_ancestor_bound_the_memory() {
     // Another process of the group above uses nearly all of it.
     tree.two("pods/a", &(500 * MIB).to_string(), 640);
     assert_eq!(tree.room(), (20, Some("sys/fs/cgroup/pods/a".to_owned())));
-    // More than the machine has is no bound.
+    // A limit above the machine's memory is no bound.
     let tree = Tree::new("0::/pods\n", V2);
     tree.two("pods", &(1_u64 << 40).to_string(), 1);
     assert_eq!(tree.room(), (8192, None));
@@ -90,7 +90,7 @@ fn v1_group_and_each_ancestor_bound_the_memory() {
     assert_eq!(tree.room(), (160, Some("sys/fs/cgroup/memory/docker".to_owned())));
     tree.one("docker/x", &(64 * MIB).to_string(), 32);
     assert_eq!(tree.room(), (40, Some("sys/fs/cgroup/memory/docker/x".to_owned())));
-    // The group above does not count what is below it.
+    // The group above does not count the groups below it.
     tree.one("docker/x", V1_NONE, 32);
     tree.put("sys/fs/cgroup/memory/docker/memory.use_hierarchy", "0\n");
     assert_eq!(tree.room(), (8192, None));
@@ -108,12 +108,12 @@ fn groups_of_both_versions_are_read() {
 
 #[test]
 fn container_with_its_group_as_root_is_bounded() {
-    // Its path is the host's, and its own group is what is mounted.
+    // The path is the host's; the mount shows the container's own group.
     let mount = "35 31 0:32 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory";
     let tree = Tree::new("4:memory:/docker/x\n", mount);
     tree.one("", &(64 * MIB).to_string(), 32);
     assert_eq!(tree.room(), (40, Some("sys/fs/cgroup/memory".to_owned())));
-    // It is in a group of its own below that.
+    // The process is in a subgroup of that group.
     let tree = Tree::new("4:memory:/docker/x/job\n", mount);
     tree.one("", &(64 * MIB).to_string(), 32);
     tree.one("job", &(16 * MIB).to_string(), 8);
@@ -135,10 +135,10 @@ fn odd_and_missing_files_bound_nothing() {
     let tree = Tree::new("0::/a\n", V2);
     tree.put("sys/fs/cgroup/a/memory.max", "many\n");
     assert_eq!(tree.room(), (8192, None));
-    // No figure of use: the limit itself.
+    // Without a usable figure of use, the limit itself counts.
     tree.put("sys/fs/cgroup/a/memory.max", &(7 * MIB).to_string());
     assert_eq!(tree.room(), (7, Some("sys/fs/cgroup/a".to_owned())));
-    // More in use than the limit, as after it was lowered.
+    // Use above the limit, as after the limit was lowered.
     tree.put("sys/fs/cgroup/a/memory.current", &(9 * MIB).to_string());
     assert_eq!(tree.room(), (0, Some("sys/fs/cgroup/a".to_owned())));
     // A mount point with a space.

@@ -1,4 +1,4 @@
-//! Sums and conversions on the way; where bases are.
+//! Sums and conversions on the way; the place of bases.
 
 use super::{Memory, Side, copier, engine_and_tier, oracle, poke, split, submit};
 use crate::{pinned, queue};
@@ -46,7 +46,7 @@ fn blocks_are_summed_on_their_way_up_and_down() {
         found[64..].chunks(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight"))).collect();
     assert_eq!(found[..6], [0, 2, 3].map(of_block).concat(), "by ascending block of the destination");
     assert_eq!(found[6..], vec![0; found.len() - 6]);
-    // A part of a block has no seal; and sums do not go where blocks are.
+    // A part of a block has no seal, and sums cannot go where blocks are.
     let part = CopyPlan::new(&engine.layout, &[], &tier.layout, &[], 1..2, ..).expect("alike");
     let refused = copy.prepare_summed(&part, engine.place(), tier.place()).expect_err("a part");
     assert!(refused.to_string().contains("a seal covers a whole block"), "{refused}");
@@ -89,7 +89,7 @@ fn elements_are_converted_on_their_way_to_a_smaller_tier() {
     for route in [Route::Single, Route::Batch, Route::Rows] {
         assert!(matches!(down.has(route), Err(CudaError::NoRoute { .. })), "{route:?} converts nothing");
     }
-    // What bfloat16 has exactly comes back as it was.
+    // Values that bfloat16 represents exactly come back unchanged.
     let Memory::Device(tensors) = &engine.memory else { unreachable!("a device's") };
     for (layer, of) in tensors.iter().enumerate() {
         let floats = (0..of.size_bytes() / 4).map(|at| (at % 251) as f32 - 17.0 * layer as f32);
@@ -109,12 +109,12 @@ fn elements_are_converted_on_their_way_to_a_smaller_tier() {
     let small = crate::pinned(&device, 3, 64);
     let error = copy.prepare_converting(layouts, (.., ..), 1.0, engine.place(), Place::Host(small));
     assert!(matches!(error, Err(CudaError::Outside { side: "destination", .. })), "{error:?}");
-    // A region that is said to be larger than there is memory.
+    // A region that claims more bytes than there is memory.
     let huge = Region { size_bytes: 1 << 63, ..tier.layout.regions()[0] };
     let huge = Layout::fully_contiguous(*tier.layout.config(), huge).expect("as it says");
     let error = copy.prepare_converting([layouts[0], &huge], (.., ..), 1.0, engine.place(), tier.place());
     assert!(error.expect_err("refused").to_string().contains("too high to be doubled"));
-    // Within one memory a plan of stand-ins could not tell what overlaps.
+    // Within one memory, a plan of stand-ins could not detect overlaps.
     let narrow = Layout::new(
         config.dtype(DType::BF16).alignment(4).num_blocks(1),
         Arrangement::OuterFirst,
@@ -135,7 +135,7 @@ fn bases_find_their_places_again_and_a_full_table_says_so() {
     let [engine, tier] = engine_and_tier(&device, 2);
     let plan = CopyPlan::new(&engine.layout, &[], &tier.layout, &[], .., ..).expect("alike");
     let prepare = || copy.prepare(&plan, engine.place(), tier.place()).expect("prepared");
-    // Three pairs of addresses: a grain each.
+    // Three pairs of addresses: one grain each.
     let mut many: Vec<_> = (0..2048).map(|_| prepare()).collect();
     let last = prepare();
     assert!(matches!(last.has(Route::Kernel), Err(CudaError::Full { .. })), "{:?}", last.has(Route::Kernel));
@@ -143,7 +143,7 @@ fn bases_find_their_places_again_and_a_full_table_says_so() {
     many.swap_remove(700);
     let again = prepare();
     assert_eq!(again.has(Route::Kernel), Ok(()));
-    // More than go up at a time.
+    // More bases than one upload.
     let config = LayoutConfig::new().num_blocks(2).num_layers(300).heads(1, 32);
     let deep = Side::device(&device, config, Arrangement::OuterFirst, 0, true).expect("a layout");
     let flat = Side::host(&device, config);

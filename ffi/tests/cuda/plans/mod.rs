@@ -1,5 +1,5 @@
-//! Copy plans on a device, by every route: the bytes are the oracle's, and no other byte changes. The kernels are their own source,
-//! compiled for the CPU, launched by the same calls as on a device.
+//! Copy plans on a device, by every route: the bytes are the oracle's, and no other byte changes. The
+//! kernels are their own source, compiled for the CPU and launched by the same calls as on a device.
 
 mod kinds;
 mod refused;
@@ -19,11 +19,11 @@ use kvstrata_kernels::{Image, cpu};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// The CPU's kernels as a device's.
+/// The CPU's kernels in the place of a device's.
 pub fn kernels(double: &Double, device: &Arc<CudaDevice>) -> CudaKernels {
     for kernel in cpu::kernels() {
         let name = kernel.name.to_str().expect("ASCII");
-        // SAFETY: launched by plans alone, with parameters of theirs.
+        // SAFETY: launched only by plans, with their own parameters.
         unsafe { double.kernel(name, kernel.parameters_bytes, kernel.run) };
     }
     let images = ["convert", "copy", "permute", "sum"].map(|name| Image { name, bytes: b"image" });
@@ -31,7 +31,7 @@ pub fn kernels(double: &Double, device: &Arc<CudaDevice>) -> CudaKernels {
     unsafe { CudaKernels::of(device, &images) }.expect("loaded")
 }
 
-/// The double with kernels that follow its addresses, and what prepares its copies.
+/// The double with kernels that follow its addresses, and the preparation of its copies.
 pub fn copier(options: CopyOptions) -> (Double, Arc<CudaDevice>, CudaCopy) {
     let (double, device) = machine();
     double.plain_addresses();
@@ -62,7 +62,7 @@ impl Side {
         uneven: bool,
     ) -> Option<Side> {
         let need = arrangement.needs(&config).ok()?;
-        // At even distances layers are a loop, at uneven ones a list of bases.
+        // Layers at equal distances are a loop; at unequal ones they are a list of bases.
         let shift = |number: u64| {
             (shift + if uneven { (number * number % 11) * 512 } else { 0 }).next_multiple_of(config.alignment)
         };
@@ -98,7 +98,7 @@ impl Side {
         }
     }
 
-    /// Every stretch of bytes: its address and what is there.
+    /// Returns every stretch of bytes: its address and its contents.
     pub fn bytes(&self) -> Vec<(u64, Vec<u8>)> {
         match &self.memory {
             Memory::Device(storages) => {
@@ -146,7 +146,7 @@ impl Side {
     }
 }
 
-/// Device memory, whose addresses are the host's here.
+/// Reads device memory, whose addresses are the host's here.
 pub fn peek(address: u64, bytes: u64) -> Vec<u8> {
     let place = core::ptr::with_exposed_provenance::<u8>(address as usize);
     // SAFETY: an allocation of the double's with plain addresses; nothing is in flight.
@@ -159,7 +159,7 @@ pub fn poke(address: u64, bytes: &[u8]) {
     unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
 }
 
-/// What the destination has when the oracle has copied.
+/// Returns the destination's bytes after the oracle has copied.
 pub fn oracle(src: &Side, dst: &Side, blocks: &[(u32, u32)], slices: [Slice; 2]) -> Vec<(u64, Vec<u8>)> {
     let (before, mut after) = (src.bytes(), dst.bytes());
     let [from, to] = split(blocks);
@@ -244,7 +244,7 @@ impl Picks {
     }
 }
 
-/// Copies by one route, with the guards that it needs; the batch that came back.
+/// Copies by one route, with the guards that it needs; returns the batch.
 pub fn submit(
     prepared: &PreparedCopy,
     route: Option<Route>,

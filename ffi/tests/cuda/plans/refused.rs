@@ -1,4 +1,4 @@
-//! What is not inside its memory, not guarded, or not there.
+//! Plans and blocks outside their memory, without guards, or absent.
 
 use super::{Memory, Side, copier, engine_and_tier};
 use crate::queue;
@@ -24,7 +24,8 @@ fn plan_outside_its_memory_is_refused() {
     assert!(refused(first, tier.place()).starts_with("source blocks of 20480 bytes, from 0x"));
     let short = tensors.iter().map(|of| of.range(0, of.size_bytes() - 1).expect("less"));
     assert!(refused(Place::Device(short.collect()), tier.place()).contains("not inside the device ranges"));
-    // Arenas with fewer blocks, smaller ones, and larger ones, which the layout says are its own; and one that it is not of.
+    // Arenas with fewer blocks, smaller blocks, and larger blocks, each with a layout that names the
+    // arena; and an arena that the layout does not name.
     let block_bytes = pinned.arena().block_bytes();
     for (blocks, bytes) in [(3, block_bytes), (4, block_bytes - 1), (4, block_bytes + 4096)] {
         let other = crate::pinned(&device, blocks, bytes);
@@ -36,7 +37,7 @@ fn plan_outside_its_memory_is_refused() {
     }
     let other = Place::Host(crate::pinned(&device, 4, block_bytes));
     assert!(refused(engine.place(), other).contains("not inside the arena's blocks"));
-    // The places in each other's place.
+    // Each place at the other's side.
     assert!(refused(tier.place(), engine.place()).contains("the source's layout is of Device"));
     // Both the host's.
     let across = CopyPlan::new(&tier.layout, &[], &tier.layout, &[], .., ..).expect("alike");
@@ -64,7 +65,7 @@ fn plan_outside_its_memory_is_refused() {
     }
     drop((prepared, there));
 
-    // Blocks that are not guarded, or guarded for reading, or of another arena; and lists that are no plan.
+    // Blocks without a guard, guarded for reading, or of another arena; and lists that make no plan.
     let prepared = copy.prepare(&plan, engine.place(), tier.place()).expect("prepared");
     let back = CopyPlan::new(&tier.layout, &[], &engine.layout, &[], .., ..).expect("alike");
     let back = copy.prepare(&back, tier.place(), engine.place()).expect("prepared");
@@ -113,7 +114,7 @@ fn plan_outside_its_memory_is_refused() {
     double.finish();
 }
 
-/// Pieces that a batch has already would be carried out by the copy engine, and not by a kernel.
+/// The copy engine would carry out the pieces that a batch has already, and a kernel would not.
 #[test]
 fn a_batch_with_pieces_is_refused_by_every_route() {
     let (double, device, copy) = copier(CopyOptions::new());

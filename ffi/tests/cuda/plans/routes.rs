@@ -1,4 +1,4 @@
-//! Each route: its bytes, its calls, what it holds.
+//! Each route: its bytes, its calls, and the objects that it holds.
 
 use super::{Memory, Side, copier, engine_and_tier, kernels, oracle, picks, split, submit};
 use crate::{machine, queue};
@@ -56,13 +56,13 @@ fn a_batch_is_one_launch_or_one_call_and_uploads_nothing() {
         (Route::Kernel, ("cuLaunchKernel", 1)),
         (Route::Batch, ("cuMemcpyBatchAsync_v2", 1)),
         (Route::Single, ("cuMemcpyDtoHAsync_v2", 240)),
-        // K and V of a layer; layers are of two allocations.
+        // K and V of a layer; the layers are in two allocations.
         (Route::Rows, ("cuMemcpy2DAsync_v2", 120)),
     ] {
         let before = (double.calls(calls.0), double.all_calls());
         batch = submit(&prepared, Some(route), &queue, [&engine, &tier], &blocks, batch);
         assert_eq!(double.calls(calls.0) - before.0, calls.1, "{route:?}");
-        // Besides: the context, the thread's mode of capture, an event, and what waits for it.
+        // In addition: the context, the thread's mode of capture, an event, and the wait for it.
         let others = double.all_calls() - before.1 - calls.1;
         assert!(others <= 10, "{route:?}: {others} other calls");
     }
@@ -88,7 +88,7 @@ fn memory_of_a_plan_is_held_until_the_device_answers() {
     let transfer = prepared.submit_by(Route::Kernel, &queue, &from, &to, batch).expect("queued");
     let Memory::Host(pinned) = &tier.memory else { unreachable!("a host's") };
     let arena = Arc::clone(pinned.arena());
-    // The engine's tensors, the tier, the bases, the kernels: all given up by everybody else.
+    // The engine's tensors, the tier, the bases, the kernels: only the work in flight holds them now.
     drop((transfer, prepared, copy, engine, tier));
     assert_eq!(
         (double.left().allocations, double.left().modules),
@@ -105,7 +105,8 @@ fn memory_of_a_plan_is_held_until_the_device_answers() {
     double.finish();
 }
 
-/// Whoever has begun a transfer may look at routes, and others may submit the same prepared copy elsewhere meanwhile.
+/// During an open transfer, its thread may look at routes, and other threads may submit the same prepared
+/// copy to other queues.
 #[test]
 fn an_open_transfer_holds_up_its_queue_alone() {
     let (double, device, copy) = copier(CopyOptions::new());
@@ -126,7 +127,7 @@ fn an_open_transfer_holds_up_its_queue_alone() {
                 .wait()
                 .expect("executed")
         });
-        // It waits for its turn, or soon will.
+        // The thread waits for its turn, or soon will.
         crate::until("the other's call", || begun.load(Ordering::Acquire));
         for _ in 0..200 {
             std::thread::yield_now();
@@ -142,14 +143,15 @@ fn an_open_transfer_holds_up_its_queue_alone() {
     double.finish();
 }
 
-/// Pieces of neighbouring blocks are one; but a copy covers no two registrations, and no two allocations that happen to adjoin.
+/// Pieces of neighbouring blocks are joined; but a copy covers neither two registrations nor two
+/// allocations that happen to adjoin.
 #[test]
 fn a_piece_ends_where_its_memory_does() {
     let (double, device, copy) = copier(CopyOptions::new());
     let config = LayoutConfig::new().num_blocks(12).page_size(64).heads(1, 64).alignment(256);
     let engine = Side::device(&device, config, Arrangement::FullyContiguous, 0, false).expect("a layout");
     let arena = HostArena::new(12, 4096).expect("an arena");
-    // Registered by three blocks; lent by five and a half, and the rest.
+    // Registered in chunks of three blocks; lent in parts of five and a half blocks and the rest.
     let options = PinOptions::new().chunk_bytes(3 * 4096);
     let pinned = PinnedStorage::register(&device, arena, options, &mut |_, _| {}).expect("registered");
     let layout = Layout::fully_contiguous(config.alignment(4096), Region::of(&*pinned)).expect("as it needs");

@@ -1,9 +1,9 @@
-//! What the filters take, forget and mistake.
+//! Blocks that the filters admit, forget and mistake.
 
 use super::*;
 
 fn hash(number: u64) -> SequenceHash {
-    // Not mixed at all: the worst that a caller's own hashes can be.
+    // Without any mixing: the worst hashes that a caller can have.
     SequenceHash::from_u128(u128::from(number))
 }
 
@@ -17,18 +17,18 @@ fn policies_are_found_by_their_names() {
         assert_eq!(policy.name().parse(), Ok(policy));
     }
     let error = "twice".parse::<AdmissionPolicy>().expect_err("none of that name").to_string();
-    assert!(error.contains("\"twice\"") && error.contains("always, second-use and tinylfu"), "{error}");
+    assert!(error.contains("\"twice\"") && error.contains("use always, second-use or tinylfu"), "{error}");
 }
 
 #[test]
-fn always_takes_what_nobody_used() {
+fn always_admits_unused_blocks() {
     let filter = filter(AdmissionPolicy::Always, 10);
     assert!(filter.admits(hash(1), true) && filter.admits(hash(2), false));
     assert_eq!(filter.memory_bytes(), 0);
 }
 
 #[test]
-fn the_second_use_is_admitted_and_the_first_hardly_ever() {
+fn second_use_is_admitted_and_the_first_hardly_ever() {
     let blocks = 20_000;
     let filter = filter(AdmissionPolicy::SecondUse, blocks);
     // As full as a filter gets before it forgets: 2 × blocks insertions each.
@@ -43,7 +43,7 @@ fn the_second_use_is_admitted_and_the_first_hardly_ever() {
 }
 
 #[test]
-fn the_window_of_the_second_use_is_between_two_and_four_times_the_blocks() {
+fn second_use_window_is_two_to_four_times_the_blocks() {
     let blocks = 5000;
     let between = |uses: u64| {
         let filter = filter(AdmissionPolicy::SecondUse, blocks);
@@ -53,7 +53,7 @@ fn the_window_of_the_second_use_is_between_two_and_four_times_the_blocks() {
         (0..3000).filter(|number| filter.admits(hash(*number), true)).count()
     };
     assert_eq!(between(u64::from(2 * blocks) - 3000), 3000, "the last 2 × blocks uses are remembered");
-    // What is left is mistaken: a key that looks known is not inserted, and takes its second place at once.
+    // The rest are mistakes: a key that looks known is not inserted, and takes its second place at once.
     assert!(between(u64::from(4 * blocks)) < 60, "and not more than 4 × blocks");
 }
 
@@ -74,20 +74,20 @@ fn tinylfu_fills_the_tier_and_then_prefers_the_frequent() {
 }
 
 #[test]
-fn the_frequent_age() {
+fn frequent_blocks_age() {
     let filter = filter(AdmissionPolicy::TinyLfu, 1024);
     (0..12).for_each(|_| filter.used(hash(7)));
     filter.evicted(hash(7));
     (0..5).for_each(|_| filter.used(hash(8)));
     assert!(!filter.admits(hash(8), true));
-    // Others' uses, until all has been halved some times over; the doorkeeper forgets meanwhile.
+    // Others' uses, until all counts have been halved several times; the doorkeeper forgets meanwhile.
     (0..100_000).for_each(|use_| filter.used(hash(1000 + use_ % 50)));
     (0..5).for_each(|_| filter.used(hash(8)));
     assert!(filter.admits(hash(8), true));
 }
 
 #[test]
-fn memory_is_what_the_table_says() {
+fn filter_memory_is_as_the_table_says() {
     let a_block = |policy, blocks| filter(policy, blocks).memory_bytes() as f64 / f64::from(blocks);
     assert!((7.9..8.1).contains(&a_block(AdmissionPolicy::SecondUse, 100_000)));
     for blocks in [65_536, 65_537, 100_000, 131_072] {
@@ -96,7 +96,7 @@ fn memory_is_what_the_table_says() {
 }
 
 #[test]
-fn threads_lose_next_to_nothing() {
+fn filter_shared_by_threads_loses_no_use() {
     let filter = filter(AdmissionPolicy::SecondUse, 50_000);
     std::thread::scope(|scope| {
         for thread in 0..4 {

@@ -1,16 +1,16 @@
-//! A request: what it has in hand from being asked for to its answer.
+//! A request, with the buffer and slot that it owns until its answer.
 //!
 //! ```text
-//!   asked ──► under way in a volume ──► answered
-//!     │ the queue is full     │ a read has failed, and the queue of writes is full
-//!     └──► with a thread ──►  └──► with a thread, which ends its record and answers
+//!   requested ──► in flight in a volume ──► answered
+//!     │ the queue is full     │ a read failed, and the queue of writes is full
+//!     └──► with a thread ──►  └──► with a thread, which ends the record and answers
 //!              └── no thread: given up
 //! ```
 //!
 //! Invariants
-//! - I1: it is answered once: by a look, by an errand, or by being dropped.
-//! - I2: buffer and slot are its own until the device has answered, or has never been asked; what is
-//!   abandoned keeps both.
+//! - I1: a request is answered once: by a look, by an errand, or by its drop.
+//! - I2: it owns buffer and slot until the device has answered, or was never asked. An abandoned request
+//!   keeps both.
 
 use super::super::errand::NoThread;
 use super::super::tier::{DiskTier, ReadOutcome};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 
-/// A transfer, with whom to answer; `None` once that has been done.
+/// A transfer with its landing; `None` once it is answered.
 #[derive(Debug)]
 pub(super) struct Request(pub(super) Option<UnderWay>);
 
@@ -37,16 +37,16 @@ pub(super) struct UnderWay {
     pub(super) transfer: Transfer,
 }
 
-/// Who asked for it.
+/// Where to answer.
 #[derive(Debug)]
 pub(super) struct Whose {
     pub(super) token: Token,
     pub(super) landing: Landing,
-    /// Of a write that has one (`mover.rs`, I5).
+    /// For a write that ends in order (`mover.rs`, I5).
     pub(super) place: Option<u64>,
 }
 
-/// What has been asked for, and not of a volume yet, whose queue is full.
+/// A request that its volume has not got yet, because the queue is full.
 #[derive(Debug)]
 pub(super) enum Asked {
     Read { slot: BlockId, hash: SequenceHash, urgency: Urgency, buffer: BlockWrite },
@@ -64,7 +64,7 @@ pub(super) enum Transfer {
         name: Name,
         pending: Pending<BlockRead>,
     },
-    /// No volume has been asked for it, or will be.
+    /// No volume got it, and none will.
     GivenUp {
         is_write: bool,
     },
@@ -81,7 +81,7 @@ impl Asked {
         matches!(self, Asked::Write { .. })
     }
 
-    /// Waits for room.
+    /// Starts the transfer; waits for room.
     pub(super) fn begin(self, tier: &DiskTier) -> Transfer {
         #[cfg(test)]
         assert!(!tier.errands_of(self.slot()).panics.swap(false, Relaxed), "a panic, as it should be");
@@ -95,7 +95,8 @@ impl Asked {
         }
     }
 
-    /// The buffer is its owner's, and a slot that was to be written free, or on the list of those that will be.
+    /// Returns the buffer to its owner. The target slot of a write becomes free, or goes to the list of
+    /// slots to forget.
     pub(super) fn give_up(self, tier: &DiskTier) -> Transfer {
         let is_write = self.is_write();
         if is_write {
@@ -106,7 +107,7 @@ impl Asked {
 }
 
 impl Request {
-    /// [`Pending::tell`].
+    /// Sets the waker, as [`Pending::tell`].
     pub(super) fn tell(&self, task: &Waker) -> bool {
         self.0.as_ref().is_some_and(|under_way| match &under_way.transfer {
             Transfer::Read { pending, .. } => pending.tell(task),
@@ -119,7 +120,8 @@ impl Request {
         self.0.as_ref().and_then(|under_way| under_way.whose.place)
     }
 
-    /// Answers, if the device has; what would have to wait for room then is an errand. Ready: there is nothing more to do here.
+    /// Answers if the device has; if that would have to wait for room, an errand does it. Ready: nothing
+    /// is left to do here.
     pub(super) fn look(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(UnderWay { tier, whose, transfer }) = &mut self.0 else { return Poll::Ready(()) };
         let token = whose.token;
@@ -154,12 +156,12 @@ impl Request {
         Poll::Ready(())
     }
 
-    /// Of a read that has failed, whose record is to end before the answer, by somebody who may wait. Where nobody may, the record stays, and
-    /// so does the block: the read is given up.
+    /// Answers a failed read, whose record must end first, on a thread that may wait. Without a thread
+    /// the record and the block stay, and the read is given up.
     fn answer_later(&mut self, slot: BlockId, failure: IoFailure) {
         let mut request = Request(self.0.take());
         let Some(UnderWay { tier, .. }) = &request.0 else { return };
-        // Of the tier's references this is not one: the errand may have the last.
+        // A clone of the errands, not of the tier: the errand may drop the tier's last reference.
         let errands = Arc::clone(tier.errands_of(slot));
         errands.run(Box::new(move |may_wait| {
             let Some(UnderWay { tier, whose, .. }) = &request.0 else { return };
@@ -176,7 +178,7 @@ impl Request {
 
     fn answer(&mut self, landed: Landed) {
         let Some(UnderWay { tier, whose, .. }) = self.0.take() else { return };
-        // The last one closes the volumes: whoever has heard of all finds them closed.
+        // The last reference closes the volumes: after all answers they are closed.
         drop(tier);
         whose.landing.land(landed);
     }
@@ -184,7 +186,7 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        // What has ended is not given up.
+        // A transfer that has ended is answered, not given up.
         if self.look(&mut Context::from_waker(Waker::noop())).is_ready() {
             return;
         }
@@ -202,7 +204,7 @@ impl Drop for Request {
     }
 }
 
-/// What is spared is not the slot's failure.
+/// A spared read is not the slot's failure.
 fn failed(outcome: ReadOutcome, failure: &IoFailure) -> Failure {
     match outcome {
         ReadOutcome::Spared => Failure::of(Cause::Away),
@@ -215,7 +217,7 @@ fn abandoned(token: Token, is_write: bool) -> Landed {
     if is_write { Landed::Write(token, Err(failure)) } else { Landed::Read(token, Err(failure)) }
 }
 
-/// What is on a volume's list is forgotten; what cannot be at once is an errand.
+/// Forgets the slots on a volume's list; an errand forgets those for which the queue has no room.
 pub(super) fn forget_all(tier: &Arc<DiskTier>, volume: usize) {
     if !tier.try_forget_all(volume) {
         let of = Arc::clone(tier);
@@ -235,7 +237,7 @@ fn write_ended(
     let books = tier.note_ended(slot, name, outcome.as_ref().map(drop));
     match (outcome, books) {
         (Ok(bytes), WriteOutcome::Stored) => Ok(bytes),
-        // The slot was not the caller's.
+        // The caller did not own the slot.
         (Ok(_), _) => Err(Failure::of(Cause::Busy)),
         (Err(failure), _) => Err(Failure::from(&failure)),
     }

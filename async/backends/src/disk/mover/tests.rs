@@ -1,4 +1,5 @@
-//! Where no thread is to be had: what would have to wait is given up and answered, nobody waits, and nothing is lost for good.
+//! Without a thread, requests that would have to wait are given up and answered, no caller
+//! waits, and nothing is lost for good.
 
 use super::*;
 use crate::disk::TierOptions;
@@ -19,7 +20,7 @@ const QUEUE: usize = 4;
 const SOON: Duration = Duration::from_secs(20);
 const ABANDONED: Failure = Failure::of(Cause::Abandoned);
 
-/// A waker that keeps the ring thread, which wakes it, until it is told to go on.
+/// A waker that blocks the ring thread, which wakes it, until it is told to go on.
 struct Keeps(Sender<()>, Mutex<Receiver<()>>);
 
 impl Wake for Keeps {
@@ -33,7 +34,7 @@ fn hash(number: u64) -> SequenceHash {
     SequenceHash::from_u128(u128::from(number) << 64 | 7)
 }
 
-/// What lands, in order.
+/// Landings, in order.
 struct Ear(Mutex<Vec<(u64, Option<Failure>)>>);
 
 impl Lands for Ear {
@@ -48,13 +49,14 @@ impl Lands for Ear {
 }
 
 struct Ground {
-    /// The ring thread goes on when this is dropped: before the mover, whose end waits for it.
+    /// The ring thread goes on when this is dropped: before the mover, which waits for that thread at
+    /// its end.
     stalled: Option<Sender<()>>,
     mover: DiskMover,
     arena: Arc<HostArena>,
     ear: Arc<Ear>,
     runtime: Runtime,
-    /// A slot that is nobody else's.
+    /// A slot that no other request uses.
     spare: BlockId,
     _folder: tempfile::TempDir,
 }
@@ -100,7 +102,7 @@ impl Ground {
             let waker = Waker::from(Arc::new(Keeps(entered, Mutex::new(go_on))));
             let buffer = self.arena.write(31).expect("idle");
             let nobody = tier.volumes().read(0, hash(u64::MAX), Urgency::Urgent, buffer);
-            // Unless it has been answered already.
+            // Unless the device has answered already.
             if nobody.tell(&waker) {
                 inside.recv().expect("the ring thread wakes");
                 break Some(let_go);
@@ -115,7 +117,7 @@ impl Ground {
         self.mover.tier().erasures[0].errands.without.store(without, Relaxed);
     }
 
-    /// So many answers.
+    /// Waits for so many answers.
     fn answers(&self, count: usize) -> Vec<(u64, Option<Failure>)> {
         let since = Instant::now();
         self.runtime.block_on(async {
@@ -127,7 +129,7 @@ impl Ground {
         std::mem::take(&mut self.ear.0.lock().expect("no panic"))
     }
 
-    /// Waits until so many slots are free.
+    /// Waits until this many slots are free.
     fn free(&self, slots: usize) {
         let since = Instant::now();
         while self.mover.pool().free() < slots {
@@ -138,7 +140,7 @@ impl Ground {
 }
 
 #[test]
-fn what_would_have_to_wait_is_given_up_where_there_is_no_thread_and_its_buffers_and_slots_come_back() {
+fn requests_that_must_wait_without_a_thread_are_abandoned() {
     let mut ground = Ground::new();
     let kept = ground.take();
     ground.write(kept, 1);
@@ -152,13 +154,13 @@ fn what_would_have_to_wait_is_given_up_where_there_is_no_thread_and_its_buffers_
     assert!(ground.arena.write(2).is_ok(), "nobody uses its bytes");
     assert_eq!(ground.mover.pool().free(), free + 1, "nor its slot, which held nothing");
     assert_eq!(ground.mover.tier().stats().abandoned, 0);
-    // A slot that held something waits for somebody who may wait.
+    // A slot that held a block stays taken until a thread can wait.
     let block = ground.mover.find(hash(1), true).expect("stored").downgrade();
     let stale = ground.port().reserve_this(block).expect("nobody holds it");
     ground.mover.release(stale);
     ground.mover.forget_released();
     assert_eq!(ground.mover.pool().free(), free + 1);
-    // What is to wait for the device is answered as not done.
+    // Requests that would wait for the device are answered as not done.
     let slot = ground.take();
     assert_eq!(ground.runtime.block_on(ground.mover.erase(vec![slot], false)), [slot]);
     assert!(!ground.runtime.block_on(ground.mover.forget_for_good()));
@@ -170,9 +172,9 @@ fn what_would_have_to_wait_is_given_up_where_there_is_no_thread_and_its_buffers_
     assert!(ground.runtime.block_on(ground.mover.forget_for_good()));
 }
 
-/// Who finds the queue full is told so once: the list has one errand, however much is put on it meanwhile.
+/// A list has one errand for a full queue, however many slots are put on it meanwhile.
 #[test]
-fn what_is_given_back_while_the_queue_is_full_costs_one_errand() {
+fn slots_released_at_a_full_queue_cost_one_errand() {
     let mut ground = Ground::new();
     let slots: Vec<BlockId> = (0..4).map(|_| ground.take()).collect();
     for (slot, number) in slots.iter().zip(1..) {
@@ -189,7 +191,7 @@ fn what_is_given_back_while_the_queue_is_full_costs_one_errand() {
         ground.mover.release(ground.port().reserve_this(block).expect("nobody holds it"));
         ground.mover.forget_released();
     }
-    // The thread may not have taken the first of all yet.
+    // The thread may not have taken the first errand yet.
     let since = Instant::now();
     while tier.errands[0].waiting() > 1 && since.elapsed() < SOON {
         std::thread::yield_now();
@@ -200,9 +202,9 @@ fn what_is_given_back_while_the_queue_is_full_costs_one_errand() {
     ground.free(free + 4);
 }
 
-/// Purges, each of which asks each volume for its own, of a device that hangs.
+/// Purges, each of which asks each volume to erase its blocks, on a device that hangs.
 #[test]
-fn whoever_asks_a_volume_that_hangs_to_erase_something_is_served_by_one_thread_in_its_next_turn() {
+fn erasures_on_a_hanging_volume_share_one_thread_and_turn() {
     let mut ground = Ground::new();
     let slots = [(); 3].map(|()| ground.take());
     ground.fill();
@@ -225,9 +227,9 @@ fn whoever_asks_a_volume_that_hangs_to_erase_something_is_served_by_one_thread_i
     assert_eq!(erasures.errands.threads.load(Relaxed), 1);
 }
 
-/// Of a write nobody knows whether the device will have it.
+/// It is unknown whether the device will make the write.
 #[test]
-fn a_request_whose_errand_panics_is_given_up_and_those_behind_it_have_their_turn() {
+fn request_with_a_panicking_errand_is_abandoned_alone() {
     let ground = Ground::new();
     let mut ground = Ground { mover: ground.mover.in_order(), ..ground };
     let (slots, free) = ([ground.take(), ground.take()], ground.mover.pool().free());
@@ -251,9 +253,10 @@ fn a_request_whose_errand_panics_is_given_up_and_those_behind_it_have_their_turn
     });
 }
 
-/// Its record is to end before the answer. Where nobody can see to that the block stays as it is, and may be asked for again.
+/// The read's record has to end before the answer. Where no thread can end it the block stays
+/// as it is, and may be read again.
 #[test]
-fn a_read_that_has_failed_is_given_up_where_nobody_can_end_its_record() {
+fn failed_read_without_a_thread_is_abandoned() {
     let mut ground = Ground::new();
     let slot = ground.take();
     ground.write(slot, 1);

@@ -1,4 +1,4 @@
-//! What recovery makes of records, good and bad.
+//! Recovery from good and bad records.
 
 use super::*;
 use kvstrata_core::{BlockRef, EventSink, PoolConfig, SequenceHash};
@@ -17,7 +17,7 @@ fn record(slot: u32, number: u64, parent: Option<u64>, sequence: u64) -> Recover
 
 type Heard = Arc<Mutex<Vec<(SequenceHash, Option<u32>)>>>;
 
-/// Remembers what was stored, with the parents' block numbers.
+/// Remembers stored blocks, with their parents' block numbers.
 struct Sink(Heard);
 
 impl EventSink for Sink {
@@ -34,7 +34,8 @@ fn pool(blocks: u32) -> (BlockPool, Heard) {
     (BlockPool::new(config).expect("possible"), heard)
 }
 
-/// Recovers and checks that nothing is lost or held; returns what was forgotten.
+/// Recovers, and checks that nothing is lost or held. Returns the number of recovered blocks, and the
+/// forgotten slots.
 fn recover(pool: &BlockPool, blocks: &[Recovered], linked: bool) -> (u64, Vec<u32>) {
     let forgotten = RefCell::new(Vec::new());
     let (recovered, owners) = register(pool, blocks, linked, &|slot| forgotten.borrow_mut().push(slot));
@@ -51,7 +52,7 @@ fn recover(pool: &BlockPool, blocks: &[Recovered], linked: bool) -> (u64, Vec<u3
     (recovered, forgotten.into_inner())
 }
 
-/// The hashes of all blocks in the order in which they leave.
+/// Returns the hashes of all blocks in eviction order.
 fn eviction_order(pool: &BlockPool) -> Vec<SequenceHash> {
     let mut victims = Vec::new();
     while pool.evict(1, &mut victims) > 0 {}
@@ -59,7 +60,7 @@ fn eviction_order(pool: &BlockPool) -> Vec<SequenceHash> {
 }
 
 #[test]
-fn every_block_is_at_its_slot_and_leaves_by_age() {
+fn recovered_blocks_keep_slots_and_leave_by_age() {
     for linked in [false, true] {
         let (pool, _) = pool(100);
         let slots = [17, 3, 99, 0, 50];
@@ -73,7 +74,7 @@ fn every_block_is_at_its_slot_and_leaves_by_age() {
 }
 
 #[test]
-fn an_empty_volume_leaves_an_empty_pool() {
+fn empty_volume_leaves_an_empty_pool() {
     let (pool, heard) = pool(3);
     assert_eq!(recover(&pool, &[], true), (0, vec![]));
     assert!(heard.lock().expect("no panic").is_empty());
@@ -82,7 +83,7 @@ fn an_empty_volume_leaves_an_empty_pool() {
 #[test]
 fn parents_written_after_their_children_are_named_in_the_events() {
     let (pool, heard) = pool(10);
-    // Tail first, as blocks come down: 2 follows 1 follows 0; 5 follows 4, which is not there.
+    // Tail first, as blocks come down: 2 follows 1 follows 0; 5 follows 4, which is absent.
     let blocks = [
         record(7, 2, Some(1), 10),
         record(5, 1, Some(0), 11),
@@ -102,16 +103,17 @@ fn unlinked_blocks_have_no_parents() {
     assert_eq!(*heard.lock().expect("no panic"), [(hash(2), None), (hash(1), None)]);
 }
 
-/// Two hashes with one key: XXH3 promises nothing against who looks for some.
+/// Two hashes with one key: XXH3 promises nothing against a search for them.
 fn twins() -> [SequenceHash; 2] {
-    // What its short inputs are mixed with: then one half is 0, and what is left is added to the other's bytes, turned round.
+    // XXH3 mixes short inputs with these: then one half is 0, and the rest is added to the other half's
+    // bytes, reversed.
     let (low, high) = (0x6782_737b_ea42_39b9, 0xaf56_bc3b_0996_523a);
     let of = |low: u64, high: u64| SequenceHash::from_u128(u128::from(high) << 64 | u128::from(low));
     [of(low, high ^ 77), of(low ^ 77_u64.swap_bytes(), high)]
 }
 
 #[test]
-fn a_key_that_two_hashes_have_is_no_link_but_to_the_one_that_was_written_next() {
+fn key_of_two_hashes_links_only_the_one_written_next() {
     let [one, other] = twins();
     assert!(one != other && HashKey::of(one) == HashKey::of(other));
     let of = |slot, hash, parent: Option<SequenceHash>| Recovered {
@@ -120,7 +122,7 @@ fn a_key_that_two_hashes_have_is_no_link_but_to_the_one_that_was_written_next() 
         sequence: slot.into(),
     };
     for (blocks, linked) in [
-        // The child's parent is `other`, and `one` may be there before it or after it.
+        // The child's parent is `other`; `one` may come before or after it.
         (vec![of(0, hash(0), Some(other)), of(1, hash(1), None), of(2, one, None), of(3, other, None)], None),
         (vec![of(0, one, None), of(1, other, None), of(2, hash(0), Some(other))], None),
         (vec![of(0, one, None), of(1, hash(0), Some(other)), of(2, other, None)], Some(2)),
@@ -134,7 +136,7 @@ fn a_key_that_two_hashes_have_is_no_link_but_to_the_one_that_was_written_next() 
 }
 
 #[test]
-fn parents_in_a_circle_end_somewhere() {
+fn parents_in_a_circle_are_recovered() {
     let (pool, _) = pool(10);
     let blocks = [
         record(0, 0, Some(2), 1),
@@ -147,7 +149,7 @@ fn parents_in_a_circle_end_somewhere() {
 }
 
 #[test]
-fn what_is_there_twice_or_nowhere_is_left_out() {
+fn duplicate_and_misplaced_records_are_left_out() {
     for linked in [false, true] {
         let (pool, _) = pool(4);
         let blocks = [
@@ -163,7 +165,7 @@ fn what_is_there_twice_or_nowhere_is_left_out() {
 }
 
 #[test]
-fn a_long_chain_is_no_deep_recursion() {
+fn long_chain_is_recovered_without_deep_recursion() {
     let (pool, heard) = pool(200_000);
     let parent = |n: u64| (n < 199_999).then_some(n + 1);
     let blocks: Vec<_> = (0..200_000).map(|n| record(n as u32, n, parent(n), n)).collect();

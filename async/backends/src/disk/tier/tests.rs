@@ -1,4 +1,4 @@
-//! The tier over real volumes, and what becomes of blocks whose volume is out of service.
+//! The tier over real volumes, and blocks of volumes that are out of service.
 
 use super::*;
 use crate::disk::WriteOutcome;
@@ -30,7 +30,7 @@ fn files(folder: &TempDir, volumes: usize) -> Vec<PathBuf> {
     (0..volumes).map(|number| folder.path().join(number.to_string())).collect()
 }
 
-/// A tier of `slots` slots on each of `files`, by the backend that every machine has.
+/// A tier of `slots` slots on each of `files`, with the backend that every machine has.
 fn open(files: &[PathBuf], slots: u32, options: TierOptions) -> (DiskTier, RecoveryReport) {
     let volume =
         |file: &PathBuf| VolumeOptions::new(file, slots, BYTES).backend(Backend::Blocking).keep(true);
@@ -69,7 +69,7 @@ fn flip_a_bit_in(file: &Path, slots: u64, slot: u64) {
 }
 
 #[test]
-fn what_is_stored_is_found_again_after_a_restart() {
+fn stored_blocks_are_found_after_a_restart() {
     let (folder, arena) = (folder(), arena());
     for volumes in [1, 3] {
         let files = files(&folder, volumes);
@@ -94,7 +94,7 @@ fn what_is_stored_is_found_again_after_a_restart() {
 }
 
 #[test]
-fn a_read_that_is_rejected_ends_the_block_for_good() {
+fn rejected_read_ends_the_block_for_good() {
     let (folder, arena) = (folder(), arena());
     let files = files(&folder, 1);
     let (tier, _) = open(&files, 8, TierOptions::default());
@@ -105,7 +105,7 @@ fn a_read_that_is_rejected_ends_the_block_for_good() {
     let failure = read(&tier, &arena, &block).expect_err("a bit is wrong");
     assert_eq!(failure.cause, FailureCause::Rejected(Rejection::Payload));
     assert_eq!(tier.rejected(&block, &failure), ReadOutcome::Rejected);
-    // Somebody else who had it already finds an empty slot.
+    // Another holder, which had it already, finds an empty slot.
     let failure = read(&tier, &arena, &block).expect_err("forgotten");
     assert_eq!(tier.rejected(&block, &failure), ReadOutcome::Rejected);
     let reference = block.downgrade();
@@ -122,7 +122,7 @@ fn a_read_that_is_rejected_ends_the_block_for_good() {
 }
 
 #[test]
-fn a_block_with_a_wrong_sum_is_a_miss_that_is_counted_and_one_with_the_right_sum_is_served() {
+fn block_with_a_wrong_sum_is_a_counted_miss() {
     let (folder, arena) = (folder(), arena());
     let (tier, _) = open(&files(&folder, 1), 8, TierOptions::default());
     for number in [1, 2] {
@@ -147,7 +147,7 @@ fn a_block_with_a_wrong_sum_is_a_miss_that_is_counted_and_one_with_the_right_sum
 }
 
 #[test]
-fn a_read_that_fails_ends_the_block_for_good() {
+fn failed_read_ends_the_block_for_good() {
     let (folder, arena) = (folder(), arena());
     let files = files(&folder, 1);
     let (tier, _) = open(&files, 8, TierOptions::default());
@@ -169,7 +169,7 @@ fn a_read_that_fails_ends_the_block_for_good() {
 }
 
 #[test]
-fn the_admission_filter_hears_of_uses_and_victims() {
+fn admission_filter_hears_of_uses_and_victims() {
     let (folder, arena) = (folder(), arena());
     let options = TierOptions { admission: AdmissionPolicy::TinyLfu, ..TierOptions::default() };
     let (tier, _) = open(&files(&folder, 1), 2, options);
@@ -194,7 +194,7 @@ fn blocks_of_a_lost_volume_are_misses_and_its_slots_are_parked() {
         assert_eq!(tier.lookup(hash(number)).is_some(), place % 2 == 0, "slot {place}");
     }
     assert_eq!((tier.stats().lost_volumes, tier.stats().parked), (1, 0));
-    // Sixteen blocks are wanted, and the eight of the other volume are there.
+    // Sixteen blocks are wanted, and the other volume has eight.
     let taken = tier.take(16);
     assert!(taken.len() == 8 && taken.iter().all(|slot| slot.id().0 % 2 == 0), "I2");
     assert_eq!(tier.stats().parked, 8);
@@ -210,7 +210,7 @@ fn blocks_of_a_lost_volume_are_misses_and_its_slots_are_parked() {
 }
 
 #[test]
-fn blocks_that_nobody_looked_up_leave_a_lost_volume_by_eviction() {
+fn unused_blocks_of_a_lost_volume_leave_by_eviction() {
     let (folder, arena) = (folder(), arena());
     let (tier, _) = open(&files(&folder, 2), 8, TierOptions::default());
     (0..16).for_each(|number| assert!(store(&tier, &arena, number) < 16));
@@ -221,7 +221,7 @@ fn blocks_that_nobody_looked_up_leave_a_lost_volume_by_eviction() {
 }
 
 #[test]
-fn a_write_that_fails_or_is_dropped_frees_its_slot() {
+fn failed_or_dropped_write_frees_its_slot() {
     let (folder, arena) = (folder(), arena());
     let files = files(&folder, 1);
     let (tier, _) = open(&files, 4, TierOptions::default());
@@ -240,7 +240,7 @@ fn a_write_that_fails_or_is_dropped_frees_its_slot() {
 }
 
 #[test]
-fn a_second_copy_is_neither_kept_nor_found_again() {
+fn second_copy_is_neither_kept_nor_recovered() {
     let (folder, arena) = (folder(), arena());
     let files = files(&folder, 1);
     let (tier, _) = open(&files, 4, TierOptions::default());
@@ -253,7 +253,7 @@ fn a_second_copy_is_neither_kept_nor_found_again() {
 }
 
 #[test]
-fn what_is_refused_is_counted_by_reason() {
+fn refused_blocks_are_counted_by_reason() {
     let folder = folder();
     let write_budget = Some(144 * 3 * BYTES as u64);
     let options = TierOptions { admission: AdmissionPolicy::SecondUse, write_budget, linked: false };
@@ -268,26 +268,26 @@ fn what_is_refused_is_counted_by_reason() {
 }
 
 #[test]
-fn pool_and_volumes_must_agree() {
+fn pool_and_volumes_of_other_sizes_are_refused() {
     let folder = folder();
     let volume = VolumeOptions::new(folder.path().join("v"), 8, BYTES).backend(Backend::Blocking);
     let error =
         DiskTier::open(vec![volume], PoolConfig::new(9), TierOptions::default()).expect_err("refused");
     let message = error.to_string();
-    assert!(message.contains("9 blocks") && message.contains("8 slots"), "{message}");
+    assert!(message.contains("pool: 9") && message.contains("volumes: 8"), "{message}");
 }
 
 #[test]
-fn a_volume_that_goes_out_of_service_is_lost_at_the_first_request_that_meets_it() {
+fn retired_volume_is_lost_at_the_first_request_to_it() {
     let (folder, arena) = (folder(), arena());
     let (tier, _) = open(&files(&folder, 2), 8, TierOptions::default());
     let places: Vec<u32> = (0..16).map(|number| store(&tier, &arena, number)).collect();
     tier.volumes().volumes()[1].retire();
-    // Nobody has met it yet: its blocks are found, and the first read of one says so.
+    // No request has met it yet: its blocks are found, and the first read of one reports it.
     let on_it = places.iter().position(|place| place % 2 == 1).expect("striped") as u64;
     let block = tier.lookup(hash(on_it)).expect("still known");
     let failure = loop {
-        // The ring thread takes a moment to leave.
+        // The ring thread takes a moment to end.
         if let Err(failure) = read(&tier, &arena, &block) {
             break failure;
         }
@@ -296,7 +296,7 @@ fn a_volume_that_goes_out_of_service_is_lost_at_the_first_request_that_meets_it(
     assert_eq!(tier.stats().lost_volumes, 1);
     drop(block);
     assert!(tier.lookup(hash(on_it)).is_none());
-    // A write that meets it is lost with its slot, and another slot does.
+    // A write that meets it is lost with its slot, and another slot serves.
     let other = self::folder();
     let (tier, _) = open(&files(&other, 2), 8, TierOptions::default());
     tier.volumes().volumes()[0].retire();
@@ -324,9 +324,9 @@ fn until(tier: &DiskTier, volume: usize, state: ServiceState) {
     }
 }
 
-/// An empty file has no superblock: its drive is as good as gone.
+/// An empty file has no superblock, as if its drive were gone.
 #[test]
-fn a_volume_that_is_away_keeps_its_blocks() {
+fn away_volume_keeps_its_blocks() {
     let (folder, arena) = (folder(), arena());
     let files = files(&folder, 2);
     let (tier, _) = open(&files, 8, TierOptions::default());
@@ -347,7 +347,7 @@ fn a_volume_that_is_away_keeps_its_blocks() {
     }
     until(&tier, 1, ServiceState::Away);
     assert!(gone.len() <= 3, "a bad place costs its block, a drive that fails none: {gone:?}");
-    // Found by nobody, written by nobody, evicted by nobody.
+    // Its blocks are not found, its slots neither written nor evicted.
     let is_on_it = |number: u64| places[number as usize] % 2 == 1;
     for number in 0..14 {
         assert_eq!(tier.lookup(hash(number)).is_some(), !is_on_it(number), "{number}");
@@ -356,7 +356,7 @@ fn a_volume_that_is_away_keeps_its_blocks() {
     let taken = tier.take(16);
     assert!(taken.len() == 8 && taken.iter().all(|slot| slot.id().0 % 2 == 0), "I2");
     taken.into_iter().for_each(|slot| tier.give_back(slot.into_id()));
-    // What is stored anew meanwhile is found where it is now.
+    // A block stored anew meanwhile is found at its new place.
     let again = (0..14).find(|number| is_on_it(*number) && !gone.contains(number)).expect("one is left");
     assert!(store(&tier, &arena, again).is_multiple_of(2));
     assert_eq!(tier.lookup(hash(again)).expect("found").id().0 % 2, 0);
@@ -371,9 +371,9 @@ fn a_volume_that_is_away_keeps_its_blocks() {
     assert_eq!((tier.stats().parked, tier.stats().lost_volumes), (0, 0));
 }
 
-/// On a small file system of its own, where one can be made: its room is taken by somebody else.
+/// On a small file system of its own, where one can be made: another file takes its room.
 #[test]
-fn a_volume_without_room_is_read_and_takes_no_writes() {
+fn volume_without_room_is_read_and_not_written() {
     let run = |program: &str, arguments: &[&str]| {
         let done = std::process::Command::new(program).args(arguments).output();
         done.is_ok_and(|done| done.status.success())
@@ -388,7 +388,7 @@ fn a_volume_without_room_is_read_and_takes_no_writes() {
     let files = [folder.path().join("0"), place.join("1")];
     let (tier, _) = open(&files, 8, TierOptions::default());
     let places: Vec<u32> = (0..12).map(|number| store(&tier, &arena, number)).collect();
-    // Of its slots the last two are given back to the file system, which somebody else fills.
+    // The last two of its slots are given back to the file system, and another file fills them.
     let hole = (8192 + 6 * BYTES).to_string();
     let punched = run("fallocate", &["-p", "-o", &hole, "-l", "8192", files[1].to_str().expect("utf-8")]);
     if !punched {
@@ -405,7 +405,7 @@ fn a_volume_without_room_is_read_and_takes_no_writes() {
         assert_eq!(stored, there == 0, "{number}");
     }
     assert!(tier.state(1) == ServiceState::WritesPaused && tier.stats().failed.no_room > 0);
-    // Its blocks are read, and stay, while the other volume takes all.
+    // Its blocks stay readable, while the other volume takes all writes.
     for number in 20..40 {
         assert!(tier.admits(hash(number), NOW));
         assert_eq!(store(&tier, &arena, number) % 2, 0);

@@ -1,5 +1,5 @@
-//! Single blocks of the device for whoever waits for them, by a pinned block of its own: for tests, and for
-//! engines without CUDA code.
+//! Synchronous copies of single blocks through one pinned block: for tests, and for engines without CUDA
+//! code.
 
 use super::CudaMoverError;
 use super::ends::Ends;
@@ -11,7 +11,7 @@ use kvstrata_ffi::arena::BlockWrite;
 use kvstrata_ffi::cuda::{Batch, CudaDevice, CudaError, Held, PinnedStorage, Place, PreparedCopy};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Makes what it needs when it is first asked.
+/// Makes its pinned block at the first call.
 pub(super) struct Bounce {
     device: (Layout, Place),
     of: Arc<CudaDevice>,
@@ -70,8 +70,8 @@ impl Bounce {
 
 impl Made {
     fn block(&self) -> Result<BlockWrite, CudaError> {
-        // Refused while a dead device keeps it.
-        let busy = |_| CudaError::Full { what: "blocks to bounce by", limit: 1 };
+        // Refused while a dead device keeps the block.
+        let busy = |_| CudaError::Full { what: "bounce buffers", limit: 1 };
         self.pinned.arena().write(0).map_err(busy)
     }
 
@@ -94,6 +94,6 @@ impl Made {
             Held::Write(held, _) => Some(held),
             _ => None,
         });
-        Ok(guards.next().ok_or(CudaError::NotRegistered { what: "block to bounce by" })?)
+        Ok(guards.next().ok_or(CudaError::NotRegistered { what: "bounce buffer" })?)
     }
 }

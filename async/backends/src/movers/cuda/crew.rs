@@ -1,4 +1,4 @@
-//! The threads of a mover: they take whichever flight can go on a step further.
+//! The threads of a mover: each takes a flight that can go on, and runs its next step.
 //!
 //! ```text
 //!   start ─► ready ─► thread: step ─┬─ answered ─► idle ─► the next list
@@ -6,14 +6,15 @@
 //!              └── waker, of the queue's thread ◄────────┘
 //! ```
 //!
-//! Lists in `ready` are bounded by nobody here: whoever starts them bounds the bytes in flight. Those that
-//! bring up go first ([`turns.rs`](crate::movers::turns)); one that takes down gives way also between the
-//! sums of a step.
+//! `ready` has no bound of its own: the caller bounds the bytes in flight. Lists that bring blocks up go
+//! first ([`turns.rs`](crate::movers::turns)); a list that goes down also gives way between the sums of
+//! a step.
 //!
 //! Invariants
-//! - I1: `under_way` counts the flights that have a list. Threads end when the crew closes, and none has one.
+//! - I1: `under_way` counts the flights that have a list. The threads end once the crew is closing and
+//!   it is 0.
 //! - I2: a step that panics answers its list, and ends neither its thread nor another list.
-//! - I3: a flight may be in `ready` several times, or without anything to do: a step finds out.
+//! - I3: a flight may be in `ready` several times, or without work: the step finds out.
 
 #[cfg(test)]
 mod tests;
@@ -29,17 +30,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Lists at a time that there is room for from the start.
+/// The lists at a time that fit without a later allocation.
 const USUAL: usize = 256;
 
-/// Threads, and what they share.
+/// The threads, and their shared state.
 pub(super) struct Crew {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     origin: Origin,
 }
 
-/// What flights know of their crew.
+/// The part of the crew that flights know.
 pub(super) struct Shared {
     pub(super) ends: Ends,
     threads: usize,
@@ -98,9 +99,10 @@ impl Crew {
         self.shared.ready(&flight, 1);
     }
 
-    /// Ends the threads, when nothing is under way any more; waits for that, but no longer than so, and not if this is one of them.
+    /// Ends the threads once no flight has a list. Waits for that for at most `patience`, and not on one
+    /// of these threads.
     pub(super) fn close(&mut self, patience: Duration) {
-        // A forked child has none of the threads, and one of them may have had the lock.
+        // A forked child has none of the threads, and one of them may have held the lock.
         if !self.origin.is_here() {
             return std::mem::forget(std::mem::take(&mut self.threads));
         }
@@ -124,11 +126,11 @@ impl Crew {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No caller's code runs under the lock, so that a poisoned state is a whole one.
+        // No caller code runs under the lock, so a poisoned state is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has so many threads look at a flight.
+    /// Has `threads` threads look at a flight.
     pub(super) fn ready(&self, flight: &Arc<Flight>, threads: usize) {
         let mut state = self.lock();
         for _ in 0..threads {
@@ -138,12 +140,12 @@ impl Shared {
         if threads == 1 { self.work.notify_one() } else { self.work.notify_all() }
     }
 
-    /// How many threads besides this one are worth asking for so many sums.
+    /// The number of other threads that are worth waking for `sums` sums.
     pub(super) fn helpers(&self, sums: usize) -> usize {
         self.threads.min(sums).saturating_sub(1)
     }
 
-    /// Whether one that takes down is to give way.
+    /// Whether a list that goes down should give way.
     pub(super) fn has_up(&self) -> bool {
         self.lock().ready.has_up()
     }
@@ -152,13 +154,13 @@ impl Shared {
         self.lock().closing
     }
 
-    /// Answers a list whose flight has ended. The flight is used again if it is `whole`.
+    /// Answers the list of a flight that has ended. The flight is reused if it is `whole`.
     pub(super) fn end(&self, flight: &Arc<Flight>, copies: Copies, whole: bool) {
         if whole {
-            // First: who is told may start the next list.
+            // Before the answer: its landing may start the next list.
             self.lock().idle.push(Arc::clone(flight));
         }
-        // Its panic has been reported by the hook.
+        // The hook has reported its panic.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(copies)));
         let mut state = self.lock();
         state.under_way -= 1;
@@ -170,7 +172,7 @@ impl Shared {
         }
     }
 
-    /// A thread's life.
+    /// The body of a thread.
     fn serve(self: Arc<Self>) {
         let mut state = self.lock();
         loop {

@@ -1,4 +1,4 @@
-//! Both ends of a copy, the queues between them, and the engine's streams beside those.
+//! Both ends of a copy, the queues between them, and the order with the engine's streams.
 
 use super::plans::{Plans, Way};
 use super::zeros::Zeros;
@@ -8,7 +8,7 @@ use kvstrata_ffi::cuda::{CudaError, PinnedStorage, Purpose, QueueOptions, Transf
 use kvstrata_tiers::transfer::{Cause, Copy, Failure, HostMemory, HostSide};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What every list uses.
+/// State that all lists share.
 pub(super) struct Ends {
     memory: Arc<HostMemory>,
     pub(super) pinned: Arc<PinnedStorage>,
@@ -37,20 +37,20 @@ impl Ends {
 
     pub(super) fn queue(&self, way: Way) -> &TransferQueue {
         match way {
-            // Behind the engine's last writes.
+            // After the engine's last writes.
             Way::Offload | Way::Erase => &self.offload,
             Way::Onboard => &self.onboard,
         }
     }
 
     pub(super) fn set_order(&self, order: EngineOrder) {
-        // Nothing panics under the lock; the streams' owners are dropped under none.
+        // Nothing panics under the lock. The streams' owners are dropped outside it.
         let old = std::mem::replace(&mut *self.order.write().unwrap_or_else(PoisonError::into_inner), order);
         drop(old);
     }
 
-    /// What is queued of a way from now on comes after what the engine has queued, if it asked for that: what reads, after its writes; what
-    /// writes, after its reads; what overwrites, after both.
+    /// Orders copies queued from now on after the engine's queued work, if the engine wants that: reads
+    /// after its writes, writes after its reads, overwrites after both.
     pub(super) fn follow_engine(&self, way: Way) -> Result<(), CudaError> {
         let order = self.order.read().unwrap_or_else(PoisonError::into_inner);
         let (reads, writes) = (order.offload_after.as_ref(), order.onboard_after.as_ref());
@@ -63,13 +63,13 @@ impl Ends {
         streams.into_iter().flatten().try_for_each(|stream| queue.wait_for_lent(stream))
     }
 
-    /// What the engine queues from now on comes after what is queued to be onboarded, if it asked for that.
+    /// Orders the engine's later work after the queued onboards, if the engine wants that.
     pub(super) fn hold_engine(&self) -> Result<(), CudaError> {
         let order = self.order.read().unwrap_or_else(PoisonError::into_inner);
         order.onboard_before.as_ref().map_or(Ok(()), |stream| self.onboard.hold_lent(stream))
     }
 
-    /// Which way a copy goes; why not, if it cannot.
+    /// Returns the way of a copy, or why it cannot be carried out.
     pub(super) fn way_of(&self, copy: &Copy) -> Result<Way, Failure> {
         let possible = copy.layers.end <= self.memory.layers() && copy.device.0 < self.device_blocks;
         let ours = |arena: &Arc<HostArena>| possible && Arc::ptr_eq(arena, self.memory.arena());

@@ -1,17 +1,17 @@
-//! A list under way, and what comes next for it.
+//! A list in flight, and its next step.
 //!
 //! ```text
-//!   New ──► Before: sums of what is read ──► Away: the device copies ──► After: sums of what was written ──► answered, Idle
+//!   New ─► Before: sums, to verify ─► Away: the device copies ─► After: sums, to seal ─► answered, Idle
 //! ```
 //!
-//! Sums are made by several threads at a time, each of which takes a block's guard out of the list, and puts
-//! it back. Whoever puts the last one back goes on with the rest.
+//! Several threads make the sums. Each takes a block's guard out of the list and puts it back. The
+//! thread that puts the last one back goes on with the next stage.
 //!
 //! Invariants
-//! - I1: the stage changes under the flight's lock alone. A thread that comes for nothing, or too late, finds
-//!   another stage, and nothing to do.
-//! - I2: a copy without a `fate` is still on its way; it has one when it is answered with anything else than
-//!   [`Cause::Abandoned`](kvstrata_tiers::transfer::Cause::Abandoned).
+//! - I1: the stage changes only under the flight's lock. A thread that comes late, or without need,
+//!   finds another stage and has nothing to do.
+//! - I2: a copy without a `fate` is still on its way. It has one if it is answered with anything other
+//!   than [`Cause::Abandoned`](kvstrata_tiers::transfer::Cause::Abandoned).
 
 use super::crew::Shared;
 use super::ends::Ends;
@@ -29,10 +29,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Wake;
 
-/// A place for a list, used for one after the other. Waking it has a thread look at it.
+/// A place for one list after another. Waking it has a thread look at it.
 pub(super) struct Flight {
     crew: Weak<Shared>,
-    /// Whether its list brings blocks up: who goes first. A hint, which publishes nothing: Relaxed.
+    /// Whether its list brings blocks up, for the order of flights. Relaxed: a hint that publishes
+    /// nothing.
     up: AtomicBool,
     leg: Mutex<Leg>,
 }
@@ -47,19 +48,19 @@ enum Stage {
     After,
 }
 
-/// What a flight has of its list.
+/// A flight's state for its list.
 #[derive(Default)]
 struct Leg {
     stage: Stage,
     copies: Option<Copies>,
     fates: Vec<Option<Result<(), Failure>>>,
-    /// Copies that can be carried out, by way and layers: those that go together side by side.
+    /// Copies that can be carried out, sorted by way and layers: copies of one transfer are neighbours.
     order: Vec<(Way, u32, u32, usize)>,
-    /// Sums of this stage: where to look for the next, and how many are not made yet.
+    /// Sums of this stage: the next position to look at, and the number of sums still to make.
     next: usize,
     to_sum: usize,
     sent: Vec<Sent>,
-    /// What becomes of onboarded copies whose order with the engine was refused.
+    /// The failure of onboards, if their order with the engine was refused.
     unheld: Option<Failure>,
     // Kept for their memory.
     device: Vec<BlockId>,
@@ -70,7 +71,7 @@ struct Leg {
 /// Copies that the device has.
 struct Sent {
     transfer: Transfer,
-    /// Which, of the order.
+    /// Their range in `order`.
     of: Range<usize>,
 }
 
@@ -80,7 +81,7 @@ impl Flight {
     }
 
     fn lock(&self) -> MutexGuard<'_, Leg> {
-        // A flight whose step has panicked is given up by `crash`.
+        // After a panic of a step, `crash` gives the flight up.
         self.leg.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,7 +97,7 @@ impl Flight {
         self.up.load(Relaxed)
     }
 
-    /// Takes a list that the device has written: how many sums are to be made.
+    /// Takes a list that the device has written. Returns the number of sums to make.
     #[cfg(test)]
     pub(super) fn board_written(&self, copies: Copies) -> usize {
         let blocks = copies.list().len();
@@ -106,20 +107,20 @@ impl Flight {
         leg.begin_sums(Stage::After)
     }
 
-    /// Sums that are not made yet.
+    /// Returns the number of sums still to make.
     #[cfg(test)]
     pub(super) fn sums_left(&self) -> usize {
         self.lock().to_sum
     }
 
-    /// Takes a list at a stage that it has not come to: a step panics.
+    /// Takes a list at a stage that it has not reached, so that a step panics.
     #[cfg(test)]
     pub(super) fn board_too_late(&self, copies: Copies) {
         self.board(copies);
         self.lock().stage = Stage::After;
     }
 
-    /// Goes on as far as it can without waiting.
+    /// Goes on as far as possible without waiting.
     pub(super) fn step(self: &Arc<Self>, crew: &Shared) {
         let mut leg = self.lock();
         loop {
@@ -139,7 +140,7 @@ impl Flight {
                         if given_way {
                             crew.ready(self, 1);
                         }
-                        // Otherwise another thread makes the last one, and goes on.
+                        // Otherwise another thread makes the last sum, and goes on.
                         return;
                     }
                     if leg.stage == Stage::After {
@@ -168,7 +169,8 @@ impl Flight {
         }
     }
 
-    /// Sums what nobody has taken yet, under no lock. Whether it has stopped before the end, for a list that brings up.
+    /// Makes sums that no thread has taken, without the lock. Returns whether it stopped early to give
+    /// way to a list that brings blocks up.
     fn sum<'a>(&'a self, mut leg: MutexGuard<'a, Leg>, crew: &Shared) -> (MutexGuard<'a, Leg>, bool) {
         while let Some((at, host, layers)) = leg.next_to_sum() {
             drop(leg);
@@ -191,7 +193,8 @@ impl Flight {
         }
     }
 
-    /// A step has panicked: the list is answered, and the flight not used again. What the device has of it stays with the queue.
+    /// After a panic of a step: answers the list, and does not reuse the flight. The queue keeps the
+    /// copies that the device has.
     pub(super) fn crash(self: &Arc<Self>, crew: &Shared) {
         let Leg { copies, .. } = take(&mut *self.lock());
         if let Some(copies) = copies {
@@ -217,7 +220,7 @@ impl Leg {
         self.copies.as_mut().map_or(&mut [], Copies::list_mut)
     }
 
-    /// Sees which copies can be carried out, and which go together.
+    /// Finds the copies that can be carried out, and groups them.
     fn judge(&mut self, ends: &Ends) {
         let Leg { copies: Some(copies), fates, order, .. } = self else { return };
         for (at, copy) in copies.list().iter().enumerate() {
@@ -230,11 +233,11 @@ impl Leg {
                 Err(failure) => fates.push(Some(Err(failure))),
             }
         }
-        // Their own order within a group: neighbours stay neighbours.
+        // Within a group they keep their order: neighbours stay neighbours.
         order.sort_unstable();
     }
 
-    /// Begins a stage of sums; how many it has.
+    /// Begins a stage of sums. Returns their number.
     fn begin_sums(&mut self, stage: Stage) -> usize {
         self.stage = stage;
         self.next = 0;
@@ -245,7 +248,7 @@ impl Leg {
         self.to_sum
     }
 
-    /// The guard of a copy whose bytes are to be summed, out of the list.
+    /// Takes the guard of the next copy to sum out of the list.
     fn next_to_sum(&mut self) -> Option<(usize, HostSide, Range<u32>)> {
         let stage = self.stage;
         let Leg { copies: Some(copies), fates, next, .. } = self else { return None };
@@ -260,7 +263,7 @@ impl Leg {
     }
 
     fn summed(&mut self, at: usize, host: HostSide, fate: Option<Result<(), Failure>>) {
-        // The list is gone if a step of it has panicked meanwhile; the guard goes with it.
+        // The list is gone if a step panicked meanwhile; the guard is then dropped.
         if let Some(copy) = self.list().get_mut(at) {
             copy.host = host;
             self.fates[at] = fate;
@@ -268,17 +271,17 @@ impl Leg {
         }
     }
 
-    /// Submits all that has no fate yet, a transfer for each way and range of layers.
+    /// Submits all copies without a fate, as one transfer for each way and range of layers.
     fn send(&mut self, ends: &Ends) {
         let Leg { order, fates, .. } = self;
-        // A wrong sum is a fate.
+        // A copy with a wrong sum has a fate.
         order.retain(|(.., at)| fates[*at].is_none());
         let (mut from, mut follows) = (0, None::<(Way, Result<(), CudaError>)>);
         while let Some((way, start, end, _)) = self.order.get(from).copied() {
             let alike = |of: &&(Way, u32, u32, usize)| (of.0, of.1, of.2) == (way, start, end);
             let of = from..from + self.order[from..].iter().take_while(alike).count();
             from = of.end;
-            // Once for all of a way, which lie side by side.
+            // Once for each way; the copies of a way are neighbours.
             follows.take_if(|(of, _)| *of != way);
             let (_, follows) = follows.get_or_insert_with(|| (way, ends.follow_engine(way)));
             if let Err(error) = follows.clone().and_then(|()| self.submit(ends, way, start..end, of.clone()))
@@ -291,7 +294,7 @@ impl Leg {
         self.unheld = held.err().map(|error| Failure::from(&error));
     }
 
-    /// Queues copies of the same layers. Refused, their guards are in the list again.
+    /// Queues copies of the same layers. If refused, their guards are in the list again.
     fn submit(
         &mut self,
         ends: &Ends,
@@ -311,7 +314,7 @@ impl Leg {
         for (.., at) in &order[of.clone()] {
             let copy = &mut list[*at];
             device.push(copy.device);
-            // None is dropped here: `Ends::way_of` has seen whose they are.
+            // None is dropped here: `Ends::way_of` has checked their memory.
             match copy.host.take() {
                 HostSide::Write(held) => {
                     host.push(BlockId(held.block() as u32));
@@ -341,7 +344,7 @@ impl Leg {
         }
     }
 
-    /// Puts a batch's guards where they were, and the batch to the others.
+    /// Puts a batch's guards back, and keeps the batch for reuse.
     fn take_back(&mut self, mut batch: Batch, of: Range<usize>) {
         let Leg { copies, order, batches, .. } = self;
         let list = copies.as_mut().map_or(&mut [][..], Copies::list_mut);
@@ -350,7 +353,7 @@ impl Leg {
             Held::Write(held, _) => Some(HostSide::Write(held)),
             Held::Device(_) | Held::Other(_) => None,
         });
-        // They come in the order in which they went in; one stands for all that are overwritten.
+        // The guards come in their original order. One guard stands for all overwritten blocks.
         let erased = order[of.start].0 == Way::Erase;
         let zeros = std::iter::repeat_with(|| HostSide::Zeros).take(if erased { of.len() } else { 0 });
         let guards = zeros.chain(guards);
@@ -360,7 +363,7 @@ impl Leg {
         batches.push(batch);
     }
 
-    /// Takes what the device has answered for.
+    /// Takes the transfers that the device has answered.
     fn arrive(&mut self, context: &mut Context<'_>) {
         let mut at = 0;
         while let Some(sent) = self.sent.get_mut(at) {
@@ -371,7 +374,7 @@ impl Leg {
             let Sent { mut transfer, of } = self.sent.swap_remove(at);
             let (batch, failure) = match outcome {
                 Ok(batch) => (Some(batch), None),
-                // Without a batch the device keeps what it may still use.
+                // Without a batch: the device keeps the memory that it may still use.
                 Err(error) => (transfer.take_left(), Some(Failure::from(&error))),
             };
             if let Some(batch) = batch {
@@ -381,7 +384,7 @@ impl Leg {
                 (Some(failure), _) => self.settle(of, Err(failure)),
                 (None, Way::Onboard) => self.settle(of, self.unheld.map_or(Ok(()), Err)),
                 (None, Way::Erase) => self.settle(of, Ok(())),
-                // They are to be sealed.
+                // They must still be sealed.
                 (None, Way::Offload) => {}
             }
         }
@@ -393,7 +396,7 @@ impl Leg {
         }
     }
 
-    /// The list with its outcomes; the flight is idle then.
+    /// Returns the list with its outcomes; the flight is then idle.
     fn end(&mut self) -> Option<Copies> {
         let mut copies = self.copies.take();
         let list = copies.as_mut().map_or(&mut [][..], Copies::list_mut);
@@ -417,7 +420,8 @@ fn needs_sum(stage: Stage, copy: &Copy, fate: &Option<Result<(), Failure>>) -> b
         }
 }
 
-/// Compares the sums of what is read, and keeps those of what was written; what that decides, if anything.
+/// Compares the sums of blocks that are read, and stores those of blocks that were written. Returns the
+/// copy's fate, if this decides it.
 fn sum(memory: &HostMemory, host: &HostSide, layers: Range<u32>) -> Option<Result<(), Failure>> {
     let mut layers = layers.filter_map(|layer| Some((layer, memory.layer(layer)?)));
     match host {

@@ -1,7 +1,7 @@
-//! Prepared copies: of all layers when the mover is made, of some when they are first asked for.
+//! Prepared copies: for all layers when the mover is made, for a range of layers at its first use.
 //!
-//! What is prepared is kept: at most one for each range of layers and direction, which is what a manager has
-//! of ranges.
+//! Prepared copies are kept: at most one for each direction and each range of layers that the manager
+//! uses.
 
 use super::CudaMoverError;
 use kvstrata_core::layout::Layout;
@@ -11,19 +11,19 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Which way a copy goes.
+/// The way of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Way {
     Offload,
     Onboard,
-    /// From the block of zeros.
+    /// A copy of the block of zeros to the device.
     Erase,
 }
 
-/// Where the device's and the host's blocks are.
+/// The places of the device's and the host's blocks.
 pub(super) type Sides = [(Layout, Place); 2];
 
-/// What copies are prepared of, and those that are.
+/// Makes and keeps prepared copies.
 pub(super) struct Plans {
     copy: CudaCopy,
     sides: Sides,
@@ -39,7 +39,7 @@ impl Plans {
         Ok(Plans { copy, sides, offload, onboard, parts: Mutex::default() })
     }
 
-    /// Copies of these layers.
+    /// Returns the copy of these layers.
     pub(super) fn of(&self, way: Way, layers: &Range<u32>) -> Result<PreparedCopy, CudaError> {
         match *layers == (0..self.sides[0].0.config().num_layers) {
             true => Ok(self.whole(way).clone()),
@@ -47,14 +47,15 @@ impl Plans {
         }
     }
 
-    /// Copies of some layers between these, which are always the same of a way.
+    /// Returns the copy of some layers between these sides, which are always the same for one way.
     pub(super) fn part(
         &self,
         sides: &Sides,
         way: Way,
         layers: &Range<u32>,
     ) -> Result<PreparedCopy, CudaError> {
-        // Nothing panics under the lock. It is held while one is prepared, so that nobody prepares it twice.
+        // Nothing panics under the lock. It is held during preparation, so that no copy is prepared
+        // twice.
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (way, layers.start, layers.end);
         if let Some(part) = parts.get(&key) {
@@ -72,12 +73,12 @@ impl Plans {
         }
     }
 
-    /// Copies of whole blocks between the device's and another host's memory.
+    /// Prepares a copy of whole blocks between the device's memory and another host memory.
     pub(super) fn between(&self, sides: &Sides, way: Way) -> Result<PreparedCopy, CudaError> {
         prepare(&self.copy, sides, way, Slice::All)
     }
 
-    /// Whether there are kernels, and otherwise why not.
+    /// Returns why there are no kernels, if there are none.
     pub(super) fn kernels(&self) -> Result<(), CudaError> {
         self.copy.kernels()
     }

@@ -1,8 +1,8 @@
-//! A pinned block of zeros, of the mover's own: to overwrite blocks of the device is to copy it to them. So
-//! it has the routes, the order and the owners of any other copy, whatever the layout of the engine's tensors
-//! is, and nothing here fills memory by address.
+//! A pinned block of zeros of the mover: blocks of the device are overwritten by copying it. So
+//! overwriting has the routes, the order and the owners of any other copy, for any layout of the
+//! engine's tensors, and nothing here fills memory by address.
 //!
-//! It costs the link's rate and not the device's, for blocks that nobody waits for.
+//! It costs the link's rate instead of the device's, for blocks that no request waits for.
 
 use super::host_config;
 use super::plans::{Plans, Sides, Way};
@@ -11,7 +11,7 @@ use kvstrata_ffi::cuda::{Batch, CudaDevice, CudaError, PinOptions, PinnedStorage
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Made when it is first asked for.
+/// Makes its block at first use.
 pub(super) struct Zeros {
     device: (Layout, Place),
     of: Arc<CudaDevice>,
@@ -25,7 +25,7 @@ struct Made {
     whole: PreparedCopy,
 }
 
-/// One pinned block, and its layout beside the device's.
+/// Allocates one pinned block, with its layout beside the device's.
 pub(super) fn one_block(
     device: &(Layout, Place),
     of: &Arc<CudaDevice>,
@@ -42,7 +42,7 @@ impl Zeros {
         Zeros { device, of: Arc::clone(of), block_bytes, made: Mutex::default() }
     }
 
-    /// A copy of these layers of it, whose guard the batch has.
+    /// Returns a copy of these layers of the zeros; the batch gets the guard.
     pub(super) fn copy(
         &self,
         plans: &Plans,
@@ -55,7 +55,7 @@ impl Zeros {
             Some(made) => made,
             None => made.insert(self.make(plans)?),
         };
-        let busy = |_| CudaError::Full { what: "readers of the block of zeros", limit: 1 };
+        let busy = |_| CudaError::Full { what: "readers of the zero block", limit: 1 };
         let prepared = match *layers == (0..self.device.0.config().num_layers) {
             true => made.whole.clone(),
             false => plans.part(&made.sides, Way::Erase, layers)?,
@@ -65,7 +65,7 @@ impl Zeros {
     }
 
     fn make(&self, plans: &Plans) -> Result<Made, CudaError> {
-        // Fresh memory is zeros, and nobody writes it.
+        // Fresh memory is zeros, and is never written.
         let (pinned, sides) = one_block(&self.device, &self.of, self.block_bytes)?;
         let whole = plans.between(&sides, Way::Erase)?;
         Ok(Made { pinned, sides, whole })

@@ -1,4 +1,4 @@
-//! The pool, with work that waits, panics and counts as it is told.
+//! The pool, with work that waits, panics and counts on demand.
 
 use super::*;
 use kvstrata_core::BlockId;
@@ -10,7 +10,7 @@ type Answer = Vec<(u64, Result<(), Failure>)>;
 
 const ABANDONED: Result<(), Failure> = Err(Failure::of(Cause::Abandoned));
 
-/// Sends what lands to the test, sorted by token.
+/// Sends landings to the test, sorted by token.
 struct ToTest(Mutex<Sender<Answer>>);
 
 impl Lands for ToTest {
@@ -27,7 +27,7 @@ fn lands() -> (Arc<dyn Lands>, Receiver<Answer>) {
     (Arc::new(ToTest(Mutex::new(to))), answers)
 }
 
-/// Copies of these tokens; of one block of host memory, which the pool never looks at.
+/// Copies with these tokens, of one block of host memory, which the pool never looks at.
 fn copies(tokens: &[u64], lands: &Arc<dyn Lands>) -> Copies {
     let memory = HostMemory::new(1, &[1]).expect("memory");
     let copy = |token: &u64| {
@@ -37,7 +37,7 @@ fn copies(tokens: &[u64], lands: &Arc<dyn Lands>) -> Copies {
     Copies::new(tokens.iter().map(copy).collect(), Landing::new(Arc::clone(lands)))
 }
 
-/// What the test waits for, which hangs if it takes this long.
+/// Receives what the test waits for; `None` if it hangs for this long.
 fn hear<T>(from: &Receiver<T>) -> Option<T> {
     from.recv_timeout(Duration::from_secs(20)).ok()
 }
@@ -47,7 +47,7 @@ fn all(tokens: &[u64], outcome: Result<(), Failure>) -> Answer {
 }
 
 #[test]
-fn a_panic_is_one_copys_and_the_thread_goes_on() {
+fn panicking_copy_fails_alone_and_the_thread_goes_on() {
     let work = |copy: &mut Copy| if copy.token.0 == 2 { panic!("as told") } else { Ok(()) };
     let pool = Pool::new(1, Box::new(work)).expect("a thread");
     let (lands, answers) = lands();
@@ -58,8 +58,8 @@ fn a_panic_is_one_copys_and_the_thread_goes_on() {
 }
 
 #[test]
-fn a_list_is_shared_between_threads_and_answered_once() {
-    // Each copy waits until all three are under way: less than three threads at work on the list would hang.
+fn list_shared_by_threads_is_answered_once() {
+    // Each copy waits until all three are in flight: fewer than three threads at work on the list would hang.
     let together = std::sync::Barrier::new(3);
     let work = move |_: &mut Copy| {
         together.wait();
@@ -76,7 +76,7 @@ fn a_list_is_shared_between_threads_and_answered_once() {
 }
 
 #[test]
-fn what_brings_up_goes_before_what_has_been_started_to_go_down_and_what_is_out_stays_out() {
+fn onboards_go_before_the_rest_of_started_offloads() {
     let ((begun, has_begun), (go_on, may_go_on)) = (channel(), channel::<()>());
     let (begun, may_go_on) = (Mutex::new(begun), Mutex::new(may_go_on));
     let work = move |copy: &mut Copy| {
@@ -91,7 +91,7 @@ fn what_brings_up_goes_before_what_has_been_started_to_go_down_and_what_is_out_s
     let write = |block| HostSide::Write(memory.write(block).expect("free"));
     pool.start(Copies::new(vec![down(10, write(0)), down(11, write(1))], Landing::new(Arc::clone(&lands))));
     let mut order = vec![hear(&has_begun).expect("the first one")];
-    // While that is out, of the only thread.
+    // While that copy is out on the only thread.
     pool.start(Copies::new(vec![down(12, HostSide::Zeros)], Landing::new(Arc::clone(&lands))));
     pool.start(copies(&[1, 2], &lands));
     pool.start(copies(&[3, 4, 5], &lands));
@@ -100,14 +100,14 @@ fn what_brings_up_goes_before_what_has_been_started_to_go_down_and_what_is_out_s
         order.push(hear(&has_begun).expect("the next one"));
     }
     go_on.send(()).expect("a thread that waits");
-    // One of five goes down all the same.
+    // One in five still goes down.
     assert_eq!(order, [10, 1, 2, 3, 4, 11, 5, 12]);
     let answered: Vec<_> = (0..4).map(|_| hear(&answers).expect("an answer")[0].0).collect();
     assert_eq!(answered, [1, 10, 3, 12]);
 }
 
 #[test]
-fn what_is_queued_at_the_end_is_abandoned_and_what_runs_is_finished() {
+fn pool_end_abandons_queued_and_finishes_running_copies() {
     let ((begun, has_begun), (go_on, may_go_on)) = (channel(), channel::<()>());
     let (begun, may_go_on) = (Mutex::new(begun), Mutex::new(may_go_on));
     let work = move |copy: &mut Copy| {
@@ -121,12 +121,12 @@ fn what_is_queued_at_the_end_is_abandoned_and_what_runs_is_finished() {
     pool.start(copies(&[4, 5], &lands));
     let running = hear(&has_begun).expect("the first one");
     let answers = &answers;
-    // With the sender inside, a failure lets the thread go, too.
+    // The scope owns the sender, so a failure releases the thread, too.
     std::thread::scope(move |scope| {
         let dropped = scope.spawn(move || drop(pool));
-        // Nothing of it has begun: answered while the other list's copy still runs.
+        // No copy of it has begun: it is answered while the other list's copy still runs.
         assert_eq!(hear(answers), Some(all(&[4, 5], ABANDONED)));
-        // One that did not wait for the thread would be through long before.
+        // A drop that did not wait for the thread would be through long before.
         for _ in 0..10_000 {
             std::thread::yield_now();
             assert!(!dropped.is_finished());
@@ -146,7 +146,7 @@ fn what_is_queued_at_the_end_is_abandoned_and_what_runs_is_finished() {
 }
 
 #[test]
-fn a_landing_may_panic() {
+fn landing_that_panics_leaves_the_thread_running() {
     struct Panics;
     impl Lands for Panics {
         fn landed(&self, _: Landed) {
@@ -161,7 +161,7 @@ fn a_landing_may_panic() {
 }
 
 #[test]
-fn a_landing_may_drop_the_pool_by_whose_thread_it_is_called() {
+fn landing_may_drop_the_pool_that_calls_it() {
     struct Drops(Mutex<(Option<Pool>, Sender<()>)>);
     impl Lands for Drops {
         fn landed(&self, _: Landed) {
@@ -180,7 +180,7 @@ fn a_landing_may_drop_the_pool_by_whose_thread_it_is_called() {
 }
 
 #[test]
-fn nothing_to_do_is_answered_at_once_and_no_threads_are_refused() {
+fn empty_list_is_answered_and_no_threads_are_refused() {
     let pool = Pool::new(1, Box::new(|_: &mut Copy| Ok(()))).expect("a thread");
     let (lands, answers) = lands();
     pool.start(copies(&[], &lands));

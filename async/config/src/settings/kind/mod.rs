@@ -1,20 +1,21 @@
-//! What settings take: how a value is read, which are allowed, how it is written so that the same is read
-//! again.
+//! The kinds of values: how a value is read, which values are allowed, and how a value is written so that
+//! reading gives it back.
 //!
-//! | kind | value | as people write it |
+//! | kind | value | notation |
 //! |---|---|---|
 //! | [`Number`] | `u32`, `u64` | `65536`, `64K` |
 //! | [`Bytes`] | `u64` | `4G`, `64KiB`, `4096` |
 //! | [`Fraction`] | `f64` | `0.85`, `"85%"` |
 //! | [`Time`] | `Duration` | `"250ms"`, `"1m"` |
 //! | [`Flag`] | `bool` | `true`; in variables also `1`, `yes`, `on` |
-//! | [`Word`] | what is [`Named`] | `"lru"` |
-//! | [`Text`], [`File`], [`Files`] | `String`, `PathBuf`, a list | `"/mnt/a"`, `["/mnt/a", "/mnt/b"]`; in variables separated by commas |
+//! | [`Word`] | a [`Named`] type | `"lru"` |
+//! | [`Text`], [`File`] | `String`, `PathBuf` | `"/mnt/a"` |
+//! | [`Files`] | a list of `PathBuf` | `["/mnt/a", "/mnt/b"]`; in variables separated by commas |
 //! | [`Address`] | `SocketAddr` | `"127.0.0.1:9400"`, `"localhost:9400"` |
 //! | [`LayerList`] | layers of a model | `"0-31"`, `"1-35/2"`, `[0, 1, 5]` |
-//! | [`Maybe`] | `Option` of another | `"none"`, or as the other |
+//! | [`Maybe`] | `Option` of another kind | `"none"`, or as the other kind |
 //!
-//! I1. What is allowed is written as a TOML value that is read as the same: `read(toml(value)) == value`.
+//! I1. An allowed value is written as TOML that reads as the same value: `read(toml(value)) == value`.
 
 mod text;
 
@@ -24,23 +25,23 @@ use super::raw::Raw;
 use crate::number;
 use std::time::Duration;
 
-/// What a setting takes.
+/// The kind of values that a setting takes.
 pub(super) trait Kind<T> {
-    /// The value, of the right type; not always an allowed one.
+    /// Reads a value of the right type, which may be outside the allowed range.
     fn read(&self, raw: &Raw<'_>) -> Option<T>;
-    /// Whether it is allowed.
+    /// Whether the value is allowed.
     fn holds(&self, value: &T) -> bool;
-    /// As TOML has it.
+    /// The value as TOML.
     fn toml(&self, value: &T) -> String;
-    /// What is allowed, to be said behind "must be".
+    /// The allowed values, in words that follow "must be".
     fn allowed(&self) -> String;
     /// The type's name in the reference.
     fn name(&self) -> &'static str;
-    /// What is counted; empty where nothing is.
+    /// The unit of the value; empty if it has none.
     fn unit(&self) -> &'static str {
         ""
     }
-    /// Some allowed value.
+    /// An allowed value.
     #[cfg(test)]
     fn sample(&self, random: u64) -> T;
 }
@@ -75,7 +76,7 @@ impl Kind<u64> for Number {
     fn allowed(&self) -> String {
         let Number { least, most, unit } = self;
         let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
-        let example = if *most > 65_536 { ", as 65536 or 64K" } else { "" };
+        let example = if *most > 65_536 { ", such as 64K" } else { "" };
         format!("a number from {least} to {most}{unit}{example}")
     }
     fn name(&self) -> &'static str {
@@ -121,7 +122,7 @@ pub(super) struct Bytes {
     pub(super) most: u64,
 }
 
-/// The largest unit that it is a whole number of.
+/// A number of bytes in the largest unit that divides it.
 pub fn bytes_text(bytes: u64) -> String {
     let unit = [(40, "T"), (30, "G"), (20, "M"), (10, "K")].into_iter();
     let whole = unit.into_iter().find(|(shift, _)| bytes != 0 && bytes.is_multiple_of(1 << shift));
@@ -142,7 +143,7 @@ impl Kind<u64> for Bytes {
         quoted(&bytes_text(*value))
     }
     fn allowed(&self) -> String {
-        format!("bytes from {} to {}, as 4096, 64K or 4G", bytes_text(self.least), bytes_text(self.most))
+        format!("bytes from {} to {}, such as 4096, 64K or 4G", bytes_text(self.least), bytes_text(self.most))
     }
     fn name(&self) -> &'static str {
         "bytes"
@@ -156,7 +157,7 @@ impl Kind<u64> for Bytes {
     }
 }
 
-/// A part of a whole, from 0 to 1.
+/// A fraction from 0 to 1.
 pub(super) struct Fraction;
 
 impl Kind<f64> for Fraction {
@@ -178,7 +179,7 @@ impl Kind<f64> for Fraction {
         format!("{value:?}")
     }
     fn allowed(&self) -> String {
-        "a fraction from 0 to 1, as 0.85 or 85%".to_owned()
+        "a fraction from 0 to 1, such as 0.85 or 85%".to_owned()
     }
     fn name(&self) -> &'static str {
         "fraction"
@@ -189,7 +190,7 @@ impl Kind<f64> for Fraction {
     }
 }
 
-/// A length of time.
+/// A duration.
 pub(super) struct Time {
     pub(super) least: Duration,
     pub(super) most: Duration,
@@ -205,7 +206,7 @@ const UNITS: [(&str, u64); 7] = [
     ("ns", 1),
 ];
 
-/// A length of time as somebody types it for the command; what is allowed, if it is none.
+/// Parses a duration of a command option. The error names the allowed durations.
 pub fn time(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
     let kind = Time { least, most };
     let time = kind.read(&Raw::Text(text.into())).filter(|time| kind.holds(time));
@@ -238,7 +239,7 @@ impl Kind<Duration> for Time {
         quoted(&time_text(*value))
     }
     fn allowed(&self) -> String {
-        format!("a time from {} to {}, as 250ms, 10s or 1m", time_text(self.least), time_text(self.most))
+        format!("a time from {} to {}, such as 250ms, 10s or 1m", time_text(self.least), time_text(self.most))
     }
     fn name(&self) -> &'static str {
         "duration"
@@ -250,7 +251,7 @@ impl Kind<Duration> for Time {
     }
 }
 
-/// Yes or no.
+/// True or false.
 pub(super) struct Flag;
 
 impl Kind<bool> for Flag {
@@ -283,10 +284,10 @@ impl Kind<bool> for Flag {
     }
 }
 
-/// Another kind, or nothing.
+/// Another kind, or none.
 pub(super) struct Maybe<K>(pub(super) K);
 
-/// What stands for nothing.
+/// The text for none.
 const NONE: &str = "none";
 
 impl<T, K: Kind<T>> Kind<Option<T>> for Maybe<K> {
@@ -297,7 +298,7 @@ impl<T, K: Kind<T>> Kind<Option<T>> for Maybe<K> {
         }
     }
     fn holds(&self, value: &Option<T>) -> bool {
-        // What would be read as nothing is not allowed: I1.
+        // A value that would be read as none is not allowed (I1).
         let is_none = |value: &T| self.0.toml(value).trim_matches('"').trim().eq_ignore_ascii_case(NONE);
         value.as_ref().is_none_or(|value| self.0.holds(value) && !is_none(value))
     }

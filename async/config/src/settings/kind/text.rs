@@ -1,20 +1,20 @@
-//! Kinds that are text: words, paths, layers.
+//! Kinds with values that are text: words, paths, layers.
 
 use super::{Kind, Raw};
 use crate::address;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// One of several that have names.
+/// One of several named values.
 pub(in crate::settings) struct Word;
 
-/// A type of few values, each with a name.
+/// A type with few values that all have names.
 pub(in crate::settings) trait Named: Copy + PartialEq + 'static {
-    /// All of them.
+    /// All values.
     fn all() -> Vec<Self>;
-    /// A value's name.
+    /// The name of the value.
     fn name(self) -> &'static str;
-    /// The value of a name, in any case.
+    /// The value with a name; upper and lower case are equal.
     fn find(name: &str) -> Option<Self> {
         Self::all().into_iter().find(|value| value.name().eq_ignore_ascii_case(name))
     }
@@ -48,7 +48,7 @@ impl<T: Named> Kind<T> for Word {
     }
 }
 
-/// Anything but nothing.
+/// Text that is not empty.
 pub(in crate::settings) struct Text;
 
 impl Kind<String> for Text {
@@ -63,7 +63,7 @@ impl Kind<String> for Text {
         quoted(value)
     }
     fn allowed(&self) -> String {
-        "a text that is not empty".to_owned()
+        "text that is not empty".to_owned()
     }
     fn name(&self) -> &'static str {
         "text"
@@ -88,7 +88,7 @@ impl Kind<PathBuf> for File {
         quoted(&value.to_string_lossy())
     }
     fn allowed(&self) -> String {
-        "a path in UTF-8 that is not empty".to_owned()
+        "a UTF-8 path that is not empty".to_owned()
     }
     fn name(&self) -> &'static str {
         "path"
@@ -118,7 +118,7 @@ impl Kind<Vec<PathBuf>> for Files {
         format!("[{}]", paths.join(", "))
     }
     fn allowed(&self) -> String {
-        "a list of paths in UTF-8, none empty; in a variable separated by commas".to_owned()
+        "a list of UTF-8 paths, none of them empty (in a variable: separated by commas)".to_owned()
     }
     fn name(&self) -> &'static str {
         "paths"
@@ -129,7 +129,7 @@ impl Kind<Vec<PathBuf>> for Files {
     }
 }
 
-/// An address of the machine, or a name of it, and a port.
+/// An address or a name of this machine, and a port.
 pub(in crate::settings) struct Address;
 
 impl Kind<SocketAddr> for Address {
@@ -162,16 +162,16 @@ impl Kind<SocketAddr> for Address {
 /// Layers of a model, in any order.
 pub(in crate::settings) struct LayerList;
 
-/// As many as a layout takes.
+/// The most layers that a layout takes.
 const MAX_LAYERS: u32 = 65_536;
 
-/// `7`, `0-31`, `1-35/2`.
+/// Adds the layers of `7`, `0-31` or `1-35/2`.
 fn push_range(layers: &mut Vec<u32>, text: &str) -> Option<()> {
     let (range, step) = text.split_once('/').unwrap_or((text, "1"));
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     let [first, last, step] = [first, last, step].map(|number| number.trim().parse::<u32>().ok());
     let (first, last, step) = (first?, last?, step?);
-    // Before memory is taken for them.
+    // Checked before memory is taken for the layers.
     if first > last || last >= MAX_LAYERS || step == 0 || layers.len() > MAX_LAYERS as usize {
         return None;
     }
@@ -207,7 +207,7 @@ impl Kind<Vec<u32>> for LayerList {
         let mut parts = Vec::new();
         let mut rest = &value[..];
         while let Some(first) = rest.first() {
-            // The longest run of one step; two layers are a run of any step, and are written alone.
+            // The longest run with one step. Two layers would be a run of any step: they are written singly.
             let step = rest.get(1).and_then(|second| second.checked_sub(*first)).filter(|step| *step > 0);
             let run = step.map_or(1, |step| {
                 1 + rest.windows(2).take_while(|pair| pair[1].checked_sub(pair[0]) == Some(step)).count()
@@ -224,7 +224,7 @@ impl Kind<Vec<u32>> for LayerList {
         quoted(&parts.join(","))
     }
     fn allowed(&self) -> String {
-        format!("layers below {MAX_LAYERS}, at least one, as \"0-31\", \"1-35/2\" or [0, 5, 7]")
+        format!("layers below {MAX_LAYERS}, at least one, such as \"0-31\", \"1-35/2\" or [0, 5, 7]")
     }
     fn name(&self) -> &'static str {
         "layers"

@@ -1,4 +1,4 @@
-//! Every kind of error once, word by word: they are what a user has.
+//! Every kind of error once, word by word, as users read it.
 
 use super::{from_toml, good, refusal};
 use crate::settings::kind::{Kind, LayerList};
@@ -7,7 +7,7 @@ use crate::settings::{GroupSettings, ManagerConfig, TenantSettings};
 
 #[test]
 fn a_value_that_is_not_allowed_is_named_with_its_place_and_what_is() {
-    let blocks = "must be a number from 1 to 268435456 blocks, as 65536 or 64K";
+    let blocks = "must be a number from 1 to 268435456 blocks, such as 64K";
     let cases = [
         ("device.blocks = 0", format!("device.blocks = 0 (k.toml:1): {blocks}")),
         ("\n\n[device]\nblocks = \"12Q\"", format!("device.blocks = 12Q (k.toml:4): {blocks}")),
@@ -28,35 +28,35 @@ fn a_value_that_is_not_allowed_is_named_with_its_place_and_what_is() {
         ("geometry.tp = \"\"", "geometry.tp = \"\" (k.toml:1): must be a number from 1 to 65536 ranks".to_owned()),
         (
             "host.bytes = \"2000T\"",
-            "host.bytes = 2000T (k.toml:1): must be none, or bytes from 0 to 1024T, as 4096, 64K or 4G".to_owned(),
+            "host.bytes = 2000T (k.toml:1): must be none, or bytes from 0 to 1024T, such as 4096, 64K or 4G".to_owned(),
         ),
         (
             "watermark.device = \"140%\"",
-            "watermark.device = 140% (k.toml:1): must be a fraction from 0 to 1, as 0.85 or 85%".to_owned(),
+            "watermark.device = 140% (k.toml:1): must be a fraction from 0 to 1, such as 0.85 or 85%".to_owned(),
         ),
-        ("watermark.device = nan", "watermark.device = NaN (k.toml:1): must be a fraction from 0 to 1, as 0.85 or 85%".to_owned()),
+        ("watermark.device = nan", "watermark.device = NaN (k.toml:1): must be a fraction from 0 to 1, such as 0.85 or 85%".to_owned()),
         (
             "deadline.allocate = \"250\"",
-            "deadline.allocate = 250 (k.toml:1): must be a time from 1ms to 24h, as 250ms, 10s or 1m".to_owned(),
+            "deadline.allocate = 250 (k.toml:1): must be a time from 1ms to 24h, such as 250ms, 10s or 1m".to_owned(),
         ),
         ("device.policy = \"fifo\"", "device.policy = fifo (k.toml:1): must be lru, lfu, sieve, s3fifo, arc, 2q or reuse".to_owned()),
         ("disk.trim = \"maybe\"", "disk.trim = maybe (k.toml:1): must be true or false".to_owned()),
         (
             "disk.key_file = \"\"",
-            "disk.key_file = \"\" (k.toml:1): must be none, or a path in UTF-8 that is not empty".to_owned(),
+            "disk.key_file = \"\" (k.toml:1): must be none, or a UTF-8 path that is not empty".to_owned(),
         ),
-        ("disk.key_env = \"\"", "disk.key_env = \"\" (k.toml:1): must be none, or a text that is not empty".to_owned()),
+        ("disk.key_env = \"\"", "disk.key_env = \"\" (k.toml:1): must be none, or text that is not empty".to_owned()),
         (
             "disk.paths = [\"/a\", 5]",
-            "disk.paths = [/a, 5] (k.toml:1): must be a list of paths in UTF-8, none empty; in a variable separated by commas".to_owned(),
+            "disk.paths = [/a, 5] (k.toml:1): must be a list of UTF-8 paths, none of them empty (in a variable: separated by commas)".to_owned(),
         ),
         (
             "[[group]]\nlayers = \"3-1\"",
-            "group[0].layers = 3-1 (k.toml:2): must be layers below 65536, at least one, as \"0-31\", \"1-35/2\" or [0, 5, 7]\n\
-             group[0].layers = \"\" (k.toml:1): must be layers below 65536, at least one, as \"0-31\", \"1-35/2\" or [0, 5, 7]"
+            "group[0].layers = 3-1 (k.toml:2): must be layers below 65536, at least one, such as \"0-31\", \"1-35/2\" or [0, 5, 7]\n\
+             group[0].layers = \"\" (k.toml:1): must be layers below 65536, at least one, such as \"0-31\", \"1-35/2\" or [0, 5, 7]"
                 .to_owned(),
         ),
-        ("[[tenant]]", "tenant[0].name = \"\" (k.toml:1): must be a text that is not empty".to_owned()),
+        ("[[tenant]]", "tenant[0].name = \"\" (k.toml:1): must be text that is not empty".to_owned()),
         ("device = 5", "device = 5 (k.toml:1): must be a table of settings, [device]".to_owned()),
         ("group = 5", "group = 5 (k.toml:1): must be a list of tables, [[group]]".to_owned()),
         ("group = [5]", "group[0] = 5 (k.toml:1): must be a table, [[group]]".to_owned()),
@@ -73,7 +73,7 @@ fn a_value_that_is_not_allowed_is_named_with_its_place_and_what_is() {
     );
 }
 
-/// Before memory is taken for them.
+/// The bounds apply before memory is allocated for the layers.
 #[test]
 fn layers_are_bounded_and_written_as_they_are_read() {
     for text in [
@@ -96,7 +96,7 @@ fn layers_are_bounded_and_written_as_they_are_read() {
             "{error}"
         );
     }
-    // The bound is met while they are read, not when all are there.
+    // The bound applies while layers are read, not after all of them.
     let many = vec!["0-65535"; 100].join(",");
     assert_eq!(LayerList.read(&Raw::text(&many)), None);
     let cases = [
@@ -120,24 +120,24 @@ fn a_variable_and_a_call_are_named_as_such() {
     };
     assert_eq!(
         build("KVSTRATA_DEVICE_BLOCKS", "0x10"),
-        "device.blocks = 0x10 (variable KVSTRATA_DEVICE_BLOCKS): must be a number from 1 to 268435456 blocks, as 65536 or 64K"
+        "device.blocks = 0x10 (variable KVSTRATA_DEVICE_BLOCKS): must be a number from 1 to 268435456 blocks, such as 64K"
     );
     let error =
         ManagerConfig::builder().device_blocks(0).watermark_host(f64::NAN).build().expect_err("refused");
     assert_eq!(error.faults().len(), 2);
     assert_eq!(
         error.to_string(),
-        "device.blocks = 0 (builder): must be a number from 1 to 268435456 blocks, as 65536 or 64K\n\
-         watermark.host = NaN (builder): must be a fraction from 0 to 1, as 0.85 or 85%"
+        "device.blocks = 0 (builder): must be a number from 1 to 268435456 blocks, such as 64K\n\
+         watermark.host = NaN (builder): must be a fraction from 0 to 1, such as 0.85 or 85%"
     );
-    // A text that a file would take for nothing cannot be given.
+    // Text that a file would read as none is not allowed.
     let error = ManagerConfig::builder()
         .disk_key_env(Some(" NONE".to_owned()))
         .build()
         .expect_err("refused")
         .to_string();
     assert!(error.starts_with("disk.key_env = \" NONE\" (builder): must be none, or "), "{error}");
-    // A wrong value is wrong, even where it is not used.
+    // A wrong value is an error even if a stronger origin overrides it.
     let error = ManagerConfig::builder()
         .device_blocks(5)
         .toml("k.toml", "device.blocks = 0")
@@ -158,7 +158,7 @@ fn what_is_not_utf8_is_refused_and_shown() {
         .to_string();
     assert!(
         error.starts_with(
-            "disk.paths = \"/a/\\xFF\" (variable KVSTRATA_DISK_PATHS): must be a list of paths in UTF-8"
+            "disk.paths = \"/a/\\xFF\" (variable KVSTRATA_DISK_PATHS): must be a list of UTF-8 paths"
         ),
         "{error}"
     );
@@ -168,7 +168,7 @@ fn what_is_not_utf8_is_refused_and_shown() {
             .build()
             .expect_err("refused")
             .to_string()
-            .contains("(builder): must be a list of paths in UTF-8")
+            .contains("(builder): must be a list of UTF-8 paths")
     );
     let error =
         ManagerConfig::builder().toml("k.toml", b"\n# \xff").build().expect_err("refused").to_string();
@@ -180,21 +180,24 @@ fn what_is_unknown_is_named_with_what_may_be_meant() {
     let cases = [
         (
             "[devise]\nblocks = 3",
-            "devise.blocks (k.toml:2): no such setting; is device.blocks meant? `kvstrata config` lists all",
+            "devise.blocks (k.toml:2): unknown setting; did you mean device.blocks? `kvstrata config` lists all",
         ),
         (
             "device.polcy = 1",
-            "device.polcy (k.toml:1): no such setting; is device.policy meant? `kvstrata config` lists all",
+            "device.polcy (k.toml:1): unknown setting; did you mean device.policy? `kvstrata config` lists all",
         ),
         (
             "[something.else]\nentirely = 1",
-            "something.else.entirely (k.toml:2): no such setting; `kvstrata config` lists all",
+            "something.else.entirely (k.toml:2): unknown setting; `kvstrata config` lists all",
         ),
-        ("[nothing]", "nothing (k.toml:1): no such setting; `kvstrata config` lists all"),
-        ("groups = []", "groups (k.toml:1): no such setting; is group meant? `kvstrata config` lists all"),
+        ("[nothing]", "nothing (k.toml:1): unknown setting; `kvstrata config` lists all"),
+        (
+            "groups = []",
+            "groups (k.toml:1): unknown setting; did you mean group? `kvstrata config` lists all",
+        ),
         (
             "[[group]]\nlayer = \"0\"\nlayers = \"0\"",
-            "group[0].layer (k.toml:2): no such setting; is group[0].layers meant? `kvstrata config` lists all",
+            "group[0].layer (k.toml:2): unknown setting; did you mean group[0].layers? `kvstrata config` lists all",
         ),
     ];
     for (text, expected) in cases {
@@ -204,13 +207,13 @@ fn what_is_unknown_is_named_with_what_may_be_meant() {
     let cases = [
         (
             "KVSTRATA_DEVICE_BLOKS",
-            "KVSTRATA_DEVICE_BLOKS: no setting has this variable; is KVSTRATA_DEVICE_BLOCKS meant? `kvstrata config` lists all",
+            "KVSTRATA_DEVICE_BLOKS: unknown variable; did you mean KVSTRATA_DEVICE_BLOCKS? `kvstrata config` lists all",
         ),
         (
             "KVSTRATA_SED",
-            "KVSTRATA_SED: no setting has this variable; is KVSTRATA_SEED meant? `kvstrata config` lists all",
+            "KVSTRATA_SED: unknown variable; did you mean KVSTRATA_SEED? `kvstrata config` lists all",
         ),
-        ("KVSTRATA_", "KVSTRATA_: no setting has this variable; `kvstrata config` lists all"),
+        ("KVSTRATA_", "KVSTRATA_: unknown variable; `kvstrata config` lists all"),
     ];
     for (name, expected) in cases {
         assert_eq!(variables(name).expect_err("refused").to_string(), expected);
@@ -220,9 +223,9 @@ fn what_is_unknown_is_named_with_what_may_be_meant() {
     {
         variables(name).expect(name);
     }
-    // A key's variable may be named as ours are; whoever names it, and whenever.
+    // The variable with a key may have our prefix, in any order of the calls.
     let key = [("KVSTRATA_MY_KEY", "00")];
-    ManagerConfig::builder().variables(key).build().expect_err("nobody names it");
+    ManagerConfig::builder().variables(key).build().expect_err("no setting names it");
     ManagerConfig::builder()
         .variables(key)
         .disk_key_env(Some("KVSTRATA_MY_KEY".to_owned()))
@@ -239,7 +242,7 @@ fn what_is_not_toml_is_named_with_its_line() {
     }
 }
 
-/// What does not go together. A rule a line: what is given, and the whole message.
+/// Conflicts between settings. One rule per entry: the file, and the whole message.
 #[test]
 fn numbers_that_do_not_go_together_are_both_named() {
     let cases = [
@@ -253,56 +256,55 @@ fn numbers_that_do_not_go_together_are_both_named() {
         ),
         (
             "watermark.device = 0",
-            "watermark.device = 0.0 (k.toml:1): must be above 0: offloading goes on down to a part below it",
+            "watermark.device = 0.0 (k.toml:1): must be above 0: copying continues down to a fraction below it",
         ),
         (
             "host.headroom = 8\nhost.blocks = 8",
-            "host.headroom = 8 (k.toml:1): must be below host.blocks = 8 (k.toml:2): what is left is for everybody else",
+            "host.headroom = 8 (k.toml:1): must be below host.blocks = 8 (k.toml:2); other copies need the rest",
         ),
         (
             "device.bytes = \"1M\"\ndevice.blocks = 15",
-            "device.bytes = 1M (k.toml:1): makes 16 blocks of 65536 bytes, and device.blocks = 15 (k.toml:2); give one of them",
+            "device.bytes = 1M (k.toml:1): gives device.blocks = 16 (a block: 65536 bytes), not 15 (k.toml:2); set one of them",
         ),
         (
             "device.bytes = \"32K\"",
-            "device.bytes = 32K (k.toml:1): holds no block: the least is 65536 bytes; give more, or device.blocks",
+            "device.bytes = 32K (k.toml:1): less than the smallest tier, 65536 bytes; raise it, or set device.blocks",
         ),
         (
             "disk.bytes = \"64K\"\ndisk.paths = [\"a\", \"b\"]",
-            "disk.bytes = 64K (k.toml:1): holds no block: the least is 131072 bytes; give more, or disk.blocks",
+            "disk.bytes = 64K (k.toml:1): less than the smallest tier, 131072 bytes; raise it, or set disk.blocks",
         ),
         (
             "geometry.block_bytes = \"1G\"\nhost.blocks = \"2M\"\ntransfer.in_flight = \"1G\"",
-            "host.blocks = 2097152 (k.toml:2): takes 2251799813685248 bytes, and a tier has 1024T at most; use fewer or smaller blocks",
+            "host.blocks = 2097152 (k.toml:2): takes 2251799813685248 bytes, above the maximum of 1024T; use fewer or smaller blocks",
         ),
         (
             "disk.paths = [\"a\"]",
-            "disk.paths = a (k.toml:1): disk.blocks = 0 (default) leaves the disk tier out; give it blocks or bytes, or leave the paths out",
+            "disk.paths = a (k.toml:1): unused, since disk.blocks = 0 (default); set disk.blocks or disk.bytes, or remove the paths",
         ),
         (
             "disk.blocks = 99\ndisk.paths = [\"a\", \"b\"]",
-            "disk.blocks = 99 (k.toml:1): must be a multiple of the 2 disk.paths; use 98 or 100",
+            "disk.blocks = 99 (k.toml:1): must be a multiple of the number of disk.paths, 2; use 98 or 100",
         ),
         (
             "disk.blocks = 1\ndisk.paths = [\"a\", \"b\"]",
-            "disk.blocks = 1 (k.toml:1): must be a multiple of the 2 disk.paths; use 2",
+            "disk.blocks = 1 (k.toml:1): must be a multiple of the number of disk.paths, 2; use 2",
         ),
         (
             "disk.blocks = 2\ndisk.paths = [\"a\", \"a\"]",
-            "disk.paths = a (k.toml:2): is there twice; each volume needs its own",
+            "disk.paths = a (k.toml:2): listed twice; each volume needs its own path",
         ),
         (
             "disk.blocks = 99\ndisk.staging = 1",
-            "disk.staging = 1 (k.toml:2): must be at least 2 with a disk tier: bytes go through host memory, and while one block is \
-             copied up the next is read",
+            "disk.staging = 1 (k.toml:2): must be at least 2 with a disk tier: one block is copied while the next is read",
         ),
         (
             "disk.key_file = \"k\"\ndisk.key_env = \"K\"",
-            "disk.key_file = k (k.toml:1): there is one key, and disk.key_env = K (k.toml:2) is given too; leave one out",
+            "disk.key_file = k (k.toml:1): conflicts with disk.key_env = K (k.toml:2); remove one of them",
         ),
         (
             "idle.disk_after = 5",
-            "idle.disk_after = 5 (k.toml:1): must not be below idle.host_after = 100 (default): blocks come to the host first",
+            "idle.disk_after = 5 (k.toml:1): must not be below idle.host_after = 100 (default): blocks reach the host first",
         ),
         (
             "prefetch.blocks = 3000",
@@ -310,19 +312,19 @@ fn numbers_that_do_not_go_together_are_both_named() {
         ),
         (
             "transfer.in_flight = \"1K\"",
-            "transfer.in_flight = 1K (k.toml:1): less than one block, of 65536 bytes: nothing would ever be moved; give at least 64K",
+            "transfer.in_flight = 1K (k.toml:1): smaller than one block, 65536 bytes; set at least 64K",
         ),
         (
             "iteration.bytes = 65535",
-            "iteration.bytes = 65535 (k.toml:1): less than one block, of 65536 bytes: nothing would ever be moved; give at least 64K",
+            "iteration.bytes = 65535 (k.toml:1): smaller than one block, 65536 bytes; set at least 64K",
         ),
         (
             "disk.write_budget = \"1K\"",
-            "disk.write_budget = 1K (k.toml:1): less than one block, of 65536 bytes: nothing would ever be moved; give at least 64K",
+            "disk.write_budget = 1K (k.toml:1): smaller than one block, 65536 bytes; set at least 64K",
         ),
         (
             "[[tenant]]\nname = \"a\"\n[[tenant]]\nname = \"a\"",
-            "tenant[1].name = a (k.toml:4): another tenant has this name; each needs its own",
+            "tenant[1].name = a (k.toml:4): another tenant has this name; rename one of them",
         ),
     ];
     for (text, expected) in cases {
@@ -331,13 +333,13 @@ fn numbers_that_do_not_go_together_are_both_named() {
     for path in ["device_to_host", "host_to_disk", "host_to_device", "disk_to_device"] {
         let error = refusal(&format!("transfer.in_flight_{path} = 1"));
         assert!(
-            error.starts_with(&format!("transfer.in_flight_{path} = 1 (k.toml:1): less than one block")),
+            error.starts_with(&format!("transfer.in_flight_{path} = 1 (k.toml:1): smaller than one block")),
             "{error}"
         );
     }
 }
 
-/// Nobody is refused for a number that he did not give.
+/// No default causes an error: defaults follow the given values.
 #[test]
 fn defaults_follow_what_is_given() {
     let config = good(
@@ -347,7 +349,7 @@ fn defaults_follow_what_is_given() {
     assert_eq!((config.watermark.device_low, config.idle.disk_after), (0.45, Some(5000)));
     assert_eq!(config.origin("host.headroom").to_string(), "from host.blocks");
     assert_eq!(good("geometry.block_bytes = \"1G\"").transfer.in_flight, 1 << 30);
-    // Of blocks and bytes, the stronger.
+    // Of blocks and bytes, the stronger origin wins.
     let both = ManagerConfig::builder().toml("k.toml", "device.blocks = 5");
     let config = both.variables([("KVSTRATA_DEVICE_BYTES", "1M")]).build().expect("possible");
     assert_eq!((config.device.blocks, config.device.bytes), (16, Some(1 << 20)));
@@ -357,7 +359,7 @@ fn defaults_follow_what_is_given() {
         .build()
         .expect("possible");
     assert_eq!((config.device.blocks, config.device.bytes), (5, None));
-    // Zero bytes leave a tier out; volumes share what there is.
+    // Zero bytes leave a tier out; volumes share the bytes.
     assert_eq!(good("host.bytes = 0").host.blocks, 0);
     assert_eq!(good("disk.bytes = \"320K\"\ndisk.paths = [\"a\", \"b\"]").disk.blocks, 4);
 }
@@ -370,7 +372,7 @@ fn lists_of_the_builder_are_checked_too() {
         ManagerConfig::builder().groups([group]).tenants([tenant]).build().expect_err("refused").to_string();
     assert_eq!(
         error,
-        "group[0].layers = \"70000\" (builder): must be layers below 65536, at least one, as \"0-31\", \"1-35/2\" or [0, 5, 7]\n\
-         tenant[0].device = 1.5 (builder): must be none, or a fraction from 0 to 1, as 0.85 or 85%"
+        "group[0].layers = \"70000\" (builder): must be layers below 65536, at least one, such as \"0-31\", \"1-35/2\" or [0, 5, 7]\n\
+         tenant[0].device = 1.5 (builder): must be none, or a fraction from 0 to 1, such as 0.85 or 85%"
     );
 }

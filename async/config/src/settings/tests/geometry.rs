@@ -1,11 +1,11 @@
-//! Models, geometries, groups: what a block is.
+//! Models, geometries and groups of layers.
 
 use super::{good, refusal};
 use crate::settings::{DeviceKind, Group, GroupKind};
 use kvstrata_core::layout::{DType, Model};
 use kvstrata_tiers::Tier;
 
-/// A preset is the core's, by ranks, page sizes and types.
+/// A preset has the core's layout, for ranks, page sizes and types.
 #[test]
 fn presets_are_those_of_the_core() {
     for model in Model::ALL {
@@ -22,7 +22,7 @@ fn presets_are_those_of_the_core() {
     let [group] = config.groups() else { panic!("one group") };
     assert_eq!((group.block_bytes(), group.page_size), (80 * 2 * 64 * 2 * 128, 64));
     assert_eq!((group.layout.dtype, group.kind), (DType::F8E4M3, GroupKind::Full));
-    // A latent is on every rank.
+    // Every rank has the whole latent.
     let config = good("model = \"deepseek-v3\"\ngeometry.tp = 8\ngeometry.rank = 7");
     assert_eq!(
         (config.groups()[0].block_bytes(), config.groups()[0].kind),
@@ -30,7 +30,7 @@ fn presets_are_those_of_the_core() {
     );
 }
 
-/// Layers 0, 2, 4 … of gpt-oss attend to the last 128 tokens: they are a group of their own.
+/// Layers 0, 2, 4 … of gpt-oss attend to the last 128 tokens and form a group of their own.
 #[test]
 fn a_preset_with_windows_has_a_group_for_them() {
     for (name, layers) in [("gpt-oss-20b", 24), ("gpt-oss-120b", 36)] {
@@ -45,11 +45,11 @@ fn a_preset_with_windows_has_a_group_for_them() {
         assert_eq!(window.layers, (0..layers).step_by(2).collect::<Vec<_>>());
         let half = u64::from(layers) / 2 * 2 * 16 * 4 * 64 * 2;
         assert_eq!((full.block_bytes(), window.block_bytes()), (half, half));
-        // A window of 128 tokens, and one page more, for 4,096 tokens: less than the least share, an eighth.
+        // A window of 128 tokens and one page, per 4,096 tokens, is below the smallest share, an eighth.
         assert_eq!((full.share, window.share, config.tier_bytes(Tier::Device)), (1.0, 0.125, 9 * half));
         assert_eq!(good(&config.to_toml()).groups(), config.groups());
     }
-    // Other layers than the model's, and groups that are listed, are what is said.
+    // Given layers and listed groups override those of the model.
     let config = good("model = \"gpt-oss-20b\"\ngeometry.layers = 4");
     assert_eq!(config.groups().len(), 1);
     let config = good("model = \"gpt-oss-20b\"\n[[group]]\nlayers = \"0-23\"");
@@ -66,7 +66,7 @@ fn any_geometry_is_given_key_by_key() {
     assert_eq!(layout.block_bytes(), Ok(2 * 2 * 16 * 4 * 64 * 2));
     let config = good("[geometry]\nlayers = 2\nhead_size = 576\nouter_dim = 1");
     assert_eq!(config.groups()[0].block_bytes(), 2 * 16 * 576 * 2);
-    // A block of host memory takes whole pages of it.
+    // A block in host memory takes whole pages.
     let config = good("[geometry]\nblock_bytes = 100\npage_size = 512\n[device]\nbytes = 41000");
     assert_eq!(
         (config.groups()[0].block_bytes(), config.device.blocks, config.groups()[0].page_size),
@@ -119,12 +119,12 @@ fn groups_have_blocks_of_their_own() {
     let pages: Vec<_> = groups.iter().map(|group| group.page_size).collect();
     assert_eq!(pages, [16, 512, 64, 16]);
     let blocks: Vec<_> = groups.iter().map(|group| group.blocks(10)).collect();
-    // The latent has no share given: pages of 64 tokens beside pages of 16.
+    // The latent has no given share: pages of 64 tokens, next to pages of 16.
     assert_eq!(blocks, [10, 3, 3, 1]);
     assert_eq!(groups.iter().map(|group| group.blocks(0)).sum::<u32>(), 0);
     let all = 10 * strides[0] + 3 * strides[1] + 3 * strides[2] + strides[3];
     assert_eq!(config.tier_bytes(Tier::Device), all);
-    // As many as fit, and not one more.
+    // Exactly as many as fit.
     for (given, blocks) in [(all, 10), (all - 1, 9)] {
         assert_eq!(good(&HYBRID.replace("blocks = 10", &format!("bytes = {given}"))).device.blocks, blocks);
     }
@@ -133,8 +133,7 @@ fn groups_have_blocks_of_their_own() {
 
 #[test]
 fn geometries_that_do_not_go_together_are_refused() {
-    let without = "missing; without a model, the geometry takes layers, kv_heads and head_size (of a latent, layers, head_size and \
-                   outer_dim = 1)";
+    let without = "without a model, set layers, kv_heads and head_size (latent: outer_dim = 1, no kv_heads)";
     let group = "[[group]]\nlayers = \"0-1\"\nkv_heads = 1\nhead_size = 8\n";
     let cases = [
         ("geometry.layers = 2".to_owned(), format!("geometry.kv_heads = none (default): {without}")),
@@ -145,19 +144,19 @@ fn geometries_that_do_not_go_together_are_refused() {
         ),
         (
             "model = \"deepseek-v3\"\ngeometry.kv_heads = 8".to_owned(),
-            "geometry.kv_heads = 8 (k.toml:2): geometry.outer_dim 1 is one latent (MLA), which has no heads to count; leave this out"
+            "geometry.kv_heads = 8 (k.toml:2): a latent (MLA, geometry.outer_dim = 1) has no KV heads; remove it"
                 .to_owned(),
         ),
         (
             "model = \"llama-3-8b\"\ngeometry.block_bytes = \"64K\"".to_owned(),
-            "geometry.block_bytes = 64K (k.toml:2): a block that is not told apart into layers does not go with model (k.toml:1); \
-             leave one out"
+            "geometry.block_bytes = 64K (k.toml:2): conflicts with model (k.toml:1): opaque blocks have no layers; \
+             remove one of them"
                 .to_owned(),
         ),
         (
             format!("geometry.block_bytes = \"64K\"\n{group}"),
-            "geometry.block_bytes = 64K (k.toml:1): a block that is not told apart into layers does not go with group (k.toml:2); \
-             leave one out"
+            "geometry.block_bytes = 64K (k.toml:1): conflicts with group (k.toml:2): opaque blocks have no layers; \
+             remove one of them"
                 .to_owned(),
         ),
         (
@@ -166,21 +165,21 @@ fn geometries_that_do_not_go_together_are_refused() {
         ),
         (
             format!("{group}window = 8"),
-            "group[0].window = 8 (k.toml:5): a group of the kind full has none; leave it out, or change group[0].kind".to_owned(),
+            "group[0].window = 8 (k.toml:5): groups of kind full do not have it; remove it, or change group[0].kind".to_owned(),
         ),
         (
             format!("{group}kind = \"state\""),
-            "group[0].kv_heads = 1 (k.toml:3): a group of the kind state has none; leave it out, or change group[0].kind".to_owned(),
+            "group[0].kv_heads = 1 (k.toml:3): groups of kind state do not have it; remove it, or change group[0].kind".to_owned(),
         ),
         (
             format!("{group}kind = \"window\""),
-            "group[0].window = none (k.toml:1): missing; a group of the kind window needs it, here or, where it can be, in geometry"
+            "group[0].window = none (k.toml:1): missing; groups of kind window need it, here or (heads only) in geometry"
                 .to_owned(),
         ),
         (
             format!("{group}[[group]]\nlayers = \"1-3\"\nkv_heads = 1\nhead_size = 8"),
             "group[1].layers = \"1-3\" (k.toml:6): layer 1 is in groups[0] and in groups[1]; each layer must be in one group; \
-             geometry.layers says how many the model has, and without it the groups' layers are counted"
+             geometry.layers, if unset, is the number of listed layers"
                 .to_owned(),
         ),
         (
@@ -193,7 +192,7 @@ fn geometries_that_do_not_go_together_are_refused() {
         ),
         (
             format!("{group}name = \"a\"\n[[group]]\nname = \"a\"\nlayers = \"2\"\nkv_heads = 1\nhead_size = 8"),
-            "group[1].name = a (k.toml:7): another group has this name; each needs its own".to_owned(),
+            "group[1].name = a (k.toml:7): another group has this name; rename one of them".to_owned(),
         ),
     ];
     for (text, expected) in cases {
@@ -201,14 +200,15 @@ fn geometries_that_do_not_go_together_are_refused() {
     }
 }
 
-/// Pages of 16 tokens beside states of 1,024: equal numbers of blocks covered 1,952 tokens of one and 124,928 of the other.
+/// Pages of 16 tokens next to states of 1,024. With equal numbers of blocks, one group covered 1,952 tokens
+/// and the other 124,928.
 #[test]
 fn groups_given_no_share_cover_the_same_tokens() {
     let text = include_str!("hybrid-bytes.toml");
     let config = good(text);
     let [full, first, second, state] = config.groups() else { panic!("four groups") };
     assert_eq!([full.share, state.share], [1.0, 16.0 / 1024.0]);
-    // A window of 1,024 tokens and a page more, once for each 4,096 tokens.
+    // A window of 1,024 tokens and one page, once per 4,096 tokens.
     assert_eq!([first.share, second.share], [1040.0 / 4096.0; 2]);
     let tokens = |group| config.tokens_of(group, Tier::Host);
     assert!((tokens(full)..tokens(full) + 1024).contains(&tokens(state)), "{}", tokens(state));
@@ -216,11 +216,12 @@ fn groups_given_no_share_cover_the_same_tokens() {
     // As many blocks as fit, padding included.
     let used = config.tier_bytes(Tier::Host);
     assert!(used <= 256 << 20 && used > 253 << 20, "{used}");
-    // What is given stays, and so do the others' own.
+    // A given share does not change the shares of the others.
     let given = good(&text.replace("state_bytes = 1000000", "state_bytes = 1000000\nshare = 0.5"));
     let shares: Vec<_> = given.groups().iter().map(|group| group.share).collect();
     assert_eq!(shares, [1.0, first.share, second.share, 0.5]);
-    // The smallest page has the most blocks, whichever group that is; a window as long as any has as many as full attention.
+    // The group with the smallest page has the most blocks. A very long window needs as many as full
+    // attention.
     let swapped = good(
         "geometry.kv_heads = 1\ngeometry.head_size = 64\n[[group]]\nlayers = [0]\npage_size = 64\n[[group]]\nkind = \"window\"\n\
          window = 8192\nlayers = [1]\npage_size = 16",
@@ -229,7 +230,7 @@ fn groups_given_no_share_cover_the_same_tokens() {
     assert_eq!(shares, [0.25, 1.0]);
 }
 
-/// Striped volumes are alike: a group's blocks are a multiple of their number, and are counted so.
+/// Striped volumes are equal: the number of a group's blocks is a multiple of their number.
 #[test]
 fn a_groups_blocks_are_spread_evenly_over_the_paths() {
     let text = HYBRID.replace("[device]", "disk.blocks = 9\ndisk.paths = [\"a\", \"b\", \"c\"]\n[device]");
@@ -243,19 +244,19 @@ fn a_groups_blocks_are_spread_evenly_over_the_paths() {
     assert_eq!(good(&text.replace("disk.blocks = 9", &format!("disk.bytes = {}", bytes - 1))).disk.blocks, 6);
 }
 
-/// What no volume holds is refused here, not when the manager is made.
+/// A block too large for a volume is refused by the settings, not later by the manager.
 #[test]
 fn a_block_larger_than_a_slot_goes_without_a_disk() {
     let text = "model = \"llama-3-70b\"\ngeometry.page_size = 16384\ndevice.blocks = 1\nhost.blocks = 1\n";
     good(text);
     assert_eq!(
         refusal(&format!("{text}disk.blocks = 4")),
-        "disk.blocks = 4 (k.toml:5): with pages of 16384 tokens a block of group all has 5368709120 bytes, and one on a disk \
-         4294963200 at most; use smaller pages (geometry.page_size), or leave the disk tier out"
+        "disk.blocks = 4 (k.toml:5): 16384 tokens of group all make a block of 5368709120 bytes, above the \
+         4294963200 of a disk; lower geometry.page_size, or set disk.blocks = 0"
     );
 }
 
-/// A model's own file is as its preset, or as groups that one would list.
+/// The config.json of a model gives the same groups as its preset, or as a list of groups.
 #[test]
 fn a_config_json_is_a_model() {
     let file = |name: &str| format!("{}/tests/models/{name}.json", env!("CARGO_MANIFEST_DIR"));
@@ -275,11 +276,12 @@ fn a_config_json_is_a_model() {
     assert_eq!((latent.block_bytes(), indexer.block_bytes()), (61 * 16 * 576 * 2, 61 * 16 * 132));
     let refused = |more: &str| refusal(&format!("geometry.config = \"{}\"\n{more}", file("qwen3-next-80b")));
     assert!(
-        refused("geometry.tp = 3").contains("linear_num_key_heads = 16: 3 ranks cannot share them evenly")
+        refused("geometry.tp = 3")
+            .contains("linear_num_key_heads = 16: must be divisible by the number of ranks, 3")
     );
     assert!(
         refused("model = \"llama-3-8b\"")
-            .contains("the file says what model (k.toml:2) says too; leave one out")
+            .contains("the file conflicts with model (k.toml:2); remove one of them")
     );
     assert!(refusal("geometry.config = \"/none/config.json\"").contains("/none/config.json: cannot be read"));
 }

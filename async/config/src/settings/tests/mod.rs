@@ -1,4 +1,4 @@
-//! Tests of settings: where values come from, what is refused and how, and that what is written is read as the same.
+//! Tests of settings: origins of values, errors, and that written configurations read back as the same.
 
 mod errors;
 mod geometry;
@@ -26,10 +26,10 @@ fn refusal(text: &str) -> String {
     from_toml(text).expect_err("must be refused").to_string()
 }
 
-/// Files that are possible, with something of everything.
+/// Valid files that use many settings.
 const HYBRIDS: [&str; 2] = [EXAMPLE, geometry::HYBRID];
 
-/// The repository, where the tests run in it.
+/// The root of the repository that has this crate.
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
@@ -43,7 +43,7 @@ fn the_defaults_are_possible_and_need_neither_a_device_nor_a_disk() {
     assert_eq!(config, (0.90, 0.85, 0.90));
 }
 
-/// One table: nothing is in one place and not in another.
+/// There is one table: each setting is in the builder, variables, reference, file and output.
 #[test]
 fn each_setting_is_in_all_places() {
     let (rows, reference, keys, markdown) = (rows(), all(), keys(), markdown());
@@ -53,7 +53,7 @@ fn each_setting_is_in_all_places() {
     let mut variables = BTreeSet::new();
     for (row, setter) in rows.iter().zip(SETTERS) {
         let key = row.key;
-        // The builder, the variables.
+        // The builder and the variables.
         assert_eq!(*setter, key.replace('.', "_"), "the builder's call for {key}");
         assert!(variables.insert(variable(key)), "two settings have {}", variable(key));
         let entry = reference
@@ -67,13 +67,13 @@ fn each_setting_is_in_all_places() {
             markdown.contains(&format!("| `{key}`<br>`{}` |", variable(key))),
             "{key} is not in the Markdown"
         );
-        // In files: the default, read from the line that the file has.
+        // In files: the default, read from the line in the generated file.
         let line = format!("{} = {}\n", row.field(), entry.default);
         assert!(toml.contains(&line), "{key} is not in the file");
         assert!(shown.lines().any(|line| line.split_whitespace().next() == Some(key)), "{key} is not shown");
         let given = good(&format!("{key} = {}", entry.default));
         assert_eq!(given.origin(key), Origin::File { name: "k.toml".into(), line: 1 }, "{key}");
-        // A variable holds the same without quotes; brackets are a file's.
+        // A variable takes the same value without the quotes and brackets of a file.
         let text = entry.default.trim_matches(['"', '[', ']']);
         let by_variable = ManagerConfig::builder().variables([(variable(key), text)]).build().expect(key);
         let expected = if text.is_empty() { Origin::Default } else { Origin::Variable(variable(key)) };
@@ -106,14 +106,14 @@ fn the_stronger_origin_wins_whatever_the_order() {
         assert_eq!(config.origin("idle.disk_after").to_string(), "k.toml:5");
         assert_eq!(config.origin("host.blocks"), Origin::Default);
     }
-    // A later file is stronger than one before; an empty variable says nothing; a variable takes a value away.
+    // A later file overrides an earlier one; an empty variable counts as unset; `none` removes a value.
     let config = ManagerConfig::builder()
         .toml("a", "disk.write_budget = \"1G\"\ndevice.blocks = 1")
         .toml("b", "device.blocks = 2");
     let config = config.variables([("KVSTRATA_DEVICE_BLOCKS", ""), ("KVSTRATA_DISK_WRITE_BUDGET", "none")]);
     let config = config.build().expect("possible");
     assert_eq!((config.device.blocks, config.disk.write_budget), (2, None));
-    // Lists are replaced whole.
+    // Lists are replaced as a whole.
     let tenant = |name: &str| super::TenantSettings { name: name.to_owned(), ..Default::default() };
     let file = "[[tenant]]\nname = \"a\"\n[[tenant]]\nname = \"b\"";
     let names =
@@ -134,7 +134,7 @@ fn the_environment_names_the_file() {
     assert_eq!((config.device.blocks, config.host.blocks), (7, 8));
     let missing = folder.path().join("no.toml");
     let error = ManagerConfig::builder().file(&missing).build().expect_err("not there").to_string();
-    assert!(error.contains("no.toml: cannot be read: ") && error.contains("name another file"), "{error}");
+    assert!(error.contains("no.toml: cannot be read: ") && error.contains("give another file"), "{error}");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn values_are_written_as_people_write_them() {
         [("KVSTRATA_DISK_PATHS", "a, b"), ("KVSTRATA_DISK_BLOCKS", "2K"), ("KVSTRATA_DISK_TRIM", "yes")];
     let config = ManagerConfig::builder().variables(variables).build().expect("possible");
     assert_eq!((config.disk.paths.len(), config.disk.blocks, config.disk.trim), (2, 2048, true));
-    // Durations keep what they are, whatever the unit.
+    // Durations are written exactly, in the largest unit that divides them.
     let time = super::kind::Time { least: Duration::ZERO, most: Duration::MAX };
     for (nanoseconds, text) in [
         (0, "0s"),
@@ -198,7 +198,7 @@ fn the_settings_of_the_documents_are_those_of_the_table() {
     );
 }
 
-/// A variable that the project uses and this list lacks would be refused.
+/// A variable that the project uses and that is not in this list would be refused.
 #[test]
 fn the_projects_other_variables_are_known() {
     let mut found = BTreeSet::new();
@@ -208,7 +208,7 @@ fn the_projects_other_variables_are_known() {
     assert!(found.len() > 10, "the repository is not there: {found:?}");
     let settings: BTreeSet<String> = rows().iter().map(|row| variable(row.key)).collect();
     let known = |name: &String| {
-        // Of a test: a key in a variable that is not set.
+        // Made up by a test: a key in a variable that is not set.
         let made_up = name == "KVSTRATA_NO_SUCH" || name.starts_with(TESTS);
         made_up || OTHERS.contains(&name.as_str()) || settings.contains(name) || name == CONFIG_VARIABLE
     };
@@ -223,7 +223,7 @@ fn collect(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            // Where this is made, and where these tests make some up.
+            // Build outputs, and the folder of these tests, which make names up.
             if entry.file_name() != "target" && !path.ends_with("config/src") {
                 collect(&path, found);
             }

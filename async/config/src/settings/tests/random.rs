@@ -1,6 +1,6 @@
-//! Random configurations are read back as the same; random files, whatever they hold, are read or refused.
+//! Random configurations read back as the same configuration; random files are read or refused, without a panic.
 //!
-//! Each is determined by its number, which a failure tells.
+//! A number determines each of them, and a failure prints it.
 
 use super::{HYBRIDS, from_toml};
 use crate::settings::lists::{group_rows, tenant_rows};
@@ -24,21 +24,21 @@ impl Random {
     }
 }
 
-/// A few settings at random, from some base; which they are.
+/// A few random settings on a random base, with the keys of the settings.
 fn random_builder(seed: u64) -> (ManagerConfigBuilder, Vec<&'static str>) {
     let mut random = Random(seed);
     let mut builder = ManagerConfig::builder();
     let rows = rows();
     let mut changed = Vec::new();
     if random.below(3) == 0 {
-        // Some of the settings need a model, or may not have one.
+        // Some settings need a model, others conflict with one.
         builder = builder.model(kvstrata_core::layout::Model::find("llama-3-8b").ok());
     }
     for _ in 0..random.below(6) {
         let row = &rows[random.below(rows.len())];
         (row.sample)(&mut builder.draft.settings, random.next());
         if let Some(path) = &mut builder.draft.settings.geometry.config {
-            // A file that is there.
+            // An existing file.
             *path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/qwen3-next-80b.json").into();
         }
         builder.draft.origins.set(row.key, crate::settings::Origin::Builder);
@@ -58,7 +58,7 @@ fn random_builder(seed: u64) -> (ManagerConfigBuilder, Vec<&'static str>) {
                 changed.push(row.key);
             }
         }
-        // All layers of a model, or nothing would ever be possible.
+        // All layers of a model, since other lists are never valid.
         group.layers = (0..group.layers.len() as u32).collect();
         builder = builder.groups([group]);
     }
@@ -87,7 +87,7 @@ fn what_is_written_is_read_as_the_same() {
     assert!(never.is_empty(), "no possible configuration had {never:?}");
 }
 
-/// What each setting allows is read as it was written.
+/// Each allowed value of each setting reads as it was written.
 #[test]
 fn each_value_is_read_as_it_is_written() {
     let mut random = Random(1);
@@ -105,7 +105,7 @@ fn each_value_is_read_as_it_is_written() {
     }
 }
 
-/// What nests deeper than any setting ends, in whatever way it nests.
+/// Input that nests deeper than any setting is refused, without a stack overflow.
 #[test]
 fn depth_is_bounded() {
     for count in [10, 100, 1_000, 100_000] {
@@ -175,7 +175,7 @@ fn no_file_makes_it_panic() {
         let mut random = Random(seed);
         let mut bytes: Vec<u8> = match seed % 4 {
             3 => {
-                // Some setting, or one of a group, with anything for its value.
+                // A setting, or a setting of a group, with an arbitrary value.
                 let key = keys[random.below(keys.len())];
                 let (list, key) =
                     key.split_once("group.").map_or(("", key), |(_, field)| ("[[group]]\n", field));

@@ -1,4 +1,4 @@
-//! What a simulated disk holds, and what it has done.
+//! The contents of a simulated disk, and counts of its requests.
 
 use super::super::{Fate, Fault, flip};
 use kvstrata_core::{BlockId, MutableBlock, SequenceHash};
@@ -7,7 +7,7 @@ use kvstrata_tiers::transfer::Cause;
 use std::collections::{BTreeMap, BTreeSet};
 use twox_hash::XxHash3_64;
 
-/// What it has done. `violations`: what the port's caller must not do.
+/// Counts of requests. `violations` lists calls that break the port's contract.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     pub read: u64,
@@ -23,18 +23,18 @@ pub struct Counts {
 
 #[derive(Debug, Default)]
 pub(super) struct Books {
-    /// What a restart would find.
+    /// Records that a restart would find.
     pub(super) slots: BTreeMap<u32, Stored>,
     pub(super) writes: u64,
-    /// Of those that the opening has found.
+    /// Owners of the blocks that the opening has found.
     pub(super) owners: Vec<(BlockId, OwnerId)>,
-    /// By slot: how many reads, and whether a write.
+    /// By slot: reads in flight, and whether a write is.
     pub(super) under_way: BTreeMap<u32, (u32, bool)>,
-    /// How many reads in all, and writes of the manager's.
+    /// All reads in flight, and all writes of the manager.
     pub(super) in_flight: [u32; 2],
-    /// Slots that are free once what they held is forgotten.
+    /// Slots that are free once their blocks are forgotten.
     pub(super) unforgotten: Vec<BlockId>,
-    /// Somebody who waits for room is about to see to it.
+    /// A request that waits for room is about to forget them.
     pub(super) expected: bool,
     pub(super) lost: BTreeSet<u32>,
     pub(super) counts: Counts,
@@ -44,14 +44,14 @@ pub(super) struct Books {
 pub(super) struct Stored {
     pub(super) hash: SequenceHash,
     pub(super) owner: OwnerId,
-    /// Of two of a hash the later one is found.
+    /// Of two records of one hash the later one is found.
     pub(super) number: u64,
     pub(super) bytes: Vec<u8>,
     pub(super) sum: u64,
 }
 
 impl Books {
-    /// A slot is free, or will be.
+    /// Puts a slot back: it is free now, or once its block is forgotten.
     pub(super) fn put_back(&mut self, slot: MutableBlock<'_>) {
         if self.slots.contains_key(&slot.id().0) {
             self.unforgotten.push(slot.into_id());
@@ -93,7 +93,7 @@ impl Books {
         }
     }
 
-    /// The slot's bytes, if they are the block's. Whatever else was there is gone then.
+    /// Brings the slot's bytes, if they are the block's. Any other content is gone then.
     pub(super) fn bring(
         &mut self,
         slot: BlockId,

@@ -1,4 +1,4 @@
-//! What a simulated disk has under way: each ends as its fate says, or is dropped.
+//! Requests in flight at a simulated disk: each ends by its fate, or is dropped.
 
 use super::super::{Fate, Fault, UnderWay, flip, lock};
 use super::{Books, Disk, READS, Stored, WRITES};
@@ -123,7 +123,8 @@ pub(super) struct Erased {
 }
 
 impl Erased {
-    /// Forgets those that have not failed, and what was given back before; and says of which a restart may find something still.
+    /// Forgets the slots that have not failed, and blocks given back before. Answers with the failed
+    /// slots, where a restart may still find something.
     fn answer(&mut self, failed: impl Fn(&mut Books, BlockId) -> bool) {
         let Some(answer) = self.answer.take() else { return };
         let mut books = lock(&self.disk.books);
@@ -153,7 +154,7 @@ impl Drop for Erased {
     }
 }
 
-/// What was given back is forgotten when this ends; of who wants to know, whether it is for good.
+/// Forgets the blocks given back when it ends. A caller that asked is told whether that is for good.
 pub(super) struct Forgets {
     pub(super) disk: Arc<Disk>,
     pub(super) answer: Option<oneshot::Sender<bool>>,

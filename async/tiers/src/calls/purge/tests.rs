@@ -29,7 +29,7 @@ async fn begin(manager: &Tiers, tenant: &Tiers, options: Purge) -> JoinHandle<Pu
 }
 
 #[test]
-fn while_it_waits_for_a_release_it_looks_at_little_whatever_others_do() {
+fn waiting_purge_examines_few_blocks_per_change() {
     run(async {
         const BLOCKS: u32 = 1000;
         const CHANGES: usize = 1000;
@@ -58,7 +58,7 @@ fn while_it_waits_for_a_release_it_looks_at_little_whatever_others_do() {
 }
 
 #[test]
-fn who_lets_go_of_a_block_without_a_word_is_found_out() {
+fn purge_notices_an_untold_release() {
     run(async {
         let (manager, a) = manager(300);
         let filled = a.default_group().allocate(300).await.expect("free");
@@ -90,7 +90,7 @@ fn who_lets_go_of_a_block_without_a_word_is_found_out() {
 
 /// The name of a preempted request's partial block is forgotten while another holder has the block.
 #[test]
-fn what_was_withdrawn_before_is_erased_when_its_last_holder_lets_go() {
+fn withdrawn_block_is_erased_at_its_last_release() {
     run(async {
         let (manager, a) = manager(4);
         let full = a

@@ -1,6 +1,5 @@
 //! How many blocks are examined for held requests and for copies without room below; and what counts as
 //! a victim.
-//! a victim.
 
 use crate::ground::Ground;
 use crate::operations::wait_queue::tests::HURRIES;
@@ -41,7 +40,7 @@ fn names(of: Range<u128>) -> Vec<SequenceHash> {
 }
 
 #[test]
-fn who_is_held_is_looked_after_when_its_own_has_changed_and_not_at_each_change() {
+fn held_request_is_examined_when_its_own_blocks_change() {
     run(async {
         let (manager, tenant) = build(ground(8, 0.5));
         let theirs = manager.default_group().try_allocate(3).expect("free ones");
@@ -68,7 +67,7 @@ fn who_is_held_is_looked_after_when_its_own_has_changed_and_not_at_each_change()
 }
 
 #[test]
-fn copies_are_hurried_for_who_is_held_when_there_is_something_new_and_not_at_each_change() {
+fn copies_for_a_held_request_are_hurried_when_new() {
     run(async {
         let mut ground = Ground { host: 16, ..ground(8, 0.5) };
         ground.rules.iteration_bytes = Some(64);
@@ -102,7 +101,7 @@ fn copies_are_hurried_for_who_is_held_when_there_is_something_new_and_not_at_eac
 }
 
 #[test]
-fn others_blocks_are_passed_once_and_not_with_each_block() {
+fn blocks_of_others_are_passed_once() {
     run(async {
         let (manager, tenant) = build(ground(512, 1.0 / 64.0));
         let theirs = manager.default_group().try_allocate(400).expect("free ones");
@@ -119,7 +118,7 @@ fn others_blocks_are_passed_once_and_not_with_each_block() {
 
 /// A request over several groups asks for this first, before the blocks of any leave.
 #[test]
-fn what_is_being_copied_makes_no_room() {
+fn blocks_being_copied_make_no_room() {
     run(async {
         let (manager, tenant) = build(ground(8, 0.5));
         let own = tenant.default_group().try_allocate(4).expect("its quota");
@@ -144,7 +143,7 @@ fn what_is_being_copied_makes_no_room() {
 /// Copies of a list for which a tenant's quota below has no room, since all that it may have is being
 /// copied to.
 #[test]
-fn where_nothing_of_its_own_can_leave_a_tier_below_it_is_not_looked_for_with_each_copy() {
+fn tier_without_own_victims_is_not_searched_per_copy() {
     run(async {
         const OTHERS: u128 = 2000;
         const OWN: u128 = 200;

@@ -17,7 +17,7 @@ thread_local! {
 }
 
 #[test]
-fn as_many_parents_as_are_wanted_are_taken_in_one_walk_and_count_as_evicted() {
+fn wanted_parents_are_taken_in_one_walk_and_count_as_evicted() {
     run(async {
         let ground = Ground { policy: Policy::Sieve, ..Ground::new(32) };
         let manager = ground.tiers();
@@ -43,7 +43,7 @@ fn as_many_parents_as_are_wanted_are_taken_in_one_walk_and_count_as_evicted() {
 
 /// A released block is in the pool a moment before the waiter is told of it.
 #[test]
-fn whoever_comes_between_a_release_and_its_news_is_behind_who_waits() {
+fn allocation_after_an_untold_release_is_behind_the_waiter() {
     run(async {
         let manager = Ground::new(1).tiers();
         let hash = SequenceHash::from_u128(1);

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 const LAYERS: u32 = 4;
 
 #[test]
-fn each_misuse_names_its_call_and_changes_nothing() {
+fn misuse_names_its_call_and_changes_nothing() {
     let mut clock = Clock::new(3);
     let state = |clock: &Clock| (clock.iteration(), clock.gate(Some(1)), clock.due());
     let between = state(&clock);
-    let none = "no iteration is running, the last one was 0; call begin_iteration first";
+    let none = "no iteration is running (the last was 0); call begin_iteration first";
     assert_eq!(clock.end().expect_err("not begun").to_string(), format!("end: {none}"));
     assert_eq!(clock.layer_done(2).expect_err("not begun").to_string(), format!("layer_done(2): {none}"));
     assert_eq!(state(&clock), between);
@@ -25,13 +25,16 @@ fn each_misuse_names_its_call_and_changes_nothing() {
         (clock.step().expect_err("runs"), "step: iteration 1 is running; end it first"),
         (
             clock.layer_done(1).expect_err("twice"),
-            "layer_done(1): 2 layers of iteration 1 are done already; call it once a layer, in order",
+            "layer_done(1): layers of iteration 1 done already: 2; call it once per layer, in order",
         ),
         (
             clock.layer_done(0).expect_err("backwards"),
-            "layer_done(0): 2 layers of iteration 1 are done already; call it once a layer, in order",
+            "layer_done(0): layers of iteration 1 done already: 2; call it once per layer, in order",
         ),
-        (clock.layer_done(3).expect_err("none"), "layer_done(3): the model has 3 layers, counted from 0"),
+        (
+            clock.layer_done(3).expect_err("none"),
+            "layer_done(3): no such layer; layers of the model: 3, numbered from 0",
+        ),
     ] {
         assert_eq!(error.to_string(), words);
     }
@@ -41,7 +44,7 @@ fn each_misuse_names_its_call_and_changes_nothing() {
 }
 
 #[test]
-fn engines_that_tell_less_keep_nothing_waiting() {
+fn engine_that_reports_less_keeps_no_gate_shut() {
     let mut clock = Clock::new(LAYERS);
     let mut gated = Gated::new(10);
     clock.begin().expect("none runs");
@@ -69,13 +72,13 @@ fn engines_that_tell_less_keep_nothing_waiting() {
 }
 
 #[test]
-fn one_more_than_may_wait_is_given_back() {
+fn gated_item_beyond_the_limit_is_given_back() {
     let mut gated = Gated::new(1);
     gated.hold_beyond(Gate::Open, 'a');
     gated.hold(Gate::Open, 'b').expect("room: what has begun takes none");
     let full = gated.hold(Gate::Open, 'c').expect_err("full");
     assert_eq!(full, Full { waiting: 1, limit: 1, item: 'c' });
-    assert_eq!(full.to_string(), "1 wait, of 1 that may; wait for one to leave");
+    assert_eq!(full.to_string(), "the queue of waiting items is full (1 of 1); retry when one has left");
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +176,7 @@ fn rank(gate: Gate) -> (u64, u32) {
 
 proptest! {
     #[test]
-    fn gates_open_when_what_they_wait_for_is_done(
+    fn gates_open_with_their_layer_or_iteration(
         limit in 1u32..40,
         operations in prop::collection::vec(operation(), 0..300),
     ) {

@@ -37,7 +37,7 @@ fn classes_go_one_after_the_other_and_requests_in_turn() {
 /// Lanes of staging: one lane is shut. Its transfers are the first that wait, and hold up none of the
 /// other lane.
 #[test]
-fn what_is_in_a_shut_lane_waits_as_it_is_and_holds_up_nothing_else() {
+fn shut_lane_waits_and_delays_no_other_lane() {
     let mut queue = queue(1000, 10);
     let allowance = &mut NO_LIMIT.clone();
     // Two transfers are a turn.
@@ -64,7 +64,7 @@ fn what_is_in_a_shut_lane_waits_as_it_is_and_holds_up_nothing_else() {
 
 /// A retried transfer arrives anew.
 #[test]
-fn one_that_is_tried_again_goes_behind_those_that_came_meanwhile() {
+fn retried_transfer_goes_behind_later_arrivals() {
     let mut queue = queue(1000, 10);
     let allowance = &mut NO_LIMIT.clone();
     queue.push(Class::Urgent, 1, 3, 5, 0);
@@ -115,7 +115,7 @@ fn transfers_in_flight_are_bounded_however_small_they_are() {
 }
 
 #[test]
-fn an_iteration_allows_its_bytes_urgent_ones_apart() {
+fn iteration_budget_bounds_bytes_except_urgent_ones() {
     let mut queues = [queue(10_000, 1), queue(10_000, 1_000)];
     let mut allowance = Allowance::new(Some(100));
     for queue in &mut queues {
@@ -140,7 +140,7 @@ fn an_iteration_allows_its_bytes_urgent_ones_apart() {
 }
 
 #[test]
-fn a_ticket_is_stale_once_its_transfer_has_left() {
+fn ticket_is_stale_once_its_transfer_has_left() {
     let mut queue = queue(1000, 10);
     let allowance = &mut NO_LIMIT.clone();
     let popped = push(&mut queue, Class::Prefetch, 1, 5, 0);
@@ -157,7 +157,7 @@ fn a_ticket_is_stale_once_its_transfer_has_left() {
 }
 
 #[test]
-fn a_prefetch_for_which_somebody_waits_goes_before_others_and_never_back() {
+fn promoted_prefetch_goes_first_and_never_back() {
     let mut queue = queue(1000, 100);
     let tickets: Vec<_> = (0..3).map(|item| push(&mut queue, Class::Prefetch, 1, 5, item)).collect();
     push(&mut queue, Class::Urgent, 1, 5, 9);

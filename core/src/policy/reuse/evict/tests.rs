@@ -1,4 +1,4 @@
-//! Two conversations of ten blocks, and what was published set by hand: a search does not learn.
+//! Two conversations of ten blocks, and published figures set by hand: a search does not learn.
 
 use super::super::ages::BUCKETS;
 use super::super::{CLASSES, LEAF, Reuse, YOUNG_LISTS};
@@ -7,7 +7,7 @@ use crate::policy::AnyPolicy;
 use crate::{BlockPool, ImmutableBlock, Policy, PoolConfig, SequenceHash};
 use alloc::vec::Vec;
 
-/// The list of a first turn of ten blocks but for its last.
+/// The list of all blocks of a first turn of ten blocks, except the last.
 const RUN: usize = 1;
 
 fn hash(number: u64) -> SequenceHash {
@@ -23,7 +23,7 @@ fn policy(pool: &BlockPool) -> &Reuse {
     policy
 }
 
-/// Stores a path of so many blocks, hashes `first ..`, and lets go of it tail first.
+/// Stores a path of `blocks` blocks, with hashes from `first`, and releases it tail first.
 fn store(pool: &BlockPool, first: u64, blocks: usize) {
     store_behind(pool, None, first, blocks);
 }
@@ -38,7 +38,8 @@ fn store_behind(pool: &BlockPool, parent: Option<&ImmutableBlock<'_>>, first: u6
     pool.release(held.drain(..).rev());
 }
 
-/// Each class's index at all ages, and how many ghosts are allowed; LRU has all, and lead enough is there.
+/// Publishes each class's index at all ages, and the number of ghosts allowed. LRU has all
+/// blocks, and the lead is sufficient.
 fn publish(pool: &BlockPool, index: impl Fn(usize, usize) -> f32, room: i32) {
     let orders = &policy(pool).orders;
     (0..CLASSES).for_each(|class| orders.set_row(class, &core::array::from_fn(|age| index(class, age))));
@@ -57,7 +58,7 @@ fn next(pool: &BlockPool, n: usize) -> Vec<u64> {
     next.iter().map(|(_, hash)| (hash.to_u128() >> 32) as u64).collect()
 }
 
-/// Leaves first, then what is young in `RUN`, then the rest.
+/// Leaves first, then young blocks of `RUN`, then the rest.
 fn young_first(class: usize, age: usize) -> f32 {
     match class {
         LEAF => 0.0,
@@ -74,7 +75,7 @@ fn two_paths() -> BlockPool {
 }
 
 #[test]
-fn the_youngest_segment_goes_the_deepest_first_and_then_the_oldest() {
+fn youngest_segment_goes_deepest_first_then_the_oldest() {
     let pool = two_paths();
     publish(&pool, young_first, 100);
     let young = policy(&pool).young[RUN].load(Relaxed);
@@ -82,7 +83,7 @@ fn the_youngest_segment_goes_the_deepest_first_and_then_the_oldest() {
     assert_eq!(next(&pool, 20), expected);
     assert_eq!(evict(&pool, 4), expected[..4]);
     assert_eq!(policy(&pool).young[RUN].load(Relaxed), young + 2, "what was taken is not walked again");
-    // By ones, too; what was published when blocks are let go of is of no matter, for none is.
+    // One by one, too. The figures at a release do not matter, for no block is released.
     for victim in &expected[4..11] {
         assert_eq!(next(&pool, 1), [*victim]);
         assert_eq!(evict(&pool, 1), [*victim]);
@@ -94,34 +95,35 @@ fn the_youngest_segment_goes_the_deepest_first_and_then_the_oldest() {
     );
 }
 
-/// Compaction moves old entries to where the segment began, before its own.
+/// Compaction moves old entries to the place where the segment began, before its own.
 #[test]
-fn what_is_older_than_a_youngest_segment_is_none_of_it() {
+fn youngest_segment_ends_at_an_older_block() {
     let pool = two_paths();
     publish(&pool, young_first, 100);
     assert_eq!(evict(&pool, 2), [9, 109]);
     let deepest = pool.find(hash(108)).expect("it is there").downgrade();
     let slot = &pool.all_slots()[deepest.id.index()];
     slot.stamp.store(slot.stamp.load(Relaxed).wrapping_sub(30), Relaxed);
-    // Nothing but the old block's parent waits for it.
+    // Only the old block's parent waits for it.
     assert_eq!(evict(&pool, 2), [8, 7], "the segment is over at a block with a child");
     assert_eq!(policy(&pool).young[RUN].load(Relaxed), 0);
 }
 
-/// What the guard allows is counted down by the search itself, between two looks of the learner.
+/// The search itself counts down the ghosts that the guard allows, until the learner publishes again.
 #[test]
-fn ghosts_are_counted_down_in_a_search() {
+fn search_counts_down_the_allowed_ghosts() {
     let pool = two_paths();
-    // Old blocks of the run are of use, leaves of none: two ghosts, then LRU's order.
+    // Old blocks of the run are useful, leaves are not: two ghosts, then LRU's order.
     publish(&pool, |class, _| if class == LEAF { 0.1 } else { 1.0 }, 2);
     assert_eq!(next(&pool, 4), [9, 109, 8, 7]);
     assert_eq!(evict(&pool, 4), [9, 109, 8, 7]);
     assert!(policy(&pool).orders.leave(0).tight);
 }
 
-/// Runs are of less use than leaves: a search comes to parents first, and takes each behind its child. So does a look, by how many blocks ever.
+/// Runs are less useful than leaves: a search reaches parents first, and takes each behind its child. A
+/// look shows the same order, by parts of any size.
 #[test]
-fn a_look_lets_parents_wait_for_their_children() {
+fn look_shows_children_before_their_parents() {
     let worst_run = |class: usize, _| if class == LEAF { 0.5 } else { 0.1 };
     let worst_old_leaf = |class: usize, age: usize| match class {
         LEAF => 0.6 - age as f32 / BUCKETS as f32,
@@ -133,7 +135,7 @@ fn a_look_lets_parents_wait_for_their_children() {
             let pool = two_paths();
             publish(&pool, index, 100);
             assert_eq!(in_parts(&pool, part).len(), 20);
-            // What a search has met is deferred, and in no list: a look finds it all the same.
+            // A block that a search has deferred is in no list: a look finds it all the same.
             for left in [20, 19] {
                 let shown = in_parts(&pool, part);
                 assert_eq!((shown.len(), shown[0] < 10), (left, true));
@@ -148,7 +150,7 @@ fn a_look_lets_parents_wait_for_their_children() {
 
 /// A leaf that is in use keeps its path.
 #[test]
-fn a_look_passes_those_whose_children_are_in_use() {
+fn look_passes_parents_of_children_in_use() {
     let pool = two_paths();
     publish(&pool, |class, _| if class == LEAF { 0.5 } else { 0.1 }, 100);
     let held = pool.find(hash(9));
@@ -165,9 +167,9 @@ fn in_parts(pool: &BlockPool, part: usize) -> Vec<u64> {
     out.iter().map(|(_, hash)| (hash.to_u128() >> 32) as u64).collect()
 }
 
-/// A look in parts goes on where it was, also in a youngest segment, and shows each block once.
+/// A look in parts continues from its last place, also in a youngest segment, and shows each block once.
 #[test]
-fn a_look_in_parts_shows_each_once() {
+fn look_in_parts_shows_each_block_once() {
     let pool = two_paths();
     publish(&pool, young_first, 15);
     let all = next(&pool, 100);
@@ -182,9 +184,9 @@ fn a_look_in_parts_shows_each_once() {
     assert_eq!(each, (0..10).chain(100..110).collect::<Vec<u64>>());
 }
 
-/// A parent that a search has let wait, and that somebody has held since, is in its list again: it is shown once.
+/// A parent that a search deferred and a holder has held since is in its list again: it is shown once.
 #[test]
-fn a_look_shows_once_what_was_held_while_it_waited() {
+fn look_shows_a_parent_held_while_deferred_once() {
     let pool = two_paths();
     publish(&pool, |class, _| if class == LEAF { 0.1 } else { 0.5 }, 100);
     assert_eq!(evict(&pool, 1), [9]);
@@ -196,9 +198,9 @@ fn a_look_shows_once_what_was_held_while_it_waited() {
     }
 }
 
-/// Of a path some wait in no list, one was held and is in it again, and one is used and has a new place.
+/// A path with some blocks deferred, one held and in its list again, and one used with a new place.
 #[test]
-fn a_look_leaves_out_nothing_that_was_held() {
+fn look_after_holds_and_uses_omits_no_block() {
     for (held, used) in [(4, 6), (3, 5)] {
         let pool = two_paths();
         let index = |class: usize, _| if class == LEAF { 0.1 } else { 0.5 };
@@ -216,15 +218,15 @@ fn a_look_leaves_out_nothing_that_was_held() {
 
 /// The block that ends a youngest segment is at each place of the ring once, at its last too.
 #[test]
-fn a_segment_may_end_at_the_seam_of_the_ring() {
+fn youngest_segment_ending_at_the_ring_seam_is_found() {
     let pool = pool();
     for first in (0..3000).map(|round| 1000 * round) {
-        // 23 places a round, so that it comes to each of them.
+        // 23 places a round, so that it reaches each of them.
         (200..203).for_each(|single| store(&pool, first + single, 1));
         store(&pool, first, 10);
         store(&pool, first + 100, 10);
         publish(&pool, young_first, 15);
-        // Its parent has a child that stays: the segment ends within a part, behind one that was shown.
+        // Its parent has a child that stays: the segment ends within a part, behind a block that was shown.
         let held = pool.find(hash(first + 104));
         let (all, mut seen, mut out) = (next(&pool, 100), crate::VictimsSeen::default(), Vec::new());
         (0..10).for_each(|_| pool.victims_behind(&mut seen, 4, &mut out));
@@ -235,7 +237,8 @@ fn a_segment_may_end_at_the_seam_of_the_ring() {
     }
 }
 
-/// A pool whose heads stand for 64 victims, and 16 paths of 64 blocks each, of which leaves go first and then the oldest.
+/// A pool whose scan cache stands for 64 victims, and 16 paths of 64 blocks each; their leaves go first
+/// and then the oldest.
 fn many_paths() -> BlockPool {
     let pool = BlockPool::new(PoolConfig::new(4096).policy(Policy::Reuse).lanes(1).lane_of(|| 0))
         .expect("a valid setup");
@@ -244,16 +247,16 @@ fn many_paths() -> BlockPool {
     pool
 }
 
-/// Nothing is passed by between two victims that are asked for by themselves.
+/// Victims that are requested one by one come in a batch's order.
 #[test]
-fn by_ones_is_the_order_of_a_batch() {
+fn victims_one_by_one_come_in_batch_order() {
     let by_ones: Vec<u64> = (0..500).scan(many_paths(), |pool, _| evict(pool, 1).pop()).collect();
     assert_eq!(by_ones, evict(&many_paths(), 500));
 }
 
-/// I6: a segment that was begun on by ones goes on for as long as the guard allows, and no further.
+/// I6: one-by-one evictions continue a segment for as long as the guard allows, and no further.
 #[test]
-fn a_run_by_ones_ends_where_the_guard_has_enough() {
+fn young_run_by_ones_ends_with_the_allowance() {
     let pool = many_paths();
     publish(&pool, |class, age| if class == LEAF { 0.0 } else { 0.01 + age as f32 / BUCKETS as f32 }, 2000);
     assert_eq!(evict(&pool, 16).len(), 16, "the leaves");
@@ -264,18 +267,18 @@ fn a_run_by_ones_ends_where_the_guard_has_enough() {
     assert_eq!(evict(&pool, 1), [62], "the oldest");
 }
 
-/// The same for a run of a list's old end, which is not the oldest of all.
+/// The same for a run of a list's old end that is not the oldest of all.
 #[test]
-fn an_old_run_by_ones_ends_where_the_guard_has_enough() {
+fn old_run_by_ones_ends_with_the_allowance() {
     let pool = many_paths();
     assert_eq!((0..3).flat_map(|_| evict(&pool, 1)).collect::<Vec<u64>>(), [63, 163, 263]);
     policy(&pool).orders.set(0, 1.0, 0, 0);
     assert_eq!(evict(&pool, 1), [62], "the oldest");
 }
 
-/// Another has taken what was left of a segment.
+/// Another search has taken the rest of a segment.
 #[test]
-fn a_run_of_what_is_gone_ends() {
+fn run_whose_blocks_were_taken_ends() {
     let pool = many_paths();
     publish(&pool, |class, age| if class == LEAF { 0.0 } else { 0.01 + age as f32 / BUCKETS as f32 }, 2000);
     assert_eq!(evict(&pool, 16).len(), 16, "the leaves");
@@ -284,12 +287,13 @@ fn a_run_of_what_is_gone_ends() {
     assert_eq!((0..40).flat_map(|_| evict(&pool, 1)).count(), 40);
 }
 
-/// A parent that came back is older than what its list has for its first, or it is not.
+/// A requeued parent is older than its list's first block, or it is not.
 #[test]
-fn a_parent_that_came_back_goes_in_its_order() {
+fn requeued_parent_goes_in_its_order() {
     for reverse in [false, true] {
         let pool = many_paths();
-        // Of two paths, the leaf of the one goes first, and then what is oldest: with its parent back that is the one or the other.
+        // Of two paths, the leaf of one goes first, and then the oldest block: with its parent
+        // requeued that is the one or the other.
         let age_of = move |class: usize, age: usize| match class {
             LEAF if reverse => 0.5 + age as f32,
             LEAF => 0.5 - 0.01 * age as f32,
@@ -303,9 +307,9 @@ fn a_parent_that_came_back_goes_in_its_order() {
     }
 }
 
-/// What a run was compared with is compared anew once another list has a new head.
+/// The rivals of a run are computed anew once another list has a new head.
 #[test]
-fn a_run_is_compared_with_a_parent_that_came_back() {
+fn run_is_compared_with_a_requeued_parent() {
     let pool = many_paths();
     evict(&pool, 1024);
     (0..3).for_each(|single| store(&pool, 5000 + single, 1));
@@ -315,9 +319,9 @@ fn a_run_is_compared_with_a_parent_that_came_back() {
     assert_eq!(by_ones, [5000, 5001, 5002, 6009, 6008, 6007, 6006]);
 }
 
-/// The same in a youngest segment, whose last block had a trunk for its parent.
+/// The same in a youngest segment, whose last block has a trunk as its parent.
 #[test]
-fn a_segment_is_left_for_a_trunk_that_came_back() {
+fn youngest_segment_is_left_for_a_requeued_trunk() {
     let pool = many_paths();
     evict(&pool, 1024);
     let child = |root: u64, first: u64| {
@@ -345,9 +349,9 @@ fn a_segment_is_left_for_a_trunk_that_came_back() {
     assert_eq!(by_ones, [9508, 9507, 9506, 9505, 9504, 9503, 9502, 9501, 9500, 9000, 9608]);
 }
 
-/// What is back in its old place is passed by until the heads have stood for so many victims, and no longer.
+/// A block back in its old place is passed until the cached heads have stood for their number of victims.
 #[test]
-fn what_is_back_is_found_some_victims_later() {
+fn released_block_is_found_within_64_victims() {
     let pool = many_paths();
     let held = pool.find(hash(63)).expect("it is there");
     assert_eq!(evict(&pool, 15), (1..16).map(|path| 100 * path + 63).collect::<Vec<u64>>());
@@ -358,30 +362,30 @@ fn what_is_back_is_found_some_victims_later() {
     assert!(back.is_some_and(|nth| nth <= 64), "{back:?}");
 }
 
-/// Heads of which others have taken all are no reason to find none.
+/// Cached heads whose blocks were all taken by others do not hide the rest.
 #[test]
-fn heads_that_are_gone_hide_nothing() {
+fn cached_heads_taken_by_others_hide_no_block() {
     let pool = many_paths();
     assert_eq!(evict(&pool, 1), [63]);
     assert_eq!(evict(&pool, 900).len(), 900);
     let left: Vec<u64> = (0..200).flat_map(|_| evict(&pool, 1)).collect();
     assert_eq!(left.len(), 16 * 64 - 901);
-    // New ones are, too.
+    // New ones are found, too.
     store(&pool, 5000, 3);
     assert_eq!((0..9).flat_map(|_| evict(&pool, 1)).count(), 3);
 }
 
-/// Who finds the heads in use looks for itself.
+/// A search that finds the cached heads in use scans for itself.
 #[test]
-fn heads_in_use_keep_nobody_waiting() {
+fn search_with_cached_heads_in_use_scans_itself() {
     let pool = many_paths();
     let taken = policy(&pool).sight.with(|_| evict(&pool, 1));
     assert_eq!(taken, Some(alloc::vec![63]));
 }
 
-/// I5: what was let go of since the last eviction is not all passed by the next; and none of it is missed.
+/// I5: one eviction does not pass all blocks released since the last one, and none of them is missed.
 #[test]
-fn one_eviction_passes_few_parents() {
+fn eviction_of_one_block_passes_few_parents() {
     let many = 4096;
     let pool = BlockPool::new(PoolConfig::new(many).policy(Policy::Reuse).lanes(1).lane_of(|| 0));
     let pool = pool.expect("a valid setup");
@@ -395,9 +399,10 @@ fn one_eviction_passes_few_parents() {
     assert_eq!(evict(&pool, many as usize).len(), many as usize - 65);
 }
 
-/// I5: a list of more parents than are passed at a time, and no other list has anything: what comes behind them is found.
+/// I5: a list of more parents than are passed at a time, with all other lists empty: the blocks behind
+/// them are found.
 #[test]
-fn behind_many_parents_is_a_victim() {
+fn victim_behind_many_parents_is_found() {
     let pool = BlockPool::new(PoolConfig::new(4096).policy(Policy::Reuse).lanes(1).lane_of(|| 0));
     let pool = pool.expect("a valid setup");
     (0..40).for_each(|path| store(&pool, 100 * path, 16));

@@ -6,7 +6,7 @@ fn key(number: u64) -> Key {
 }
 
 #[test]
-fn each_record_is_read_as_it_was_written() {
+fn records_read_back_as_written() {
     let records = [
         Record::Missed(key(1)),
         Record::Used(key(2)),
@@ -31,9 +31,9 @@ fn each_record_is_read_as_it_was_written() {
     assert_eq!(heard, records);
 }
 
-/// A page is read in two parts: each block is of its own batch, and what is behind it waits.
+/// A page is read in two parts: each block belongs to its own batch, and the words behind it wait.
 #[test]
-fn a_block_is_of_its_page_s_batch() {
+fn records_of_a_page_keep_their_batch() {
     let released = |first| Record::Released { first, blocks: 1, paths: 1 };
     let waits = |number| Record::Waits { key: key(number).short(), class: 0, nth: 0 };
     let mut journal = Journal::new(2, || 0, WORDS, ());
@@ -64,9 +64,9 @@ fn a_block_is_of_its_page_s_batch() {
     assert_eq!(heard, [(key(1).short(), 100), (key(2).short(), 200)]);
 }
 
-/// A block is used by one thread, and waits again by another: heard in that order, whichever lanes they have.
+/// One thread uses a block, and another releases it again: read in that order, whichever lanes they have.
 #[test]
-fn what_several_threads_write_is_heard_as_it_came() {
+fn records_of_several_lanes_are_read_in_order() {
     let mut journal = Journal::new(2, || 1, WORDS, ());
     let records =
         [Record::Used(key(1)), Record::Released { first: 7, blocks: 1, paths: 1 }, Record::Used(key(2))];
@@ -79,9 +79,9 @@ fn what_several_threads_write_is_heard_as_it_came() {
     assert_eq!(heard, records);
 }
 
-/// What waits is counted though it finds no room, on whichever lane it comes and goes.
+/// Inactive blocks are counted though their records find no room, on whichever lane they come and go.
 #[test]
-fn what_waits_is_counted() {
+fn waiting_blocks_without_room_for_records_are_counted() {
     let mut journal = Journal::new(2, || 0, 4, ());
     let waiting = |journal: &Journal<()>| journal.learn(|(), lanes| lanes.waiting());
     let mut page = Page::new();
@@ -102,7 +102,7 @@ fn what_waits_is_counted() {
 }
 
 #[test]
-fn what_finds_no_room_is_counted() {
+fn records_without_room_are_counted() {
     let journal = Journal::new(1, || 0, WORDS, ());
     (0..WORDS as u64 + 5).for_each(|number| _ = journal.write_one(Record::Missed(key(number))));
     (0..2).for_each(|number| _ = journal.write_one(Record::Evicted(key(number), 7)));

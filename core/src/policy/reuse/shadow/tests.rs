@@ -1,8 +1,8 @@
-//! What is told, in any order, and what LRU is left with.
+//! Records in any order, and the resulting content of LRU.
 
 use super::*;
 
-/// Of a pool of 256 blocks: two a chunk.
+/// A shadow of a full pool of 256 blocks: two a chunk.
 fn full() -> Shadow {
     let mut shadow = Shadow::new(256, 0);
     shadow.released(0, 256);
@@ -19,26 +19,26 @@ fn check(shadow: &Shadow) {
 }
 
 #[test]
-fn it_loses_the_oldest_that_there_is_no_room_for() {
+fn shadow_beyond_its_room_loses_the_oldest() {
     let mut shadow = full();
     assert_eq!((shadow.total, shadow.horizon()), (256, 0));
     shadow.released(256, 10);
     shadow.keep_within(256, 265);
     assert_eq!((shadow.total, shadow.horizon()), (256, 10));
-    // Used, and released: it is at another place, and nothing is lost.
+    // Used and released: the blocks are at another place, and LRU loses none.
     shadow.out(100, 20);
     shadow.released(266, 20);
     shadow.keep_within(256, 285);
     assert_eq!((shadow.total, shadow.horizon()), (256, 10));
-    // Lost already, but for the last two.
+    // LRU has lost all of these except the last two.
     shadow.out(2, 10);
     assert_eq!((shadow.total, shadow.horizon()), (254, 10));
     check(&shadow);
 }
 
-/// I2: a block leaves before it is heard of, and comes late.
+/// I2: a block leaves before its release is read, and that comes late.
 #[test]
-fn records_come_in_any_order() {
+fn shadow_records_in_any_order_give_the_same_total() {
     let mut shadow = full();
     shadow.out(300, 4);
     assert_eq!(shadow.total, 252);
@@ -50,7 +50,7 @@ fn records_come_in_any_order() {
 }
 
 #[test]
-fn a_ghost_is_hit_or_lost() {
+fn shadow_ghost_is_hit_or_lost_once() {
     let mut shadow = full();
     (0..4).for_each(|number| shadow.evicted(Key::some(number), number as u32));
     shadow.missed(Key::some(9));
@@ -65,9 +65,9 @@ fn a_ghost_is_hit_or_lost() {
     check(&shadow);
 }
 
-/// I3: of a ghost that is forgotten LRU has the hit.
+/// I3: a forgotten ghost counts as LRU's hit.
 #[test]
-fn what_finds_no_place_is_counted() {
+fn shadow_ghosts_without_a_place_count_as_hits() {
     let mut shadow = Shadow::new(8, 0);
     shadow.released(0, 40);
     assert_eq!(shadow.table.len(), 16);
@@ -80,7 +80,7 @@ fn what_finds_no_place_is_counted() {
 
 /// I5.
 #[test]
-fn a_count_that_is_too_low_costs_little() {
+fn shadow_with_a_count_too_low_loses_little() {
     let mut shadow = full();
     let mut clock = 255;
     for _ in 0..10 {
@@ -89,16 +89,16 @@ fn a_count_that_is_too_low_costs_little() {
         shadow.keep_within(1, clock);
     }
     assert_eq!((shadow.total, shadow.horizon()), (256 - 4, 84), "eighty for eighty, and two chunks");
-    // It has room for them again, and loses none until that is full.
+    // LRU has room for them again, and loses none until that is full.
     shadow.released(clock + 1, 4);
     shadow.keep_within(256, clock + 4);
     assert_eq!((shadow.total, shadow.horizon()), (256, 84));
     check(&shadow);
 }
 
-/// What was held for long is one chunk with what came late: it is lost all the same.
+/// Blocks held for long are in one chunk with late records: LRU loses it all the same.
 #[test]
-fn a_chunk_that_has_grown_is_lost() {
+fn shadow_chunk_grown_by_late_records_is_lost() {
     let mut shadow = full();
     (0..100).for_each(|_| shadow.released(1, 1));
     for clock in 0..300 {
@@ -109,9 +109,9 @@ fn a_chunk_that_has_grown_is_lost() {
     check(&shadow);
 }
 
-/// More chunks than there are: neighbours are merged.
+/// With too many chunks, neighbours are merged.
 #[test]
-fn chunks_are_packed() {
+fn shadow_with_too_many_chunks_merges_neighbours() {
     let mut shadow = Shadow::new(256, 0);
     for nth in 0..2000 {
         shadow.released(2 * nth, 2);
@@ -124,7 +124,7 @@ fn chunks_are_packed() {
     assert!(shadow.horizon().abs_diff(2 * (2000 - 256)) < 16, "{}", shadow.horizon());
 }
 
-/// As many calls as there are sets, each of which releases one block.
+/// Sweeps the table: one call a set, each of which releases one block.
 fn sweep(shadow: &mut Shadow, clock: &mut u32) {
     for _ in 0..shadow.table.len() / 8 {
         *clock = clock.wrapping_add(1);
@@ -133,13 +133,13 @@ fn sweep(shadow: &mut Shadow, clock: &mut u32) {
     }
 }
 
-/// I4: what LRU lost is not there when the stamps have gone round.
+/// I4: ghosts that LRU lost do not reappear when the stamps have wrapped.
 #[test]
-fn ghosts_that_lru_has_lost_stay_lost() {
+fn shadow_ghosts_lost_by_lru_stay_lost_after_wrapping() {
     let mut shadow = full();
     (0..256).for_each(|number| shadow.evicted(Key::some(number), number as u32));
     let mut clock = 255;
-    // Half of all stamps and some, with few evictions: each time LRU loses all that it had.
+    // More than half of all stamps, with few evictions: each time LRU loses all that it had.
     for _ in 0..9 {
         clock += 1 << 28;
         shadow.released(clock - 511, 512);
@@ -153,9 +153,9 @@ fn ghosts_that_lru_has_lost_stay_lost() {
     check(&shadow);
 }
 
-/// I4: LRU has room for what it lost for its age, and would have hit it, too.
+/// I4: LRU has room for the blocks that it lost for their age, and would have hit them, too.
 #[test]
-fn what_is_lost_for_its_age_is_no_win_while_there_is_room() {
+fn shadow_blocks_lost_for_age_with_room_left_are_no_win() {
     let age_out = |shadow: &mut Shadow| {
         // One of the 256 is used again and again, until the others are too old.
         let mut stamp = 255;
@@ -174,7 +174,7 @@ fn what_is_lost_for_its_age_is_no_win_while_there_is_room() {
     assert_eq!(shadow.deficit(), 0);
     shadow.won(10);
     assert!(shadow.deficit() <= -9, "of what it lost for want of room: {}", shadow.deficit());
-    // What has come since has taken their room, but for 56.
+    // Later blocks have taken their room, except for 56.
     let mut shadow = full();
     let stamp = age_out(&mut shadow);
     shadow.released(stamp + 1, 199);

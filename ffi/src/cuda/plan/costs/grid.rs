@@ -1,8 +1,8 @@
-//! Times of one route in one direction, by piece size and count, and what lies between the points.
+//! Times of one route in one direction, by piece size and count, and the values between the points.
 //!
 //! ```text
-//!   count   4,096 ┤ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪               what is above 256 MiB is not measured:
-//!           1,024 ┤ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪           four times what a quarter of the pieces takes
+//!   count   4,096 ┤ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪               times above 256 MiB are not measured:
+//!           1,024 ┤ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪           four times the time of a quarter of the pieces
 //!             256 ┤ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪
 //!               … ┤ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪
 //!               1 ┤ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪
@@ -10,20 +10,21 @@
 //!                   512 B       64 KiB    2 MiB
 //! ```
 //!
-//! The points lie evenly in logarithms; between them times go linearly, in size and in count. A route takes
-//! about `latency + count × (cost of a piece + size / rate)`, which is met exactly so; linearly in logarithms
-//! it would be missed by up to 7 %, where latency or a piece's cost gives way to bytes, and that is where
-//! routes meet. What is left are kinks, where one of two things that go on side by side becomes the slower
-//! one: a sharp one would be missed by up to 17 % between two sizes, by 33 % between two counts. That is why
-//! sizes are twice each other; along counts there is no kink but a kernel's, from latency to rate.
+//! The points are equally spaced in logarithms. Between them, times are interpolated linearly in size and
+//! in count. A route takes about `latency + count × (cost of a piece + size / rate)`, and linear
+//! interpolation reproduces that exactly. Interpolation in logarithms would be off by up to 7 %, where
+//! latency or a piece's cost gives way to bytes, and that is where routes meet. The remaining errors are
+//! at kinks, where one of two concurrent costs becomes the slower one. A sharp kink would be missed by up
+//! to 17 % between two sizes, and by 33 % between two counts. That is why each size is twice the one
+//! before. Along counts the only kink is a kernel's, from latency to rate.
 //!
 //! Invariants
 //! - I1: every time is finite and above 0.
-//! - I2: what is filled in for a point is no less than what there is at a smaller size or count, and no more
-//!   than what was measured at a larger one, so that a grid whose measured times grow with both grows with
-//!   both.
+//! - I2: the value that is filled in for a point is no less than the values at smaller sizes or counts,
+//!   and no more than those measured at larger ones. So a grid whose measured times grow with both grows
+//!   with both.
 
-/// Bytes a piece.
+/// Bytes per piece.
 pub(super) const SIZES: [u64; 13] = {
     let mut sizes = [512; 13];
     let mut at = 1;
@@ -34,18 +35,18 @@ pub(super) const SIZES: [u64; 13] = {
     sizes
 };
 
-/// Pieces.
+/// Numbers of pieces.
 pub(super) const COUNTS: [u64; 7] = [1, 4, 16, 64, 256, 1024, 4096];
 
-/// Times in nanoseconds, by size and then by count; none where nothing was measured.
+/// Times in nanoseconds, by size and then by count; `None` where nothing was measured.
 pub(super) type Cells = [[Option<u64>; COUNTS.len()]; SIZES.len()];
 
-/// The same without a hole.
+/// Times as in [`Cells`], without holes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Grid([[f64; COUNTS.len()]; SIZES.len()]);
 
 impl Grid {
-    /// None if nothing was measured at all.
+    /// Fills the holes. `None` if nothing was measured at all.
     pub(super) fn new(cells: &Cells) -> Option<Grid> {
         let known = |count: usize| (0..SIZES.len()).filter(move |size| cells[*size][count].is_some());
         let first = (0..COUNTS.len()).find(|count| known(*count).next().is_some())?;
@@ -83,20 +84,20 @@ impl Grid {
         Some(grid)
     }
 
-    /// What so many pieces of so many bytes take, in nanoseconds. Below the least size as that; above the largest size or count it grows
-    /// with the bytes.
+    /// Returns the nanoseconds of `count` pieces of `size` bytes. Sizes below the least count as the
+    /// least; above the largest size or count, the time grows with the bytes.
     pub(super) fn time(&self, size: f64, count: f64) -> f64 {
         let ((size, by_size), (count, by_count)) = (place(&SIZES, size), place(&COUNTS, count));
         let at = |count: usize| line(self.0[size.0][count], self.0[size.0 + 1][count], size.1);
         line(at(count.0), at(count.0 + 1), count.1) * by_size * by_count
     }
 
-    /// What the least of all takes.
+    /// Returns the time of the least transfer.
     pub(super) fn least(&self) -> f64 {
         self.0[0][0]
     }
 
-    /// What a piece more costs, of the smallest.
+    /// Returns the cost of one additional piece of the smallest size.
     pub(super) fn piece(&self) -> f64 {
         let [few, .., many] = self.0[0];
         ((many - few) / (COUNTS[COUNTS.len() - 1] - COUNTS[0]) as f64).max(0.0)
@@ -111,7 +112,8 @@ fn line(from: f64, to: f64, part: f64) -> f64 {
     from + (to - from) * part
 }
 
-/// The point at or before `value`, the part of the way to the next one, and how often the last one goes into it if it is beyond.
+/// Returns the point at or before `value`, the fraction of the way to the next point, and, beyond the
+/// last point, the ratio of `value` to it.
 fn place(points: &[u64], value: f64) -> ((usize, f64), f64) {
     let (first, last) = (points[0] as f64, points[points.len() - 1] as f64);
     let inside = value.clamp(first, last);

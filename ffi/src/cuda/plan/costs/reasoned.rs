@@ -1,62 +1,64 @@
-//! Costs for devices that nobody has measured: **reasoned, not measured**. From data sheets, and from what is
-//! publicly known of drivers and engines of these years; each number is meant to be replaced by
+//! Costs for devices without measurements: **reasoned, not measured**. They come from data sheets, and
+//! from public knowledge of drivers and engines of these years; each number is meant to be replaced by
 //! `kvstrata tune`.
 //!
 //! ```text
 //!   single   latency + count × max(the host's call, the engine's piece + size / link)
 //!   batch    latency + count × (a piece of many + size / link)
-//!   rows     latency + max(calls × the host's call, calls × the engine's piece + count × (a piece of many + size / link))
+//!   rows     latency + max(calls × the host's call,
+//!                          calls × the engine's piece + count × (a piece of many + size / link))
 //!   kernel   latency + count × (a little + size / (90 % of the link))
 //! ```
 
 use super::super::route::Route;
 use super::{COUNTS, Cells, CopyCosts, DirectionCosts, NARROW, SIZES};
 
-/// What a data sheet says; bytes a nanosecond, as transfers see them.
+/// The figures of a data sheet, in bytes per nanosecond as transfers see them.
 struct Card {
-    /// What its name has in it, word by word.
+    /// Words of the device's name.
     words: &'static [&'static str],
     name: &'static str,
-    /// Of a PCIe link, either way.
+    /// Rate of a PCIe link, either way.
     link: f64,
-    /// Of its memory, reads and writes together.
+    /// Rate of the memory, reads and writes together.
     memory: f64,
 }
 
-/// PCIe 5 ×16 carries some 55 GB/s of payload. The first that fits is taken.
+/// PCIe 5 ×16 carries some 55 GB/s of payload. The first card that fits is taken.
 const CARDS: [Card; 3] = [
     Card { words: &["H200"], name: "H200", link: 55.0, memory: 4800.0 },
     Card { words: &["H100", "PCIe"], name: "H100 PCIe", link: 55.0, memory: 2000.0 },
     Card { words: &["H100"], name: "H100", link: 55.0, memory: 3350.0 },
 ];
 
-/// PCIe 4 ×16, and the memory of a card that has it.
+/// PCIe 4 ×16, and the memory rate of a card with such a link.
 const UNKNOWN: Card = Card { words: &[], name: "an unknown device", link: 25.0, memory: 1500.0 };
 
-/// From a submission to the thread that hears of its end, in nanoseconds: an event, a wake-up.
+/// Nanoseconds from a submission to the wake-up of the thread that waits for its end: an event, a wake-up.
 const LATENCY: f64 = 10_000.0;
-/// What a launch takes beyond a copy's.
+/// The extra time of a launch over a copy.
 const LAUNCH: f64 = 3_000.0;
-/// The host's time for a call, and for one of rows.
+/// The host's time for a call, and for a call of rows.
 const CALL: f64 = 1_500.0;
 const ROWS_CALL: f64 = 2_000.0;
-/// The engine's time for a piece beside its bytes: of a call of its own, of a call for many. Nothing public says that a row costs less.
+/// The engine's time per piece beside its bytes: in a call of its own, in a call for many. No public
+/// source says that a row costs less.
 const PIECE: f64 = 1_200.0;
 const BATCH_PIECE: f64 = 400.0;
-/// A kernel's time for a piece beside its bytes.
+/// A kernel's time per piece beside its bytes.
 const KERNEL_PIECE: f64 = 5.0;
-/// What kernels reach of a rate that the engine reaches.
+/// The share of the engine's rate that kernels reach.
 const KERNEL_SHARE: f64 = 0.9;
-/// What the engine reaches of the memory's rate when it copies within it: each byte is read and written.
+/// The share of the memory's rate that the engine reaches within it: each byte is read and written.
 const WITHIN: f64 = 0.9 / 2.0;
 
-/// For a card of this name.
+/// Returns the costs for a card of this name.
 pub(super) fn costs(name: &str) -> (&'static str, [DirectionCosts; 3]) {
     let has = |wanted: &&str| name.split([' ', '-', '_']).any(|word| word == *wanted);
     let card = CARDS.iter().find(|card| card.words.iter().all(has)).unwrap_or(&UNKNOWN);
     let link = || direction(card.link);
     let mut within = direction(card.memory * WITHIN);
-    // There is no such route.
+    // There is no such route within a device.
     within.cells[Route::Rows as usize] = Cells::default();
     (card.name, [link(), link(), within])
 }
@@ -74,7 +76,7 @@ fn direction(rate: f64) -> DirectionCosts {
             cells(|size, count| LAUNCH + count * (KERNEL_PIECE + bytes(size) / KERNEL_SHARE)),
         ],
         ctas: None,
-        // A warp's loads still are of whole sectors, and there are more of them for the same bytes.
+        // A warp's loads are still of whole sectors, and the same bytes need more loads.
         narrow: NARROW.map(|width| (16.0 / width as f64).sqrt()),
     }
 }

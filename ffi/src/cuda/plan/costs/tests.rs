@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// A grid of a machine that is all formula.
+/// A grid of a machine that follows a formula.
 fn cells(time: impl Fn(f64, f64) -> f64) -> Cells {
     SIZES.map(|size| COUNTS.map(|count| Some(time(size as f64, count as f64).round() as u64)))
 }
@@ -78,7 +78,7 @@ proptest! {
         for route in Route::ALL {
             let time = |fragments| costs.time(UP, route, fragments).expect("known");
             let (now, bytes) = (time(with(pieces, pieces * size)), pieces * size);
-            // Of one size there may be rounding.
+            // For one size there may be rounding.
             prop_assert!(time(with(pieces, bytes + more)) >= now * (1.0 - 1e-12), "{route:?}: more bytes");
             let others = pieces + more % 5000;
             prop_assert!(time(with(others, others * size)) >= now * (1.0 - 1e-12), "{route:?}: more pieces");
@@ -117,7 +117,7 @@ proptest! {
 
 #[test]
 fn estimate_at_a_point_equals_the_measurement() {
-    // As uneven as times come.
+    // Uneven times.
     let cells = cells(|size, count| 1000.0 + (size * 7919.0 + count * 104_729.0) % 99_991.0);
     let costs = alike(DirectionCosts { cells: [cells; 4], ..DirectionCosts::default() });
     for (size, row) in SIZES.into_iter().zip(cells) {
@@ -130,8 +130,8 @@ fn estimate_at_a_point_equals_the_measurement() {
     }
 }
 
-/// The figure to reach is 97 % of the best: a machine of latency, pieces and bytes is met within 1 % between the points. Between
-/// points of logarithms it would be missed by 7 %.
+/// The required figure is 97 % of the best: a machine of latency, pieces and bytes is met within 1 %
+/// between the points. Interpolation in logarithms would miss it by 7 %.
 #[test]
 fn estimate_separates_latency_pieces_and_bytes() {
     let time = |size: f64, count: f64| 10_000.0 + count * (400.0 + size / 55.0);
@@ -145,8 +145,9 @@ fn estimate_separates_latency_pieces_and_bytes() {
     }
 }
 
-/// A machine with the kinks that machines have: the host's calls or the engine, latency or rate. A link of PCIe 5, or of PCIe 3. A part
-/// of a family is a part of a call: steps at every 16th piece are more than the table knows of.
+/// A machine with the kinks of real machines: the host's calls or the engine, latency or rate. Its link
+/// is PCIe 5, or PCIe 3. A part of a family costs a part of a call: the table does not know of steps at
+/// every 16th piece.
 fn machine(link: f64) -> [impl Fn(f64, f64) -> f64; 4] {
     Route::ALL.map(|route| {
         move |size: f64, count: f64| {
@@ -162,8 +163,9 @@ fn machine(link: f64) -> [impl Fn(f64, f64) -> f64; 4] {
 }
 
 proptest! {
-    /// The figure to reach is 97 % of the best route's rate, wherever that is, with and without one of them. At points it is reached by
-    /// definition; between them 96.6 % came up in 100,000 cases, where two kinks that are sharper than a machine's meet.
+    /// The required figure is 97 % of the best route's rate, everywhere, with and without one of the
+    /// routes. At points it holds by definition. Between points the worst of 100,000 cases was 96.6 %,
+    /// where two kinks meet that are sharper than a machine's.
     #[test]
     fn choice_between_points_is_close_to_the_best(
         slow in any::<bool>(), size in 9.0..21.0_f64, count in 0.0..12.0_f64, without in 0..4_usize,
@@ -196,7 +198,7 @@ fn estimate_beyond_the_grid_grows_with_bytes() {
 fn unmeasured_cells_are_filled_in() {
     let whole = cells(|size, count| size * count);
     let mut holes = whole;
-    // The largest, a size between two, and the least.
+    // The largest cells, a size between two, and the least cell.
     for (size, row) in holes.iter_mut().enumerate() {
         for (count, cell) in row.iter_mut().enumerate() {
             if SIZES[size] * COUNTS[count] > 16 << 20 || size == 5 || (size, count) == (0, 0) {
@@ -258,7 +260,7 @@ fn narrow_vectors_and_scattered_rows_cost_more() {
         let fragments = Fragments { families, ..fragments(64, 1024) };
         costs.time(UP, Route::Rows, fragments).expect("known")
     };
-    // A piece more, of the smallest, is 512 on this machine.
+    // One additional piece of the smallest size costs 512 on this machine.
     assert_eq!((rows(1), rows(4), rows(64)), (whole, whole, whole + 60.0 * 512.0));
 }
 
@@ -301,7 +303,7 @@ fn shipped_costs_say_that_they_are_reasoned() {
     assert_eq!(card("NVIDIA H200"), "H200");
     assert_eq!(card("NVIDIA H100 80GB HBM3"), "H100");
     assert_eq!(card("NVIDIA H100 PCIe"), "H100 PCIe");
-    // Not on a PCIe link, whatever its name has in it.
+    // Its link is not PCIe, although a known name is part of its name.
     assert_eq!(card("NVIDIA GH200 480GB"), "an unknown device");
     assert_eq!(CopyCosts::default(), CopyCosts::reasoned("NVIDIA A100-SXM4-80GB"));
     assert_eq!(CopyCosts::default().source().to_string(), "reasoned for an unknown device, not measured");

@@ -1,4 +1,4 @@
-//! Whether a route moves the right bytes and no others, before anything is said of its speed.
+//! The check that a route moves the right bytes and no others, made before its speed counts.
 
 use super::super::super::copy::Direction;
 use super::super::super::error::CudaError;
@@ -11,13 +11,13 @@ use kvstrata_core::plan::naive;
 use kvstrata_core::storage::Storage;
 use std::sync::Arc;
 
-/// Bytes that differ from place to place, and between the two sides.
+/// Returns bytes that differ from place to place, and between the two sides.
 fn pattern(side: u32, at: u64) -> u8 {
     ((at as u32).wrapping_mul(2_654_435_761).wrapping_add(side * 977) >> 13) as u8
 }
 
 impl Machine {
-    /// Copies a shape by each route that there is, and compares what the destination's memory has then with what the oracle makes of it.
+    /// Copies a shape by each available route, and compares the destination's memory with the oracle's.
     pub(super) fn check(&mut self, direction: Direction, shape: Shape) -> Result<(), CudaError> {
         let prepared = self.prepare(direction, shape)?;
         let [(source, _), (destination, _)] = self.sides(direction, shape)?;
@@ -46,7 +46,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The destination's bytes after the copy.
+    /// Returns the destination's expected bytes after the copy.
     fn expected(&self, from: &Layout, to: &Layout, to_strewn: bool, within: bool, bytes: u64) -> Vec<u8> {
         let base = |strewn: bool| match (strewn, within) {
             (true, _) => self.strewn.base_address(),
@@ -74,7 +74,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Fills device memory, by way of the arena's block.
+    /// Fills device memory, through the arena's block.
     fn put(&self, device: &Arc<DeviceStorage>, side: u32, bytes: u64) -> Result<(), CudaError> {
         self.fill(side, bytes)?;
         self.carry(device, false, bytes)

@@ -1,13 +1,14 @@
-//! The memory that is measured in, and the plans of exactly so many pieces of one size.
+//! The memory of the measurements, and plans with exactly a given number of pieces of one size.
 //!
 //! ```text
-//!   strewn   ├ layer 0 ─────────┼ layer 2 ─┼ layer 1 ─┼ layer 3 ─┤   device: layers apart and in no order, 16 tokens of two heads each
-//!             ▪▪▪▪····▪▪▪▪···· …                                     of which the plan has one: pieces never meet
-//!   dense    ├ layer 0 ┼ layer 1 ┼ layer 2 ┼ layer 3 ┤               host, or device: one block, its bytes in one stretch
+//!   strewn   ├ layer 0 ─────────┼ layer 2 ─┼ layer 1 ─┼ layer 3 ─┤   device: layers apart, in no order
+//!             ▪▪▪▪····▪▪▪▪···· …                                     16 tokens of two heads each; the plan
+//!                                                                    has one head, so pieces never meet
+//!   dense    ├ layer 0 ┼ layer 1 ┼ layer 2 ┼ layer 3 ┤               host or device: a block in one stretch
 //! ```
 //!
-//! It is what offloading part of the heads of an engine's tensors to a tier is. One arena of one block and
-//! two allocations serve all sizes and counts, so that pinning them, which is slow, is done once.
+//! This resembles offloading some of the heads of an engine's tensors to a tier. One arena of one block
+//! and two allocations serve all sizes and counts, so the slow pinning is done once.
 
 use super::super::super::batch::{Batch, Held};
 use super::super::super::context::CudaDevice;
@@ -31,10 +32,10 @@ use kvstrata_core::storage::Storage;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Least bytes that anything can be measured with.
+/// The fewest bytes for a measurement.
 const LEAST_BYTES: u64 = 64 << 10;
 
-/// The most that the strewn side is shifted by.
+/// The maximum shift of the strewn side.
 pub(super) const SHIFT: u64 = 16;
 
 /// `count` pieces of `size` bytes.
@@ -42,7 +43,8 @@ pub(super) const SHIFT: u64 = 16;
 pub(super) struct Shape {
     pub(super) size: u64,
     pub(super) count: u64,
-    /// Bytes that the strewn side lies off a multiple of 16: 8, 4, 2 and 1 leave a kernel vectors of so many. 0 for none.
+    /// Bytes by which the strewn side is off a multiple of 16: 8, 4, 2 and 1 leave a kernel vectors of
+    /// that many bytes. 0 for none.
     pub(super) shift: u64,
 }
 
@@ -55,36 +57,38 @@ impl Shape {
         self.size * self.count
     }
 
-    /// Bytes from the start of the strewn memory to the last that the shape's plan can reach.
+    /// Returns the bytes from the start of the strewn memory to the last byte that the shape's plan
+    /// can reach.
     pub(super) fn strewn_bytes(self) -> u64 {
         2 * self.bytes() + self.shift
     }
 }
 
-/// A device, and what is measured with.
+/// A device, and the resources of its measurements.
 pub(super) struct Machine {
     pub(super) copy: CudaCopy,
     queue: TransferQueue,
     pub(super) host: Arc<PinnedStorage>,
     pub(super) strewn: Arc<DeviceStorage>,
     pub(super) dense: Arc<DeviceStorage>,
-    /// Bytes of a shape at most.
+    /// Maximum bytes of a shape.
     pub(super) most_bytes: u64,
-    /// How long the device may take for one transfer.
+    /// The deadline of one transfer.
     deadline: Duration,
-    /// Used again, for its vectors.
+    /// Reused, for its vectors.
     batch: Batch,
 }
 
 impl Machine {
-    /// With room for shapes of `most_bytes`, or of as much as there is: three times that on the device, once on the host.
+    /// Creates a machine with room for shapes of `most_bytes`, or of as much as there is: three times
+    /// that on the device, once on the host.
     pub(super) fn new(
         device: &Arc<CudaDevice>,
         copy: CudaCopy,
         most_bytes: u64,
         deadline: Duration,
     ) -> Result<Machine, CudaError> {
-        // No more than a half of what is free: somebody else may want some.
+        // No more than half of the free memory: other users may want some.
         let free = device.memory()?.free_bytes;
         let mut most_bytes = most_bytes.min(free / 6).max(LEAST_BYTES);
         let (host, strewn, dense) = loop {
@@ -109,7 +113,7 @@ impl Machine {
         Ok((host, strewn, dense))
     }
 
-    /// The layouts of a shape, source and destination, and where they lie.
+    /// Returns the layouts of a shape, source and destination, and their places.
     pub(super) fn sides(
         &self,
         direction: Direction,
@@ -126,14 +130,14 @@ impl Machine {
         Ok(if direction == Direction::HostToDevice { [dense, strewn] } else { [strewn, dense] })
     }
 
-    /// The plan of a shape: the first of two heads.
+    /// Returns the plan of a shape: the first of two heads.
     pub(super) fn prepare(&self, direction: Direction, shape: Shape) -> Result<PreparedCopy, CudaError> {
         let [(from, source), (to, destination)] = self.sides(direction, shape)?;
         let plan = CopyPlan::new(&from, &[], &to, &[], .., 0..1)?;
         self.copy.prepare(&plan, source, destination)
     }
 
-    /// Copies a shape, and says how long that took from its submission to its completion.
+    /// Copies a shape, and returns the time from its submission to its completion.
     pub(super) fn time(&mut self, prepared: &PreparedCopy, route: Route) -> Result<Duration, CudaError> {
         let mut batch = core::mem::take(&mut self.batch);
         match prepared.direction() {
@@ -159,7 +163,7 @@ impl Machine {
         self.host.arena().write(0).map_err(|why| CudaError::Arena { why: why.to_string() })
     }
 
-    /// Copies as much between the arena's block and device memory, down or up.
+    /// Copies bytes between the arena's block and device memory, down or up.
     pub(super) fn carry(&self, device: &Arc<DeviceStorage>, down: bool, bytes: u64) -> Result<(), CudaError> {
         let mut batch = Batch::new();
         let range = batch.device(device.range(0, bytes)?);
@@ -176,7 +180,7 @@ impl Machine {
     }
 }
 
-/// A shape's layouts in these regions: strewn and dense.
+/// Returns a shape's layouts in these regions: strewn and dense.
 pub(super) fn layouts(shape: Shape, strewn: Region, dense: Region) -> Result<[Layout; 2], LayoutError> {
     let tokens = shape.count.min(CopyCosts::FAMILY);
     let layers = shape.count / tokens;
@@ -184,7 +188,7 @@ pub(super) fn layouts(shape: Shape, strewn: Region, dense: Region) -> Result<[La
     let span = 2 * shape.size * tokens;
     let bits = u64::BITS - layers.trailing_zeros();
     let region = |layer: u64| Region {
-        // Its bits in reverse: never even steps, from 4 layers on.
+        // The layer's bits in reverse: from 4 layers on, the steps are never equal.
         address: strewn.address + shape.shift + span * layer.reverse_bits().checked_shr(bits).unwrap_or(0),
         size_bytes: span,
         kind: strewn.kind,

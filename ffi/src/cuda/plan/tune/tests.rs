@@ -1,4 +1,4 @@
-//! What tuning reckons with; its measurements are tested over the double (`ffi/tests/cuda/tune.rs`).
+//! The arithmetic of tuning. `ffi/tests/cuda/tune.rs` tests its measurements over the double.
 
 use super::super::route::Fragments;
 use super::*;
@@ -52,7 +52,7 @@ fn coarse_cells_and_small_ones_are_measured_first() {
     assert!(cells(64 << 10).iter().all(|cell| bytes(cell) <= 64 << 10));
 }
 
-/// By reasoned costs, which are not measured ones.
+/// With reasoned costs, not measured ones.
 #[test]
 fn measuring_the_grid_takes_seconds() {
     for (card, most) in [("NVIDIA H100 80GB HBM3", 4), ("an unknown one", 6)] {

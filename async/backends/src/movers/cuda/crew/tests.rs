@@ -1,4 +1,4 @@
-//! What only somebody inside can bring about: a step that panics, a thread that is kept.
+//! Cases that need access from inside: a step that panics, a thread that is kept.
 
 use super::*;
 use crate::movers::cuda::{CudaMover, CudaMoverOptions};
@@ -20,7 +20,7 @@ impl Lands for Tells {
     }
 }
 
-/// A mover with one thread over the double, and host memory of so many blocks.
+/// A mover with one thread over the double, and host memory of `blocks` blocks.
 fn mover(blocks: u32) -> (Double, Arc<CudaDevice>, Arc<HostMemory>, CudaMover) {
     let double = Double::new();
     let device = CudaDevice::open(&CudaDriver::load().expect("the double"), 0).expect("a device");
@@ -35,7 +35,7 @@ fn mover(blocks: u32) -> (Double, Arc<CudaDevice>, Arc<HostMemory>, CudaMover) {
     (double, device, memory, mover)
 }
 
-/// Keeps the thread that answers until the test lets it go.
+/// Keeps the answering thread until the test lets it go.
 struct Keeps(Mutex<(Sender<()>, Receiver<()>)>);
 
 impl Lands for Keeps {
@@ -46,7 +46,7 @@ impl Lands for Keeps {
     }
 }
 
-/// Has the only thread answer a list until the test says so, by what is given back.
+/// Makes the only thread answer a list until the test sends to the returned channel.
 fn keep_the_thread(mover: &CudaMover) -> Sender<()> {
     let ((kept, is_kept), (go_on, may_go_on)) = (channel(), channel());
     let landing = Landing::new(Arc::new(Keeps(Mutex::new((kept, may_go_on)))));
@@ -55,13 +55,13 @@ fn keep_the_thread(mover: &CudaMover) -> Sender<()> {
     go_on
 }
 
-/// A copy that fails at the first step: the device has no such block.
+/// A copy that fails at its first step: the device has no such block.
 fn nowhere(host: HostSide) -> Copy {
     Copy::new(Token(0), BlockId(99), host, 0..1, false)
 }
 
 #[test]
-fn a_list_that_brings_up_goes_before_those_that_take_down_and_zeros() {
+fn onboard_list_goes_before_offloads_and_zeros() {
     let (double, device, memory, mover) = mover(2);
     let go_on = keep_the_thread(&mover);
     let (tells, heard) = channel();
@@ -86,9 +86,9 @@ fn a_list_that_brings_up_goes_before_those_that_take_down_and_zeros() {
     double.reset();
 }
 
-/// Sums of a long list are made between others' turns.
+/// The sums of a long list are made between others' turns.
 #[test]
-fn a_list_that_takes_down_gives_way_between_its_sums() {
+fn offload_list_gives_way_between_its_sums() {
     let (double, device, memory, mover) = mover(4);
     let go_on = keep_the_thread(&mover);
     let (tells, heard) = channel();
@@ -104,7 +104,7 @@ fn a_list_that_takes_down_gives_way_between_its_sums() {
     shared.lock().under_way += 1;
     let up = nowhere(HostSide::Read(memory.read(3).expect("not written")));
     mover.crew.start(Copies::new(vec![up], landing()));
-    // By this thread: one sum, for there is one that brings up.
+    // This thread makes one sum, since another list brings a block up.
     flight.step(shared);
     assert_eq!(flight.sums_left(), 2);
     go_on.send(()).expect("the thread waits");
@@ -120,7 +120,7 @@ fn a_list_that_takes_down_gives_way_between_its_sums() {
 }
 
 #[test]
-fn a_step_that_panics_answers_its_list_and_the_thread_goes_on() {
+fn panicking_step_answers_its_list_and_the_thread_goes_on() {
     let (double, device, memory, mover) = mover(2);
     let (tells, heard) = channel();
     let tells: Arc<dyn Lands> = Arc::new(Tells(Mutex::new(tells)));
@@ -141,7 +141,7 @@ fn a_step_that_panics_answers_its_list_and_the_thread_goes_on() {
     shared.lock().under_way += 1;
     shared.ready(&flight, 1);
     assert_eq!(outcome(), (Err(Failure::of(Cause::Abandoned)), true));
-    // By the only thread.
+    // On the only thread.
     mover.crew.start(list(1));
     assert_eq!(outcome(), (Ok(()), true));
     drop(flight);

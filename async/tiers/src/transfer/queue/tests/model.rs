@@ -258,7 +258,7 @@ fn run(limits: Limits, budget: Option<u64>, operations: Vec<Operation>) -> Resul
 
 proptest! {
     #[test]
-    fn it_does_what_lists_and_rounds_do(
+    fn queue_pops_as_naive_lists_and_rounds_do(
         in_flight in prop_oneof![Just(u32::MAX), 0u32..8],
         in_flight_bytes in 1u64..200,
         quantum_bytes in prop_oneof![1u64..8, 1u64..100],

@@ -70,7 +70,7 @@ proptest! {
 
 /// Gone through one by one, so many rounds would not end.
 #[test]
-fn a_quantum_far_smaller_than_transfers_costs_no_rounds() {
+fn quantum_far_smaller_than_transfers_costs_no_rounds() {
     let mut queue = queue(u64::MAX, 1);
     for request in 0..50 {
         push(&mut queue, Class::Offload, request, (1 << 50) - request, request as u32);
@@ -83,7 +83,7 @@ fn a_quantum_far_smaller_than_transfers_costs_no_rounds() {
 
 /// Transfers without bytes take turns like any others.
 #[test]
-fn transfers_of_nothing_keep_nobody_waiting() {
+fn transfers_without_bytes_take_turns() {
     let mut queue = queue(100, 4);
     for item in 0..20 {
         push(&mut queue, Class::Offload, 1, 0, item);
