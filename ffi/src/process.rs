@@ -259,7 +259,9 @@ fn holders(locks: &str, device: u64, inode: u64) -> impl Iterator<Item = u32> {
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Holder::This => f.write_str("another volume of this process has the file open; close that one first, or choose another path"),
+            Holder::This => f.write_str(
+                "another volume of this process has the file open; close it first, or choose another path",
+            ),
             Holder::Process { number, name } if name.is_empty() => {
                 write!(f, "process {number} has the file open; end it, or choose another path")
             }
@@ -267,8 +269,8 @@ impl std::fmt::Display for Holder {
                 write!(f, "process {number} ({name}) has the file open; end it, or choose another path")
             }
             Holder::Unknown => f.write_str(
-                "another process has the file open, and the system does not say which (a container's, or another machine's); \
-                 end it, or choose another path",
+                "an unknown process has the file open (another container \
+                 or machine?); end it, or choose another path",
             ),
         }
     }

@@ -87,7 +87,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_escaped() {
+    fn terminal_control_characters_are_escaped() {
         for (text, wanted) in [
             ("plain é 日本 \\ \"q\"", "plain é 日本 \\ \"q\""),
             ("\u{1b}]0;x\u{7}", "\\u{1b}]0;x\\u{7}"),
@@ -104,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_comes_out_harmless(text in any::<String>(), mixed in "[\u{0}-\u{ff}\u{2000}-\u{2070}]{0,40}") {
+        fn any_text_is_shown_harmless(text in any::<String>(), mixed in "[\u{0}-\u{ff}\u{2000}-\u{2070}]{0,40}") {
             for text in [text, mixed] {
                 let once = shown(&text).to_string();
                 prop_assert!(once.chars().all(is_shown), "{:?}", once);

@@ -17,7 +17,7 @@ fn lengths() -> impl Iterator<Item = usize> {
 }
 
 #[test]
-fn bytes_arrive_with_their_sum_and_no_others_change() {
+fn copied_bytes_match_their_sum_and_no_others_change() {
     let source: Vec<u8> = (0..50_000_u32).map(|at| (at.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
     let mut target = vec![PAD; 50_000];
     let shifts = if cfg!(miri) { vec![(0, 1)] } else { vec![(0, 0), (0, 1), (1, 0), (63, 32), (8, 63)] };
@@ -56,13 +56,13 @@ fn unequal_lengths_are_refused() {
         assert_eq!(target, [PAD; 65]);
         assert_eq!(
             refused.to_string(),
-            "64 source bytes and 65 destination bytes; give slices of one length"
+            "the source has 64 bytes and the destination 65; give slices of equal length"
         );
     }
 }
 
 #[test]
-fn where_bytes_go_follows_the_setting() {
+fn store_kind_follows_the_setting() {
     let copy = HostCopy::new().stream_from_bytes(100);
     assert_eq!([99, 100, 101].map(|bytes| copy.goes_past_caches(bytes)), [false, true, true]);
 }

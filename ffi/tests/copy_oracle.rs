@@ -58,7 +58,7 @@ proptest! {
 
 /// The checksum is that of the destination if a block is one piece; every path is tried.
 #[test]
-fn the_checksum_is_the_destinations() {
+fn checksum_equals_the_destinations() {
     let picks = Picks {
         sizes: [1, 2, 1, 31, 3, 127],
         dtype: 2,

@@ -43,7 +43,7 @@ fn bytes_mut(of: &mut [u16]) -> &mut [u8] {
 }
 
 #[test]
-fn rows_change_places() {
+fn copied_rows_change_places() {
     let layer_bytes = 3 * 2 * 4 * 2 * 48;
     let (first, second, mut tier) =
         (aligned(layer_bytes), aligned(2 * layer_bytes), aligned(2 * layer_bytes));
@@ -77,7 +77,7 @@ fn rows_change_places() {
 }
 
 #[test]
-fn what_is_no_host_memory_is_refused() {
+fn memory_other_than_the_hosts_is_refused() {
     let (engine, tier) = (aligned(4608), aligned(4608));
     let (disk, remote) = (StorageKind::Disk { volume: 0 }, StorageKind::Remote { peer: 0 });
     for kind in [StorageKind::Device { ordinal: 1 }, disk, remote] {
@@ -86,8 +86,9 @@ fn what_is_no_host_memory_is_refused() {
         // SAFETY: nothing is copied.
         let refused = unsafe { HostCopy::new().execute(&plan) }.unwrap_err();
         assert!(matches!(refused, CopyError::NotHost { region: 0, kind: of, .. } if of == kind));
-        let text =
-            format!("destination region 0 is {kind}: the CPU copies between system and pinned memory only");
+        let text = format!(
+            "destination region 0 is {kind} memory; the CPU copies between system and pinned memory only"
+        );
         assert_eq!(refused.to_string(), text);
         // SAFETY: nothing is copied.
         assert_eq!(unsafe { HostCopy::new().execute_on(&plan, &ScopedThreads(2)) }, Err(refused));
@@ -97,7 +98,7 @@ fn what_is_no_host_memory_is_refused() {
 }
 
 #[test]
-fn slices_are_the_regions() {
+fn slices_must_match_the_regions() {
     let (engine, mut tier) = (aligned(2 * 2304), aligned(2 * 2304));
     let (first, second) = bytes(&engine).split_at(2304);
     let plan = plan([first, second], bytes(&tier), StorageKind::System);
@@ -106,17 +107,20 @@ fn slices_are_the_regions() {
         let dst = &mut bytes_mut(&mut tier)[from..to];
         HostCopy::new().copy(&plan, src, &mut [dst]).unwrap_err().to_string()
     };
-    assert_eq!(refused(&[first], 0, 4608), "1 source slices for a layout of 2 regions");
+    assert_eq!(
+        refused(&[first], 0, 4608),
+        "the number of source slices is 1; it must be 2, one for each region of the layout"
+    );
     let wrong = refused(&[second, first], 0, 4608);
-    assert!(wrong.starts_with("source slice 0 is 2304 bytes at 0x"), "{wrong}");
-    assert!(refused(&[&first[..2303], second], 0, 4608).starts_with("source slice 0 is 2303 bytes"));
-    assert!(refused(&[first, second], 0, 4606).starts_with("destination slice 0 is 4606 bytes"));
-    assert!(refused(&[first, second], 2, 4608).starts_with("destination slice 0 is 4606 bytes"));
+    assert!(wrong.starts_with("source slice 0 has 2304 bytes at 0x"), "{wrong}");
+    assert!(refused(&[&first[..2303], second], 0, 4608).starts_with("source slice 0 has 2303 bytes"));
+    assert!(refused(&[first, second], 0, 4606).starts_with("destination slice 0 has 4606 bytes"));
+    assert!(refused(&[first, second], 2, 4608).starts_with("destination slice 0 has 4606 bytes"));
     assert_eq!(tier, before);
 }
 
 #[test]
-fn a_path_is_what_the_cpu_has() {
+fn path_is_one_that_the_cpu_has() {
     for path in Path::ALL {
         match HostCopy::with_path(path) {
             Ok(copy) => assert_eq!(copy.path(), path),
@@ -141,7 +145,7 @@ fn each_part_is_run_once() {
 /// An implementation of threads that leaves parts out, or runs them twice at once, is a bug but not
 /// undefined behaviour: all is copied, once.
 #[test]
-fn threads_may_be_wrong() {
+fn wrong_threads_do_not_break_a_copy() {
     use kvstrata_ffi::copy::Threads;
     struct Never;
     struct Twice;

@@ -134,11 +134,11 @@ fn a_prepared_copy_allocates_nothing_by_any_route(double: &Double) {
 
 /// One test, since the count covers the whole program.
 #[test]
-fn in_steady_state_nothing_is_allocated() {
+fn steady_state_allocates_nothing() {
     let double = Double::new();
     a_transfer_allocates_nothing_whichever_way_its_pieces_go(&double);
     a_prepared_copy_allocates_nothing_by_any_route(&double);
-    a_sum_allocates_nothing_whoever_makes_it(&double);
+    a_sum_allocates_nothing_by_kernel_or_cpu(&double);
     double.finish();
 }
 
@@ -166,7 +166,7 @@ fn a_transfer_allocates_nothing_whichever_way_its_pieces_go(double: &Double) {
 }
 
 /// By the kernel, and by the CPU.
-fn a_sum_allocates_nothing_whoever_makes_it(double: &Double) {
+fn a_sum_allocates_nothing_by_kernel_or_cpu(double: &Double) {
     double.reset();
     double.plain_addresses();
     let device = CudaDevice::open(&CudaDriver::load().expect("the double"), 0).expect("a device");

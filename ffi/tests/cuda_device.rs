@@ -49,7 +49,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
 const BYTES: usize = (1 << 20) + 4096;
 
 #[test]
-fn whatever_is_missing_there_is_a_reason() {
+fn missing_cuda_part_is_given_as_a_reason() {
     match CudaDriver::load() {
         Ok(driver) => {
             println!("{}", driver.describe());

@@ -10,7 +10,7 @@ fn the_simulated_device_keeps_the_contract() {
 }
 
 #[test]
-fn a_simulated_device_of_layers_keeps_it_too() {
+fn simulated_device_of_layers_keeps_the_contract() {
     let device = SimDevice::with_layers(0, 4, &[1, 600, 0x100, 143]).expect("4 kB");
     device_contract::check(&device);
 }

@@ -27,7 +27,7 @@ fn options(folder: &tempfile::TempDir) -> VolumeOptions {
 }
 
 #[test]
-fn whatever_is_missing_the_volume_says_so() {
+fn missing_gds_part_is_in_the_volumes_notes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (volume, _) = Volume::open(options(&folder).gds(GdsOptions::new(0))).expect("without cuFile too");
     let words = volume.describe().to_string();
@@ -36,7 +36,7 @@ fn whatever_is_missing_the_volume_says_so() {
         Some(_) => assert!(words.contains("device memory by cuFile"), "{words}"),
         None => {
             let notes = &volume.describe().notes;
-            let note = notes.iter().find(|note| note.starts_with("device memory is refused: "));
+            let note = notes.iter().find(|note| note.starts_with("the volume refuses device memory: "));
             assert!(note.expect("a note").contains("; "), "says what to do: {words}");
         }
     }

@@ -69,7 +69,7 @@ fn bytes_survive_the_way_down_and_up() {
 }
 
 #[test]
-fn everything_that_travels_between_threads_may() {
+fn types_that_cross_threads_are_send() {
     fn send<T: Send + 'static>() {}
     fn shared<T: Send + Sync + 'static>() {}
     send::<kvstrata_ffi::arena::BlockRead>();

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn the_edges_of_each_quotient() {
+    fn division_at_quotient_edges_is_right() {
         const MOST: u64 = (1 << 31) - 1;
         let powers = (0..31).flat_map(|bits| [(1_u32 << bits).wrapping_sub(1), 1 << bits, (1 << bits) + 1]);
         for divisor in powers.chain(1..2000).chain([MOST as u32]).filter(|divisor| *divisor > 0) {
@@ -71,7 +71,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_the_cpu_divides(number in 0_u32..1 << 31, divisor in 1_u32..1 << 31) {
+        fn division_equals_the_cpus(number in 0_u32..1 << 31, divisor in 1_u32..1 << 31) {
             prop_assert_eq!(divide(number, Divisor::new(divisor)), number / divisor);
         }
     }

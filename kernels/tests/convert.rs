@@ -132,7 +132,7 @@ fn a_scale_moves_the_range_and_bounds_hold() {
 
 /// Results in the subnormal range of binary16, and beyond its range.
 #[test]
-fn what_comes_back_is_rounded_once() {
+fn value_converted_back_is_rounded_once() {
     let eights: Vec<u32> = (0..=0xff).collect();
     for conversion in [Conversion::E4m3ToF16, Conversion::E4m3ToBf16] {
         let [from, to] = conversion.types();
@@ -149,7 +149,7 @@ fn what_comes_back_is_rounded_once() {
 }
 
 #[test]
-fn what_is_no_scale_is_refused() {
+fn invalid_scale_is_refused() {
     let config =
         LayoutConfig::new().num_layers(1).outer_dim(1).page_size(1).heads(1, 8).num_blocks(1).alignment(16);
     let memory = [0_u128; 2];

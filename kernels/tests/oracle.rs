@@ -145,7 +145,7 @@ fn blocks_are_summed_while_they_are_gathered() {
 
 /// If a block has very many short pieces, a launch takes fewer blocks than it has room for.
 #[test]
-fn what_a_launch_divides_stays_below_its_bound() {
+fn dividends_of_a_launch_stay_below_the_bound() {
     let config =
         LayoutConfig::new().num_layers(80).outer_dim(2).page_size(32).heads(128, 8).dtype(DType::BF16);
     let config = config.alignment(16).num_blocks(4000);

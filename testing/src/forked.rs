@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_that_panics_is_told_of() {
+    fn failure_of_a_forked_child_is_reported() {
         assert_eq!(in_child(|| ()), Ok(()));
         assert!(in_child(|| std::process::abort()).is_err());
         assert!(in_child(|| std::panic::resume_unwind(Box::new(()))).is_err());

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn each_seed_runs_once_and_one_that_fails_is_told() {
+    fn each_seed_runs_once_and_a_failing_one_is_named() {
         let seen: Vec<AtomicU64> = (0..100).map(|_| AtomicU64::new(0)).collect();
         let run = |bad: u64| {
             let one = |seed: u64, tell: bool| {

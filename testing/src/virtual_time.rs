@@ -413,13 +413,13 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_panics_is_an_error_of_who_joins_it() {
+    fn panic_of_a_task_is_an_error_of_its_join() {
         let error = run(async { spawn_local(async { panic!("no") }).await });
         assert_eq!(error.expect_err("a panic").to_string(), "a task panicked: no");
     }
 
     #[test]
-    fn tasks_that_are_left_are_dropped_at_the_end() {
+    fn unfinished_tasks_are_dropped_at_the_end() {
         let kept = Arc::new(());
         run(async {
             for _ in 0..2 {

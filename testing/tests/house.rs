@@ -87,7 +87,7 @@ fn methods(file: &str, name: &str) -> usize {
 }
 
 #[test]
-fn what_a_pool_asks_of_a_policy_stays_small() {
+fn policy_traits_keep_few_methods() {
     let eviction = methods("policy/eviction.rs", "Eviction");
     let ordered = methods("policy/order.rs", "Ordered");
     println!("{eviction} methods of Eviction, {ordered} of Ordered");

@@ -235,7 +235,8 @@ fn unusable_disk_is_refused_and_unchanged() {
     std::fs::write(folder.path().join("precious"), "data").expect("written");
     let message = refusal(&run_in(folder.path(), &["precious"], &["replay", "--disk", "precious"]));
     assert!(
-        message.contains("--disk: volume precious: ") && message.contains("the file is no volume"),
+        message.contains("--disk: volume precious: ")
+            && message.contains("the file shows no sign of a volume"),
         "{message}"
     );
     assert_eq!(std::fs::read(folder.path().join("precious")).expect("there"), b"data");
@@ -376,7 +377,7 @@ fn disk_file_is_filled_as_asked_or_by_the_next_run() {
         // The default fills the file.
         let (found, _) = replay_small(folder.path(), &["v"], &["--disk", "v"]);
         assert_eq!(found["disk"]["recovered_blocks"], made["disk"]["written_blocks"]);
-        if says(&found, "does not tell") {
+        if says(&found, "does not list") {
             println!("SKIP fiemap: {}", found["disk"]["notes"]);
         } else if when != "background" {
             assert_eq!(says(&found, "written through now"), when == "no", "{found}");

@@ -260,7 +260,7 @@ fn file_that_is_no_volume_is_refused_and_unchanged() {
     for content in [b"data".to_vec(), vec![0; 1], random_bytes(&mut random, 5000), vec![0; 1 << 20]] {
         std::fs::write(&path, &content).expect("written");
         let error = try_replay(settings(&path)).expect_err("refused").to_string();
-        assert!(error.contains("--disk") && error.contains("is no volume"), "{error}");
+        assert!(error.contains("--disk") && error.contains("shows no sign of a volume"), "{error}");
         assert!(std::fs::read(&path).expect("there") == content, "as it was");
     }
 }

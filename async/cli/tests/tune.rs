@@ -240,7 +240,7 @@ fn tune_refuses_impossible_options_by_name_and_value() {
         text(&output.stderr).to_owned()
     };
     let found = message(&["tune", "--device", "7"]);
-    assert!(found.contains("--device 7: there is no CUDA device 7, but 2 from 0 on"), "{found}");
+    assert!(found.contains("--device 7: CUDA device 7 is not among the 2 visible from 0 on"), "{found}");
     let found = message(&["tune", "--output", "/nonexistent/costs.json"]);
     assert!(found.contains("--output /nonexistent/costs.json: its directory does not exist"), "{found}");
     assert!(message(&["tune", "--seconds", "0"]).contains("--seconds"));

@@ -38,7 +38,7 @@ pub const BLOCK_ALIGN_BYTES: usize = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum ArenaError {
     /// A size is zero, or the product of the sizes does not fit the address space.
-    #[error("an arena of {blocks} blocks of {block_bytes} bytes is impossible: {why}")]
+    #[error("an arena cannot have {blocks} blocks of {block_bytes} bytes: {why}")]
     Size {
         /// Requested number of blocks.
         blocks: usize,
@@ -49,7 +49,8 @@ pub enum ArenaError {
     },
     /// The kernel refused the memory.
     #[error(
-        "cannot map {bytes} bytes for an arena: {source}; use fewer or smaller blocks, or raise the limit"
+        "cannot map {bytes} bytes for an arena: {source}; use fewer or \
+         smaller blocks, or raise the memory limit"
     )]
     Map {
         /// Requested bytes.
@@ -86,9 +87,9 @@ impl HostArena {
     pub fn new(blocks: usize, block_bytes: usize) -> Result<Arc<HostArena>, ArenaError> {
         let size = |why| ArenaError::Size { blocks, block_bytes, why };
         if blocks == 0 || block_bytes == 0 {
-            return Err(size("both must be at least 1"));
+            return Err(size("both numbers must be at least 1"));
         }
-        let too_large = || size("the product does not fit the address space");
+        let too_large = || size("their product exceeds the address space; use fewer or smaller blocks");
         let stride = block_bytes.checked_next_multiple_of(BLOCK_ALIGN_BYTES).ok_or_else(too_large)?;
         let bytes = stride.checked_mul(blocks).ok_or_else(too_large)?;
         if bytes > isize::MAX as usize / 2 {

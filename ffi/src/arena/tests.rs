@@ -70,7 +70,7 @@ fn impossible_sizes_are_errors() {
 }
 
 #[test]
-fn threads_never_meet_in_a_block() {
+fn threads_never_share_a_block_with_a_writer() {
     let arena = HostArena::new(3, 256).expect("arena");
     let rounds = 2000;
     std::thread::scope(|scope| {

@@ -9,7 +9,7 @@ use kvstrata_core::plan::Side;
 #[non_exhaustive]
 pub enum CopyError {
     /// The CPU cannot read and write a region.
-    #[error("{side} region {region} is {kind}: the CPU copies between system and pinned memory only")]
+    #[error("{side} region {region} is {kind} memory; the CPU copies between system and pinned memory only")]
     NotHost {
         /// The side of the region.
         side: Side,
@@ -19,13 +19,15 @@ pub enum CopyError {
         kind: StorageKind,
     },
     /// The CPU does not have these instructions.
-    #[error("this CPU has no {path}; HostCopy::new() takes what it has")]
+    #[error("this CPU has no {path}; use HostCopy::new(), which picks a path that it has")]
     Path {
         /// The path that needs them.
         path: Path,
     },
     /// The number of slices is not the number of regions.
-    #[error("{slices} {side} slices for a layout of {regions} regions")]
+    #[error(
+        "the number of {side} slices is {slices}; it must be {regions}, one for each region of the layout"
+    )]
     Slices {
         /// The side of the slices.
         side: Side,
@@ -35,7 +37,7 @@ pub enum CopyError {
         regions: usize,
     },
     /// The source and the destination have different lengths.
-    #[error("{src} source bytes and {dst} destination bytes; give slices of one length")]
+    #[error("the source has {src} bytes and the destination {dst}; give slices of equal length")]
     Lengths {
         /// Bytes of the source.
         src: usize,
@@ -44,7 +46,8 @@ pub enum CopyError {
     },
     /// A slice does not coincide with its region.
     #[error(
-        "{side} slice {region} is {bytes} bytes at {address:#x}: the layout has {size_bytes} bytes at {needs:#x}"
+        "{side} slice {region} has {bytes} bytes at {address:#x}; the \
+         layout needs {size_bytes} bytes at {needs:#x}"
     )]
     Slice {
         /// The side of the slice.

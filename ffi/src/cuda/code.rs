@@ -127,26 +127,28 @@ impl CudaCode {
     pub(super) fn remedy(self) -> &'static str {
         match self.0 {
             214 | 220 => {
-                "check `nvidia-smi -q -d ECC` and the system's log for Xid messages; the device may have to be reset"
+                "check `nvidia-smi -q -d ECC` and the system log for Xid \
+                 messages; the device may need a reset"
             }
-            46 => "another process has the device for itself: check `nvidia-smi -q -d COMPUTE`",
+            46 => "another process uses the device exclusively; check `nvidia-smi -q -d COMPUTE`",
             100 | 101 => "check `nvidia-smi` and CUDA_VISIBLE_DEVICES",
-            34 => "a stub of the toolkit was found in the driver's place: take it out of LD_LIBRARY_PATH",
-            2 => "free device memory, or ask for less",
+            34 => {
+                "the toolkit's stub was loaded instead of the driver; remove its folder from LD_LIBRARY_PATH"
+            }
+            2 => "free device memory, or request less",
             36 | 803 | 804 => "install a newer NVIDIA driver",
             // The image was made by a newer nvcc. Which of these codes a driver answers depends on its
             // first finding in the image.
             200 | 209 | 222 => {
-                "install a newer NVIDIA driver (kernels made by nvcc 13 need R580), or use kernels made by nvcc 12.8"
+                "install a newer NVIDIA driver (kernels built by nvcc 13 \
+                 need R580), or use kernels built by nvcc 12.8"
             }
-            _ if self.is_capture() => "a graph is captured just now: try again when that has ended",
-            801 => "this device or system cannot do it; kvstrata's other way is slower",
+            _ if self.is_capture() => "a graph is being captured; retry when the capture has ended",
+            801 => "this device or system does not support the call; kvstrata's alternative is slower",
             802 => "start nvidia-fabricmanager, or wait for it",
             805..=809 => "check the MPS control daemon",
-            _ if self.is_sticky() => {
-                "start the process anew; the system's log has Xid messages about the cause"
-            }
-            _ => "check `nvidia-smi` and the system's log",
+            _ if self.is_sticky() => "restart the process; Xid messages in the system log name the cause",
+            _ => "check `nvidia-smi` and the system log",
         }
     }
 }
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn sticky_are_those_that_the_manual_says() {
+    fn codes_that_the_manual_calls_sticky_are_sticky() {
         let sticky: Vec<i32> = (0..2000).filter(|code| CudaCode(*code).is_sticky()).collect();
         let expected =
             [4, 46, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 806, 810, 911, 999];
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_a_driver_is_too_old_for_asks_for_a_newer_one() {
+    fn image_for_a_newer_driver_names_the_remedy() {
         for code in [200, 209, 222] {
             let remedy = CudaCode(code).remedy();
             assert!(

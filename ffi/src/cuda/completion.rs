@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_go_round() {
+    fn completion_numbers_wrap_around() {
         assert!(reached(5, 5) && reached(6, 5) && !reached(4, 5));
         assert!(reached(0, u32::MAX) && reached(3, u32::MAX - 2) && !reached(u32::MAX, 0));
     }

@@ -42,7 +42,7 @@ impl fmt::Display for DriverDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let DriverDescription { version: (major, minor), devices, batch_copies } = self;
         let copies = if *batch_copies { "batch copies" } else { "single copies" };
-        write!(f, "CUDA {major}.{minor}, {devices} devices, {copies}")
+        write!(f, "CUDA {major}.{minor}, devices: {devices}, {copies}")
     }
 }
 

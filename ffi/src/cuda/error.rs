@@ -29,7 +29,8 @@ pub(super) fn check(operation: &'static str, answer: i32) -> Result<(), Fault> {
 pub enum CudaError {
     /// libcuda is not installed, or does not load.
     #[error(
-        "libcuda does not load ({why}); install NVIDIA's driver, and in a container run it with the NVIDIA container toolkit"
+        "libcuda does not load ({why}); install NVIDIA's driver, and \
+         run containers with its container toolkit"
     )]
     LibraryMissing {
         /// The dynamic linker's message.
@@ -43,7 +44,7 @@ pub enum CudaError {
     },
     /// The driver is too old.
     #[error(
-        "the driver is of CUDA {}.{}, and {}.{} is the least (the first whose entries are all there); install a newer one",
+        "the driver supports CUDA {}.{}; install one of CUDA {}.{} or later, the first with all entries",
         found.0, found.1, LEAST.0, LEAST.1
     )]
     DriverTooOld {
@@ -57,7 +58,7 @@ pub enum CudaError {
         fault: Fault,
     },
     /// There is no device of this number.
-    #[error("there is no CUDA device {ordinal}, but {count} from 0 on; check CUDA_VISIBLE_DEVICES")]
+    #[error("CUDA device {ordinal} is not among the {count} visible from 0 on; check CUDA_VISIBLE_DEVICES")]
     NoSuchDevice {
         /// The requested number.
         ordinal: u32,
@@ -74,8 +75,8 @@ pub enum CudaError {
     },
     /// The device has less free memory than requested.
     #[error(
-        "device {device} is out of memory: {asked_bytes} bytes asked for, {free_bytes} of {total_bytes} free; use fewer blocks, or \
-         leave the tier more of the device"
+        "device {device} is out of memory: {asked_bytes} bytes requested, {free_bytes} of {total_bytes} \
+         free; free some, or use fewer blocks"
     )]
     OutOfMemory {
         /// The device's ordinal.
@@ -110,7 +111,7 @@ pub enum CudaError {
         what: &'static str,
     },
     /// A range is not inside its memory.
-    #[error("{bytes} bytes at {offset} are outside of the {limit} bytes of the {what}")]
+    #[error("{bytes} bytes at offset {offset} are outside of the {limit} bytes of the {what}")]
     OutOfRange {
         /// The memory that the range is in.
         what: &'static str,
@@ -122,7 +123,7 @@ pub enum CudaError {
         limit: u64,
     },
     /// Memory or a stream of one device was offered to another.
-    #[error("{what} is of device {found}, and device {wanted} is meant; use what was made for it")]
+    #[error("{what} belongs to device {found}; it must belong to device {wanted}")]
     WrongDevice {
         /// The offered object.
         what: &'static str,
@@ -132,7 +133,7 @@ pub enum CudaError {
         wanted: u32,
     },
     /// Host memory was offered as a device's.
-    #[error("{address:#x} is host memory; lend memory of the device, and register host memory as an arena")]
+    #[error("{address:#x} is host memory; lend device memory, or register the host memory as an arena")]
     HostMemory {
         /// The address.
         address: u64,
@@ -143,18 +144,18 @@ pub enum CudaError {
     )]
     Capturing,
     /// Host memory that is not registered with the device.
-    #[error("the arena of the {what} is not the one that is registered; use blocks of that one")]
+    #[error("the {what} is not of the registered arena; use a block of that arena")]
     NotRegistered {
         /// The offered block.
         what: &'static str,
     },
     /// Registered host memory whose device address differs from its host address.
-    #[error("the device has its own addresses for registered memory; reach it by copies, not by kernels")]
+    #[error("the device sees registered host memory at other addresses; use copies instead of kernels")]
     NotMapped,
     /// Host memory cannot be registered. The part registered before was unregistered.
     #[error(
-        "{fault} when {done_bytes} of {asked_bytes} bytes of host memory were registered; free host memory, or use a smaller arena \
-         (the limit on locked memory, {}, is not known to count for the driver)", limit(*lock_limit)
+        "{fault} after {done_bytes} of {asked_bytes} bytes were registered; free host memory, or shrink the \
+         arena (memory-lock limit, not known to count: {})", limit(*lock_limit)
     )]
     Register {
         /// Requested bytes.
@@ -173,7 +174,7 @@ pub enum CudaError {
         why: String,
     },
     /// All of a limited resource is in use.
-    #[error("{limit} {what} are in use already; wait for one, or allow more")]
+    #[error("no {what} left: all {limit} are in use; retry when one is free, or raise the limit")]
     Full {
         /// The resource.
         what: &'static str,
@@ -182,7 +183,7 @@ pub enum CudaError {
     },
     /// A launch that no device can carry out.
     #[error(
-        "a launch of {grid} blocks of {block} threads: must be at least 1 of at least 1, at most {most} threads"
+        "the launch has {grid} blocks of {block} threads; it needs at least 1 block, of 1 to {most} threads"
     )]
     Shape {
         /// Requested blocks.
@@ -193,13 +194,15 @@ pub enum CudaError {
         most: u32,
     },
     /// A name that contains a NUL.
-    #[error("the name {name:?} has a NUL in it; take it out")]
+    #[error("the name {name:?} contains a NUL byte; remove it")]
     Name {
         /// The name.
         name: String,
     },
     /// A strided copy that is empty, or whose rows overlap.
-    #[error("rows of {width} bytes every {pitch}: must be at least 1, and no wider than their distance")]
+    #[error(
+        "rows have {width} bytes at a pitch of {pitch}; they need at least 1 byte, and at most the pitch"
+    )]
     Pitch {
         /// Bytes per row.
         width: u64,
@@ -207,13 +210,13 @@ pub enum CudaError {
         pitch: u64,
     },
     /// A handle of memory that this process itself has exported.
-    #[error("process {process} has exported this memory itself; use it directly")]
+    #[error("this process ({process}) exported the memory itself; use the memory directly")]
     SameProcess {
         /// This process.
         process: u32,
     },
     /// A handle of memory on another device.
-    #[error("the memory is on the device {found}, and it was offered to {wanted}; open it there")]
+    #[error("the memory is on device {found}, not on {wanted}; open it on device {found}")]
     OtherDevice {
         /// The exporter's device.
         found: String,
@@ -221,7 +224,7 @@ pub enum CudaError {
         wanted: String,
     },
     /// Bytes that are not a handle.
-    #[error("{bytes} bytes are no handle of device memory: {why}")]
+    #[error("{bytes} bytes are not a handle of device memory: {why}")]
     Handle {
         /// Number of the bytes.
         bytes: usize,
@@ -229,7 +232,9 @@ pub enum CudaError {
         why: &'static str,
     },
     /// The device has not answered in time. It continues, and keeps the memory that it uses.
-    #[error("device {device} has not answered within {waited_ms} ms; it keeps what it uses until it does")]
+    #[error(
+        "device {device} has not answered within {waited_ms} ms; the memory in use stays held until it does"
+    )]
     Deadline {
         /// The device's ordinal.
         device: u32,
@@ -237,9 +242,7 @@ pub enum CudaError {
         waited_ms: u64,
     },
     /// There are no kernels, or none for this operation.
-    #[error(
-        "no kernel: {why}; the copy engine carries out what it can, and kernels need a build with nvcc (KVSTRATA_NVCC)"
-    )]
+    #[error("no kernel: {why}; build kvstrata with nvcc (KVSTRATA_NVCC), or use a route of the copy engine")]
     NoKernels {
         /// The reason.
         why: String,
@@ -258,8 +261,8 @@ pub enum CudaError {
     Layout(#[from] LayoutError),
     /// A route copied wrong bytes.
     #[error(
-        "copies {direction} by the route {route} brought a wrong byte at {at} of {bytes}; do not use it: check the device (`nvidia-smi -q`), \
-         the driver and, if it is a kernel, the build"
+        "route {route} copied byte {at} of {bytes} wrong ({direction}); do not use it: check `nvidia-smi \
+         -q`, the driver and the kernels' build"
     )]
     WrongBytes {
         /// The route's name.
@@ -272,14 +275,15 @@ pub enum CudaError {
         bytes: u64,
     },
     /// A batch that has pieces already, its own or those of an earlier transfer.
-    #[error("the batch has {pieces} pieces already; release it first, or submit them by themselves")]
+    #[error("the batch already has pieces ({pieces}); release it first, or submit it by itself")]
     Pieces {
         /// The number of pieces.
         pieces: usize,
     },
     /// For some block of the layouts, a plan's bytes are not inside the named memory.
     #[error(
-        "the {side}'s {bytes} bytes at {address:#x} and those of its other blocks are not inside the {place}; name all its memory"
+        "{side} blocks of {bytes} bytes, from {address:#x} on, are not \
+         inside the {place}; name all its memory"
     )]
     Outside {
         /// Source or destination.
@@ -293,7 +297,8 @@ pub enum CudaError {
     },
     /// A layout names another kind of memory than its place has.
     #[error(
-        "the {side}'s layout is of {found:?} memory, and its place is of another kind; make the layout of the same storage"
+        "the {side}'s layout is of {found:?} memory, its place of another \
+         kind; make the layout of the same storage"
     )]
     OtherKind {
         /// Source or destination.
@@ -302,7 +307,7 @@ pub enum CudaError {
         found: StorageKind,
     },
     /// A host block that the batch does not guard.
-    #[error("block {block} of the {side} is not in the batch; borrow it, and add it")]
+    #[error("block {block} of the {side} is not in the batch; borrow it and add it")]
     NotHeld {
         /// Source or destination.
         side: &'static str,

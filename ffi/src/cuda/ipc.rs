@@ -145,7 +145,7 @@ impl IpcHandle {
     /// [`CudaError::Handle`]: the length is wrong, or the range is not inside its allocation.
     pub fn from_bytes(bytes: &[u8]) -> Result<IpcHandle, CudaError> {
         let wrong = |why| CudaError::Handle { bytes: bytes.len(), why };
-        let bytes: &[u8; IpcHandle::BYTES] = bytes.try_into().map_err(|_| wrong("116 are one"))?;
+        let bytes: &[u8; IpcHandle::BYTES] = bytes.try_into().map_err(|_| wrong("a handle has 116 bytes"))?;
         let number = |from: usize| bytes[from..].first_chunk().copied().map_or(0, u64::from_le_bytes);
         let (mut driver, mut device) = ([0; DRIVER_BYTES], [0; 16]);
         driver.copy_from_slice(&bytes[..64]);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_travel_as_bytes() {
+    fn ipc_handles_survive_encoding() {
         let sent = handle(10, 990);
         let bytes = sent.to_bytes();
         assert_eq!(IpcHandle::from_bytes(&bytes), Ok(sent));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_handle_are_refused() {
+    fn ipc_handle_of_wrong_bytes_is_refused() {
         assert!(matches!(IpcHandle::from_bytes(&[0; 115]), Err(CudaError::Handle { bytes: 115, .. })));
         for (offset, bytes) in [(10, 991), (0, 0), (u64::MAX, 2)] {
             let refused = IpcHandle::from_bytes(&handle(offset, bytes).to_bytes());

@@ -22,7 +22,7 @@ impl fmt::Display for Placement {
         match self {
             Placement::Node(node) => write!(f, "node {node}, the device's"),
             Placement::OneNode => f.write_str("one node"),
-            Placement::Unknown => f.write_str("any node: the device's is not known"),
+            Placement::Unknown => f.write_str("any node: the device's node is unknown"),
             Placement::Refused(errno) => write!(f, "any node: mbind failed with error {errno}"),
         }
     }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_devices_node_is_the_kernels_word() {
+    fn placement_follows_the_kernels_numa_node() {
         assert_eq!(machine("0-1\n", Some("1\n")), Placement::Node(1));
         assert_eq!(machine("0,2\n", Some("-1\n")), Placement::Unknown);
         assert_eq!(machine("0-1\n", None), Placement::Unknown);
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn the_kernel_takes_the_wish_or_says_why() {
+    fn numa_preference_is_taken_or_its_error_reported() {
         let arena = crate::arena::HostArena::new(1, 4096).expect("an arena");
         let (base, bytes) = arena.mapped();
         match prefer(base.as_ptr().addr(), bytes, 0) {

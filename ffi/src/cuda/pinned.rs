@@ -144,7 +144,9 @@ impl PinnedStorage {
         let (base, mapped_bytes) = arena.mapped();
         let base = base.as_ptr().expose_provenance();
         let unforked = arena.do_not_fork().map_err(|error| CudaError::Arena {
-            why: format!("madvise(MADV_DONTFORK) for an arena to be registered: {error}; allow the call"),
+            why: format!(
+                "madvise(MADV_DONTFORK) failed for the arena to register: {error}; allow this system call"
+            ),
         })?;
         let (device_of, unforked) = (Arc::clone(device), Arc::new(unforked));
         let mut pinned = PinnedStorage {

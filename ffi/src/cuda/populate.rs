@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn pages_are_there_afterwards_by_either_way_and_bytes_stay() {
+    fn populated_pages_are_resident_and_keep_their_bytes() {
         const BYTES: usize = 6 << 20;
         for touched in [false, true] {
             let arena = HostArena::new(BYTES >> 20, 1 << 20).expect("an arena");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_stops_the_rest() {
+    fn first_populate_failure_stops_the_other_threads() {
         let mut heard = Vec::new();
         by_threads(1000, 1, |at| if at < 3 { Ok(at) } else { Err(at) }, |answer| heard.push(answer))
             .expect("a thread");

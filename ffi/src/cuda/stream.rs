@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_waited_for_goes_first() {
+    fn awaited_purpose_has_the_highest_priority() {
         let order = [Purpose::Onboard, Purpose::Staging, Purpose::Offload];
         assert_eq!(order.map(|purpose| purpose.priority(0, -5)), [-5, -2, 0]);
         assert_eq!(order.map(|purpose| purpose.priority(0, 0)), [0; 3], "a device without priorities");

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_entry_that_lacks_is_named_and_an_optional_one_may() {
+    fn first_missing_entry_is_named_unless_optional() {
         let some = NonNull::<c_void>::dangling();
         let missing = Api::find(|name| (name != c"cuMemFree_v2").then_some(some)).err();
         assert_eq!(missing, Some(CudaError::SymbolMissing { symbol: "cuMemFree_v2" }));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_not_there_is_an_error() {
+    fn missing_library_is_an_error() {
         match Api::load() {
             Ok(_) => println!("SKIP no-cuda: libcuda is installed here"),
             Err(CudaError::LibraryMissing { why }) => assert!(why.contains("libcuda"), "{why}"),

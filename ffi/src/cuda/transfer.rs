@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// A transfer in flight. It ends with its batch when the device has answered. A dropped transfer is
 /// carried out all the same, and its batch is dropped when the device has answered.
-#[must_use = "dropped, nobody learns how it ended"]
+#[must_use = "dropping it discards the transfer's outcome"]
 pub struct Transfer {
     shared: Arc<Shared>,
     /// `None` after the outcome was taken.

@@ -37,7 +37,7 @@ pub struct SimDevice {
 
 /// A block that the device itself uses ([`SimDevice::hold`]).
 #[derive(Debug)]
-#[must_use = "dropped, the block is free again"]
+#[must_use = "dropping it frees the block"]
 pub struct SimHold {
     _layers: Vec<BlockWrite>,
 }
@@ -69,9 +69,14 @@ impl SimDevice {
         let block_bytes = layer_bytes.iter().try_fold(0_usize, |sum, bytes| sum.checked_add(*bytes));
         let impossible = |block_bytes, why| ArenaError::Size { blocks, block_bytes, why };
         let block_bytes = match block_bytes {
-            Some(0) => return Err(impossible(0, "a device needs a layer of at least one byte")),
+            Some(0) => return Err(impossible(0, "a device needs at least one layer of at least one byte")),
             Some(bytes) => bytes,
-            None => return Err(impossible(usize::MAX, "the layers do not fit the address space")),
+            None => {
+                return Err(impossible(
+                    usize::MAX,
+                    "the layers exceed the address space; use fewer or smaller layers",
+                ));
+            }
         };
         let layers: Result<_, _> = layer_bytes.iter().map(|bytes| HostArena::new(blocks, *bytes)).collect();
         Ok(SimDevice { layers: layers?, block_bytes, ordinal })
@@ -234,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_go_in_and_come_out_by_the_port_alone() {
+    fn device_bytes_move_by_the_port_alone() {
         let device = SimDevice::new(4, 1000).expect("device");
         device.copy_in(3, 10, &[1, 2, 3]).expect("in range");
         let mut back = [9; 5];
@@ -245,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_leaves_the_bytes() {
+    fn copy_out_of_range_is_refused_and_changes_no_byte() {
         let device = SimDevice::new(2, 100).expect("device");
         for (block, offset, len) in
             [(2, 0, 1), (0, 100, 1), (0, 0, 101), (1, usize::MAX, 2), (u32::MAX, 0, 1)]
@@ -260,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_is_busy() {
+    fn conflicting_copy_is_busy() {
         let device = SimDevice::new(1, 8).expect("device");
         let reader = device.layers[0].read(0).expect("free");
         assert!(matches!(device.copy_in(0, 0, &[1]), Err(DeviceError::Busy { block: 0 })));
@@ -270,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_the_devices_own() {
+    fn addresses_of_devices_are_disjoint_and_not_canonical() {
         let first = SimDevice::new(2, 8).expect("device");
         let second = SimDevice::with_ordinal(1, 2, 8).expect("device");
         assert_eq!(first.kind(), StorageKind::Device { ordinal: 0 });
@@ -299,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_lie_behind_each_other_and_are_copied_alone() {
+    fn layers_are_consecutive_and_copied_alone() {
         let (device, copy) = (layered(), HostCopy::new());
         for copy in [copy, copy.stream_from_bytes(0)] {
             for (layer, start) in [(0, 0), (1, 5), (2, 105), (3, 106)] {
@@ -318,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_run_over_layers() {
+    fn parts_of_a_block_cross_layers() {
         let (device, mut expected) = (layered(), (0..176).collect::<Vec<u8>>());
         for (offset, bytes) in
             (0..176).step_by(5).flat_map(|at| [(at, 1), (at, (176 - at) / 2), (at, 176 - at)])
@@ -334,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_is_copied_whole_or_not_at_all() {
+    fn partial_copy_of_a_layer_is_refused() {
         let (device, copy) = (layered(), HostCopy::new());
         for (block, layer, bytes) in [(0, 4, 1), (0, u32::MAX, 1), (0, 0, 4), (0, 0, 6), (0, 2, 0), (3, 0, 5)]
         {
@@ -357,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_conflict_by_themselves() {
+    fn layers_of_a_block_conflict_separately() {
         let (device, copy) = (layered(), HostCopy::new());
         let writer = device.layers[2].write(0).expect("free");
         let busy = Err(DeviceError::Busy { block: 0 });

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_two_blocks_at_least_and_no_more_than_bytes_and_requests() {
+    fn bounce_blocks_are_two_to_the_limit_of_bytes_and_requests() {
         assert_eq!(
             (blocks(1 << 16, 320), blocks(1, 320), blocks(1 << 30, 320), blocks(1, 1)),
             (4, 320, 2, 2)

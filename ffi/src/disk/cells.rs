@@ -54,7 +54,7 @@ mod tests {
     use crate::disk::Pending;
 
     #[test]
-    fn a_cell_is_used_again_once_both_ends_have_let_go_of_it_and_not_before() {
+    fn cell_is_reused_only_after_both_ends_drop_it() {
         let cells = Cells::<u8>::new();
         let first = cells.take();
         let pending = Pending::new(Arc::clone(&first));

@@ -56,7 +56,7 @@ pub(super) fn choose(
         Ok(built) => Ok(built),
         Err(error) if parts.backend == Backend::Auto => {
             let remedy = uring_remedy(&error);
-            let notes = vec![format!("io_uring refused ({error}): {remedy}")];
+            let notes = vec![format!("the kernel refuses io_uring ({error}): {remedy}")];
             blocking(parts, notes).map(|built| Built { concern: Some(Concern::NoUring), ..built })
         }
         Err(source) => Err(VolumeError::NoUring { path: parts.path, source }),
@@ -90,8 +90,8 @@ fn uring(parts: &mut Parts) -> io::Result<Built> {
     let Granted { flags, fixed_bytes, refused_buffers } = granted;
     let unregistered = refused_buffers.map(|error| {
         format!(
-            "buffers not registered ({error}): each request pins its pages; \
-             raise the memory-lock limit (`ulimit -l`)"
+            "buffers are not registered ({error}), so each request pins its pages; raise the memory-lock \
+             limit (`ulimit -l`)"
         )
     });
     let backend = if parts.direct { Backend::UringDirect } else { Backend::UringBuffered };

@@ -23,7 +23,7 @@ pub enum VolumeError {
     },
     /// A file of that name exists already.
     #[error(
-        "volume {}: the path exists already; remove it, choose another, or keep the volume",
+        "volume {}: the file exists already; remove it, choose another path, or open it with `keep`",
         shown_path(path)
     )]
     Exists {
@@ -40,8 +40,8 @@ pub enum VolumeError {
     },
     /// The file is a volume, but with other contents than the options ask for.
     #[error(
-        "volume {}: its {field} is {}, and {} is wanted; choose another path, or start over with \
-         reinitialize, which forgets what it holds",
+        "volume {}: its {field} is {}, but {} is wanted; choose another \
+         path, or reinitialize it (losing its blocks)",
         shown_path(path),
         shown(found),
         shown(wanted)
@@ -58,8 +58,8 @@ pub enum VolumeError {
     },
     /// The file was a volume, but too little is left of it to tell which.
     #[error(
-        "volume {}: neither superblock is whole, and the file is not as long as the volume that is wanted; choose another \
-         path, or start over with reinitialize, which forgets what it holds",
+        "volume {}: both superblocks are damaged, and its length is not as wanted; choose another path, or \
+         reinitialize it (losing its blocks)",
         shown_path(path)
     )]
     Damaged {
@@ -68,8 +68,8 @@ pub enum VolumeError {
     },
     /// The file is something else, or nothing shows that it was a volume. It stays as it is.
     #[error(
-        "volume {}: the file is no volume, or nothing is left that says so, and is overwritten by no option; choose another \
-         path, or remove it if nobody needs it",
+        "volume {}: the file shows no sign of a volume, so no option overwrites it; choose another path, or \
+         remove it if unneeded",
         shown_path(path)
     )]
     NotAVolume {
@@ -78,8 +78,8 @@ pub enum VolumeError {
     },
     /// The path names a block device.
     #[error(
-        "volume {}: the path is a block device, and a volume is a regular file; make a file system on the device (ext4, \
-         xfs), mount it, and name a file there",
+        "volume {}: the path is a block device; make a file system on it \
+         (ext4, xfs), mount it, and name a file there",
         shown_path(path)
     )]
     BlockDevice {
@@ -101,8 +101,8 @@ pub enum VolumeError {
     },
     /// The disk quota of the file's owner, group or project is too small. No file is left behind.
     #[error(
-        "volume {}: needs {needed_bytes} bytes, and the disk quota of its owner, group or project does not allow them (its file \
-         system itself has {available_bytes} left); raise the quota, use fewer or smaller slots, or choose another path",
+        "volume {}: needs {needed_bytes} bytes, but its owner, group or project lacks quota \
+         ({available_bytes} left on disk); raise it, or use fewer or smaller slots",
         shown_path(path)
     )]
     Quota {
@@ -115,7 +115,7 @@ pub enum VolumeError {
     },
     /// The process's limit on file sizes is lower. No file is left behind.
     #[error(
-        "volume {}: needs {needed_bytes} bytes, but files are limited to {limit_bytes}; raise `ulimit -f`",
+        "volume {}: needs {needed_bytes} bytes, but the file size limit is {limit_bytes}; raise `ulimit -f`",
         shown_path(path)
     )]
     FileSizeLimit {
@@ -128,8 +128,8 @@ pub enum VolumeError {
     },
     /// O_DIRECT was required, and the file system refuses it.
     #[error(
-        "volume {}: O_DIRECT is refused here ({why}); put the volume on ext4, xfs or a block device's file system, \
-         or allow buffered I/O",
+        "volume {}: the file system refuses O_DIRECT ({why}); put the \
+         volume on ext4 or xfs, or allow buffered I/O",
         shown_path(path)
     )]
     NoDirect {
@@ -140,7 +140,9 @@ pub enum VolumeError {
     },
     /// io_uring was required, and the kernel refuses it.
     #[error(
-        "volume {}: io_uring is refused ({source}); {}, or allow the blocking backend", shown_path(path), uring_remedy(.source)
+        "volume {}: the kernel refuses io_uring ({source}); {}, or allow the blocking backend",
+        shown_path(path),
+        uring_remedy(.source)
     )]
     NoUring {
         /// The volume's path.
@@ -165,7 +167,7 @@ fn left(needed_bytes: u64, available_bytes: u64) -> String {
     match available_bytes < needed_bytes {
         true => format!("but its file system has {available_bytes} left"),
         false => format!(
-            "and its file system refuses them, though it had {available_bytes} left before: others write to it, or it keeps a reserve"
+            "but its file system, with {available_bytes} left, refused them (a reserve, or other writers)"
         ),
     }
 }
@@ -256,26 +258,25 @@ fn of_slot(direction: Direction, slot: u32) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceRefusal {
     /// The volume was opened without GPUDirect Storage.
-    #[error("the volume was opened without VolumeOptions::gds; set it, or go through host memory")]
+    #[error("the volume was opened without VolumeOptions::gds; set it, or use host memory")]
     NotAsked,
     /// cuFile is missing, or refuses: the notes of the volume's
     /// [`Description`](super::Description) say why.
-    #[error("cuFile does not serve this volume (its description says why); go through host memory")]
+    #[error("cuFile does not serve this volume (see the volume's description); use host memory")]
     Unavailable,
     /// The volume is encrypted. Encryption needs host memory.
-    #[error(
-        "the volume is encrypted, which happens in host memory; go through it, or open the volume without a key"
-    )]
+    #[error("the volume is encrypted, which needs host memory; use host memory, or a volume without a key")]
     Encrypted,
     /// Slots of this length cannot be moved past host memory.
-    #[error("slots have {slot_bytes} bytes; make them a multiple of 4096, or go through host memory")]
+    #[error("the slot length is {slot_bytes} bytes; make it a multiple of 4096, or use host memory")]
     SlotBytes {
         /// The slots' length.
         slot_bytes: usize,
     },
     /// No implementation sums payloads on the device, so they can be neither sealed nor verified there.
     #[error(
-        "payloads in device memory can be neither sealed nor verified; set VolumeOptions::device_sums, or go through host memory"
+        "payloads in device memory cannot be sealed or verified; set \
+         VolumeOptions::device_sums, or use host memory"
     )]
     NoSums,
 }
@@ -290,7 +291,7 @@ pub enum FailureCause {
         slots: u32,
     },
     /// The buffer is not as long as a slot's payload.
-    #[error("the buffer has {buffer_bytes} bytes and a slot {slot_bytes}")]
+    #[error("the buffer has {buffer_bytes} bytes; it must have {slot_bytes}, the length of a slot")]
     BufferLength {
         /// The buffer's length.
         buffer_bytes: usize,
@@ -304,7 +305,7 @@ pub enum FailureCause {
         errno: i32,
     },
     /// The file ended early, or accepted no more bytes: it was truncated.
-    #[error("the file moved no bytes past {done_bytes} of the slot; was it truncated?")]
+    #[error("no bytes moved past byte {done_bytes} of the slot; was the file truncated?")]
     NoProgress {
         /// Bytes of the failed piece's slot that were moved before.
         done_bytes: usize,
@@ -316,24 +317,24 @@ pub enum FailureCause {
     #[error("the volume has taken 2^40 writes since it was opened; open it again")]
     SequencesSpent,
     /// The buffer is device memory, which the volume does not accept.
-    #[error("device memory is refused: {0}")]
+    #[error("the volume refuses device memory: {0}")]
     Device(DeviceRefusal),
     /// cuFile refused the transfer, for a reason of its own.
-    #[error("cuFile answers {0}")]
+    #[error("cuFile answered {0}")]
     CuFile(CuFileCode),
     /// The payload was moved, but not summed in device memory.
-    #[error("the payload was not summed on the device: {}", sum_code(*code))]
+    #[error("the device did not sum the payload: {}", sum_code(*code))]
     DeviceSum {
         /// The code of [`DeviceSums`](crate::gds::DeviceSums); [`i32::MIN`] if it panicked.
         code: i32,
     },
     /// The device had no room for an earlier write, and is not asked for this one: a probe checks when it
     /// has room again.
-    #[error("the volume has no room, and takes no writes until it has")]
+    #[error("the volume is out of space; it takes writes again when some is free")]
     WritesPaused,
     /// The device has failed, or is gone, and is probed at growing intervals. When it answers, its blocks
     /// are served again.
-    #[error("the volume's device does not answer; it is asked again at growing intervals")]
+    #[error("the volume's device does not answer; the volume probes it again at growing intervals")]
     Away,
     /// The ring thread has ended, after the error that the earlier requests reported.
     #[error("the volume is out of service")]
@@ -357,7 +358,7 @@ impl FailureCause {
 fn sum_code(code: i32) -> String {
     match code {
         PANICKED => "DeviceSums panicked".to_owned(),
-        code => format!("DeviceSums answers {code}"),
+        code => format!("DeviceSums returned {code}"),
     }
 }
 
@@ -366,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_room_is_said_as_what_is_lacking() {
+    fn no_room_error_names_space_or_quota() {
         let said = |errno, needed, left| {
             let source = io::Error::from_raw_os_error(errno);
             VolumeError::no_room(&source, Path::new("/a\u{1b}b"), needed, left).map(|error| error.to_string())
@@ -380,19 +381,15 @@ mod tests {
         );
         let refused = said(libc::ENOSPC, 8192, 8192).expect("no room");
         assert!(
-            refused
-                .starts_with(&format!("{volume}and its file system refuses them, though it had 8192 left")),
+            refused.starts_with(&format!("{volume}but its file system, with 8192 left, refused them")),
             "{refused}"
         );
         let quota = said(libc::EDQUOT, 8192, 1 << 40).expect("no room");
         assert!(
-            quota.starts_with(&format!("{volume}and the disk quota of its owner, group or project ")),
+            quota.starts_with(&format!("{volume}but its owner, group or project lacks quota ")),
             "{quota}"
         );
-        assert!(
-            quota.contains("(its file system itself has 1099511627776 left); raise the quota"),
-            "{quota}"
-        );
+        assert!(quota.contains("(1099511627776 left on disk); raise it, or use fewer"), "{quota}");
         assert_eq!(said(libc::EIO, 8192, 100), None);
     }
 }

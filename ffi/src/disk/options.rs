@@ -272,29 +272,30 @@ impl VolumeOptions {
 
     /// Refuses options that are impossible on any machine.
     pub(super) fn check(&self) -> Result<(), VolumeError> {
-        let refuse = |option, why: &str| {
-            Err(VolumeError::Option { path: self.path.clone(), option, why: why.to_owned() })
+        let refuse = |option, value: u64, rule| {
+            let why = format!("is {value}; it must be {rule}");
+            Err(VolumeError::Option { path: self.path.clone(), option, why })
         };
         if self.slots == 0 {
-            return refuse("slots", "must be at least 1");
+            return refuse("slots", 0, "at least 1");
         }
         if self.slot_bytes == 0 {
-            return refuse("slot_bytes", "must be at least 1");
+            return refuse("slot_bytes", 0, "at least 1");
         }
         if !(1..=4096).contains(&self.depth) {
-            return refuse("depth", "must be 1 to 4096");
+            return refuse("depth", self.depth.into(), "1 to 4096");
         }
         if !(1..=1 << 20).contains(&self.queue) {
-            return refuse("queue", "must be 1 to 1048576");
+            return refuse("queue", self.queue as u64, "1 to 1048576");
         }
         if !(1..=1024).contains(&self.threads) {
-            return refuse("threads", "must be 1 to 1024");
+            return refuse("threads", self.threads as u64, "1 to 1024");
         }
         if self.piece_bytes == 0
             || !self.piece_bytes.is_multiple_of(CHUNK_BYTES)
             || self.piece_bytes > 1 << 30
         {
-            return refuse("piece_bytes", "must be a multiple of 65536, up to 1 GiB");
+            return refuse("piece_bytes", self.piece_bytes as u64, "a multiple of 65536, up to 1 GiB");
         }
         Ok(())
     }
@@ -306,7 +307,7 @@ impl VolumeOptions {
             || VolumeError::Option {
                 path: self.path.clone(),
                 option: "slots × slot_bytes",
-                why: "is more than a file can hold, or a slot is 4 GiB or more; use fewer or smaller slots"
+                why: "exceeds the largest file, or a slot has 4 GiB or more; use fewer or smaller slots"
                     .to_owned(),
             },
         )

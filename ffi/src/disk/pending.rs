@@ -129,7 +129,7 @@ impl<B, E> Cell<B, E> {
 /// A request under way. [`wait`](Pending::wait) returns the buffer's guard `B`, or `E`: why the request
 /// did not move all its bytes.
 #[derive(Debug)]
-#[must_use = "dropping it drops the only way to learn how the request ended"]
+#[must_use = "dropping it discards the request's outcome"]
 pub struct Pending<B, E = IoFailure> {
     cell: Arc<Cell<B, E>>,
 }
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_several_is_woken_once_and_nobody_before_that() {
+    fn deferred_wakes_wake_each_waiter_once() {
         let [one, other] = [0, 1].map(|_| Arc::new(Counted::default()));
         let woken = || [&one, &other].map(|of| of.0.load(Ordering::Relaxed));
         let mut together = Vec::new();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_that_nobody_waits_for_is_dropped_whoever_keeps_the_cell() {
+    fn outcome_without_a_waiter_is_dropped() {
         for done_first in [false, true] {
             let (cell, guard) = (Cell::new(), Arc::new(()));
             let pending = Pending::new(Arc::clone(&cell));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn who_left_word_is_woken_once_the_outcome_is_there_and_not_asked_to_wait_for_one_that_is() {
+    fn waker_left_before_the_outcome_is_woken_once() {
         let cell = Cell::<u8>::new();
         let pending = Pending::new(Arc::clone(&cell));
         let told = Arc::new(Counted::default());

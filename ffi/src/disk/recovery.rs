@@ -168,7 +168,7 @@ pub enum Rejection {
     #[error("the slot holds another block")]
     OtherHash,
     /// The payload is not as long as the buffer.
-    #[error("the payload has another length")]
+    #[error("the payload's length is not the buffer's")]
     Length,
     /// The payload does not match its seal: torn, flipped, misdirected, lost, or encrypted with another key.
     #[error("the payload does not match its seal")]

@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 static LOST: Mutex<Vec<(Arc<Path>, LostBuffer)>> = Mutex::new(Vec::new());
 
 /// Never read: the variants only keep their buffers alive.
-#[expect(dead_code, reason = "held, never looked at")]
+#[expect(dead_code, reason = "held, never read")]
 enum LostBuffer {
     Read(BlockWrite),
     Write(BlockRead),

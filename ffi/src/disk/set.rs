@@ -60,14 +60,14 @@ impl VolumeSet {
         let none = || VolumeError::Option {
             path: std::path::PathBuf::new(),
             option: "paths",
-            why: "must be at least one".to_owned(),
+            why: "must name at least one volume".to_owned(),
         };
         let first = options.first().ok_or_else(none)?;
         let shape = (first.slots, first.slot_bytes);
         let too_many = |options: &VolumeOptions| VolumeError::Option {
             path: options.path.clone(),
             option: "slots",
-            why: "of all volumes together are more than can be numbered".to_owned(),
+            why: "of all volumes together exceed 4294967295; use fewer slots or volumes".to_owned(),
         };
         let count = u32::try_from(options.len()).map_err(|_| too_many(first))?;
         first.slots.checked_mul(count).ok_or_else(|| too_many(first))?;
@@ -324,7 +324,7 @@ fn first_of<F, T>(volumes: Vec<(F, Result<T, VolumeError>)>) -> VolumeError {
     let none = VolumeError::Option {
         path: std::path::PathBuf::new(),
         option: "paths",
-        why: "must be at least one".to_owned(),
+        why: "must name at least one volume".to_owned(),
     };
     volumes.into_iter().find_map(|(_, volume)| volume.err()).unwrap_or(none)
 }

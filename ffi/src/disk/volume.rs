@@ -396,32 +396,32 @@ fn start(
     let too_long = || VolumeError::Option {
         path: path.clone(),
         option: "slot_bytes",
-        why: "is more than a buffer can hold".to_owned(),
+        why: "exceeds the largest buffer; use smaller slots".to_owned(),
     };
     let transfer_bytes = transfer_bytes(shape.slot_bytes as usize, alignment).ok_or_else(too_long)?;
     let write_back = match keep {
         true => Some(
             WriteBack::new(superblock, table_delay)
-                .map_err(|error| os("get memory for writing the slot table", io::Error::other(error)))?,
+                .map_err(|error| os("allocate memory for writing the slot table", io::Error::other(error)))?,
         ),
         false => None,
     };
-    let fill = match unwritten.is_empty() {
-        true => None,
-        false => Some(
-            Fill::new(shape, unwritten, &table)
-                .map_err(|error| os("get memory for writing the file through", io::Error::other(error)))?,
-        ),
-    };
+    let fill =
+        match unwritten.is_empty() {
+            true => None,
+            false => Some(Fill::new(shape, unwritten, &table).map_err(|error| {
+                os("allocate memory for writing the file through", io::Error::other(error))
+            })?),
+        };
     let probes = Probes::new(&superblock)
-        .map_err(|error| os("get memory for asking the device", io::Error::other(error)))?;
+        .map_err(|error| os("allocate memory for probing the device", io::Error::other(error)))?;
     let bounce = match &cipher {
         None => None,
         Some(cipher) => {
             let requests = queue.saturating_add(depth as usize);
             let blocks = bounce::blocks(shape.slot_bytes as usize, requests);
             let bounce = Bounce::new(Arc::clone(cipher), blocks, shape.slot_bytes as usize)
-                .map_err(|error| os("get memory for encrypting payloads", io::Error::other(error)))?;
+                .map_err(|error| os("allocate memory for encrypting payloads", io::Error::other(error)))?;
             arenas.push(Arc::clone(bounce.arena()));
             Some(bounce)
         }
@@ -472,9 +472,9 @@ fn start(
         engine.run()
     });
     let thread = thread.map_err(|source| os("start the ring thread", source))?;
-    let answer = reported
-        .recv()
-        .unwrap_or_else(|_| Err(os("start the ring thread", io::Error::other("it ended before it began"))));
+    let answer = reported.recv().unwrap_or_else(|_| {
+        Err(os("start the ring thread", io::Error::other("the thread ended before it began")))
+    });
     let (backend, ring, fixed_bytes, device, more, concern) = match answer {
         Ok(answer) => answer,
         Err(error) => {
@@ -486,7 +486,7 @@ fn start(
     notes.extend(more);
     concerns.extend(concern);
     if !verify && bounce.is_none() {
-        notes.push("payloads are not verified: wrong bytes may be served".to_owned());
+        notes.push("payloads are not verified: the volume may serve wrong bytes".to_owned());
     }
     let description = Description {
         path,

@@ -72,8 +72,8 @@ impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Mode::Direct => "direct",
-            Mode::Possible => "direct where cuFile can, else bounced by it",
-            Mode::Compat => "compatibility mode: bounced by cuFile",
+            Mode::Possible => "direct where possible, else bounced by cuFile",
+            Mode::Compat => "compatibility mode, bounced by cuFile",
         })
     }
 }

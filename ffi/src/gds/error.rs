@@ -97,7 +97,8 @@ impl fmt::Display for CuFileCode {
 pub enum GdsError {
     /// A library is not installed, or does not load.
     #[error(
-        "{library} does not load ({why}); install CUDA's GPUDirect Storage and NVIDIA's driver, or put their folder into LD_LIBRARY_PATH"
+        "{library} does not load ({why}); install GPUDirect \
+         Storage and NVIDIA's driver, or set LD_LIBRARY_PATH"
     )]
     LibraryMissing {
         /// The requested file name.
@@ -127,8 +128,8 @@ pub enum GdsError {
     },
     /// cuFile's driver reads this file when it opens, and would wait for it without end.
     #[error(
-        "cuFile cannot be opened: {} cannot be read ({source}), and it would wait for that for ever; use a kernel with \
-         modules, or a sandbox that shows this file",
+        "cuFile would wait for ever: {} cannot be read ({source}); use a \
+         kernel with modules, or a sandbox with this file",
         shown_path(path)
     )]
     Unreadable {
@@ -139,8 +140,7 @@ pub enum GdsError {
     },
     /// cuFile's driver does not open.
     #[error(
-        "{operation} failed with {code}; load the nvidia-fs module, or allow compatibility mode, which bounces \
-         through host memory"
+        "{operation} failed with {code}; load the nvidia-fs module, or allow compatibility mode (host memory)"
     )]
     DriverRefused {
         /// The call.
@@ -150,8 +150,8 @@ pub enum GdsError {
     },
     /// cuFile would bounce through host memory, and that is not allowed.
     #[error(
-        "cuFile works in compatibility mode only ({why}): each transfer would bounce through host memory; load the \
-         nvidia-fs module, or allow compatibility mode"
+        "cuFile would bounce transfers through host memory ({why}); load the nvidia-fs module, or allow \
+         compatibility mode"
     )]
     Compat {
         /// The evidence.
@@ -159,8 +159,8 @@ pub enum GdsError {
     },
     /// cuFile does not serve the file's file system, or the way in which the file was opened.
     #[error(
-        "cuFile refuses the file with {code}; put it on ext4 or xfs on a local NVMe drive, open it with O_DIRECT, \
-         leave it its name, and show a container /run/udev"
+        "cuFile refuses the file with {code}; it needs ext4 or xfs on local NVMe, O_DIRECT, a name, and in \
+         a container /run/udev"
     )]
     FileSystemRefused {
         /// cuFile's answer.
@@ -168,7 +168,8 @@ pub enum GdsError {
     },
     /// Device memory cannot be registered; it can be used unregistered.
     #[error(
-        "cuFile refuses to register {bytes} bytes of device memory with {code}; use it unregistered, or register less"
+        "cuFile refuses to register {bytes} bytes of device memory \
+         ({code}); register less, or leave it unregistered"
     )]
     BufferRefused {
         /// Size of the memory.
@@ -177,7 +178,7 @@ pub enum GdsError {
         code: CuFileCode,
     },
     /// An option is impossible.
-    #[error("{option} is {value}; must be at least 1")]
+    #[error("{option} is {value}; it must be at least 1")]
     Option {
         /// The option's name.
         option: &'static str,
@@ -194,7 +195,7 @@ pub enum GdsError {
 
 /// The requested bytes are not inside the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{bytes} bytes at {offset} are outside the buffer's {limit} bytes")]
+#[error("{bytes} bytes at offset {offset} are outside of the buffer's {limit} bytes")]
 pub struct OutOfRange {
     /// First requested byte.
     pub offset: usize,
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_apart() {
+    fn cufile_answers_are_told_apart() {
         let answers = [9, 0, -1, -22, -5008].map(|answer| answer_of(answer, libc::EIO, 9));
         assert_eq!(answers, [9, 0, -libc::EIO, -22, -5008]);
         for answer in [10, isize::MAX, -4096, -5000, -6000, isize::MIN] {

@@ -204,7 +204,7 @@ mod tests {
     /// gcc's figures for `cufile.h` of 1.14.1 and 1.19.1, 64 bits; both give the same.
     #[test]
     #[cfg(target_pointer_width = "64")]
-    fn types_lie_as_in_the_header() {
+    fn cufile_types_match_the_header() {
         assert_eq!((size_of::<Status>(), align_of::<Status>(), offset_of!(Status, cuda)), (8, 4, 4));
         assert_eq!((size_of::<Descriptor>(), align_of::<Descriptor>()), (24, 8));
         assert_eq!((offset_of!(Descriptor, handle), offset_of!(Descriptor, fs_ops)), (8, 16));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_not_there_is_named() {
+    fn missing_library_is_named() {
         let missing = Library::open(&[c"libkvstrata-no-such-library.so.0"]).expect_err("no such library");
         assert!(missing.contains("libkvstrata-no-such-library.so.0"), "{missing}");
         // Either may be installed here; a missing library is named by its own name.
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_library_without_the_entries_is_refused_by_the_first_that_lacks() {
+    fn library_without_entries_names_the_first_missing_one() {
         let libc = Library::open(&[c"libc.so.6"]).expect("the library that this test runs on");
         let refused = CuFileApi::from_library(&libc).err().expect("libc is no cuFile");
         assert_eq!(

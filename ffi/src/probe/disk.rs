@@ -6,11 +6,11 @@ use crate::shown::{shown, shown_path};
 use std::path::{Path, PathBuf};
 
 const FILE_SYSTEM: &str = "file system";
-const FILE_SYSTEM_WHY: &str = "ext4 and xfs on local NVMe are the ones that the disk tier is tuned for";
+const FILE_SYSTEM_WHY: &str = "the disk tier is tuned for ext4 and xfs on local NVMe";
 const FREE_SPACE: &str = "free space";
 const FREE_SPACE_WHY: &str = "a volume is allocated whole when it is created";
 const DIRECT: &str = "O_DIRECT";
-const DIRECT_WHY: &str = "transfers past the page cache: no second copy of the cache in memory";
+const DIRECT_WHY: &str = "transfers bypass the page cache, so memory holds no second copy of the blocks";
 
 pub(super) fn facts(path: &Path) -> Vec<Fact> {
     let folder = folder_of(path);
@@ -97,8 +97,8 @@ fn unescaped(field: &str) -> String {
 fn no_files(mount: &Mount) -> Vec<Fact> {
     let remedy = "name a folder on a local file system with --path";
     let of = |name, detail, why| Fact::not_found(name, detail, why, remedy);
-    let keeps = format!("{mount}: it shows what the kernel knows, and keeps no files");
-    let not_asked = format!("not asked for: {} keeps no files", shown(&mount.kind));
+    let keeps = format!("{mount}: it shows kernel state and keeps no files");
+    let not_asked = format!("not probed: {} keeps no files", shown(&mount.kind));
     vec![
         of(FILE_SYSTEM, keeps, FILE_SYSTEM_WHY),
         of(FREE_SPACE, not_asked.clone(), FREE_SPACE_WHY),
@@ -126,9 +126,12 @@ fn file_system(folder: &Path) -> Fact {
     let detail = mount.to_string();
     match mount.kind.as_str() {
         "ext4" | "xfs" | "btrfs" | "f2fs" => Fact::found(name, detail, why),
-        "tmpfs" | "ramfs" => {
-            Fact::limited(name, format!("{detail}: this is memory"), why, "put the volume on a local drive")
-        }
+        "tmpfs" | "ramfs" => Fact::limited(
+            name,
+            format!("{detail}: it keeps its files in memory"),
+            why,
+            "put the volume on a local drive",
+        ),
         _ => Fact::limited(
             name,
             detail,
@@ -154,7 +157,7 @@ fn direct(folder: &Path) -> Fact {
     let path = folder.join(format!(".kvstrata-probe-{}", std::process::id()));
     // The blocking backend, so that the outcome depends on O_DIRECT alone.
     let volume = Volume::open(VolumeOptions::new(path, 1, 4096).backend(Backend::Blocking).threads(1));
-    let remedy = "put the volume on ext4 or xfs; until then transfers are buffered";
+    let remedy = "put the volume on ext4 or xfs; until then the page cache buffers transfers";
     match volume {
         Ok((volume, _)) => {
             let description = volume.describe();
@@ -177,7 +180,7 @@ mod tests {
     use crate::probe::Status;
 
     #[test]
-    fn a_field_of_mounts_is_read_as_the_kernel_wrote_it() {
+    fn escaped_field_of_mounts_is_decoded() {
         for (field, wanted) in [
             ("/a\\040b", "/a b"),
             ("/a\\011\\012\\134", "/a\t\n\\"),
@@ -191,7 +194,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_folder_of_the_kernels_is_no_full_drive() {
+    fn folder_of_procfs_is_not_a_full_drive() {
         for folder in ["/proc", "/proc/self", "/proc/sys/kernel"] {
             let facts = facts(Path::new(folder));
             let words: Vec<String> =
@@ -200,8 +203,8 @@ mod tests {
                 words[0].starts_with("file system: proc (") && words[0].ends_with("keeps no files"),
                 "{words:?}"
             );
-            assert_eq!(words[1], "free space: not asked for: proc keeps no files");
-            assert_eq!(words[2], "O_DIRECT: not asked for: proc keeps no files");
+            assert_eq!(words[1], "free space: not probed: proc keeps no files");
+            assert_eq!(words[2], "O_DIRECT: not probed: proc keeps no files");
             assert!(facts.iter().all(|fact| fact.status == Status::NotFound), "{facts:?}");
             assert!(
                 facts

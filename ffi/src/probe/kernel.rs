@@ -4,7 +4,7 @@ use super::{Fact, read_trimmed};
 
 pub(super) fn version() -> Fact {
     let name = "kernel";
-    let why = "io_uring's best set-up needs 6.1";
+    let why = "io_uring's best set-up needs Linux 6.1";
     let Some(release) = read_trimmed("/proc/sys/kernel/osrelease") else {
         return Fact::not_found(name, "no /proc/sys/kernel/osrelease", why, "run on Linux");
     };
@@ -14,7 +14,7 @@ pub(super) fn version() -> Fact {
     if version >= (6, 1) {
         Fact::found(name, release, why)
     } else {
-        Fact::limited(name, release, why, "upgrade to Linux 6.1 or later; older ones work, with fallbacks")
+        Fact::limited(name, release, why, "upgrade to Linux 6.1 or later; older kernels work, with fallbacks")
     }
 }
 
@@ -23,7 +23,7 @@ pub(super) fn io_uring() -> Fact {
     use io_uring::{Probe, opcode};
 
     let name = "io_uring";
-    let why = "the disk tier's way to the drive: many transfers a system call";
+    let why = "the disk tier starts many drive transfers with one system call";
     let (ring, flags) = match crate::disk::ring::uring::set_up(8) {
         Ok(made) => made,
         Err(error) => {
@@ -71,13 +71,18 @@ pub(super) fn remedy(error: &std::io::Error, disabled: Option<&str>) -> String {
         (Some(libc::EPERM), _) => "allow io_uring in the container's seccomp profile",
         _ => crate::disk::uring_remedy(error),
     };
-    format!("{remedy}; until then pread/pwrite threads serve")
+    format!("{remedy}; until then pread/pwrite threads do the transfers")
 }
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn io_uring() -> Fact {
-    let why = "the disk tier's way to the drive: many transfers a system call";
-    Fact::not_found("io_uring", "not on this system", why, "run on Linux; pread/pwrite threads serve here")
+    let why = "the disk tier starts many drive transfers with one system call";
+    Fact::not_found(
+        "io_uring",
+        "not available on this system",
+        why,
+        "run on Linux; elsewhere pread/pwrite threads do the transfers",
+    )
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -88,22 +93,22 @@ pub(super) fn cpu() -> Fact {
         ("avx512f", std::is_x86_feature_detected!("avx512f")),
         ("avx512bw", std::is_x86_feature_detected!("avx512bw")),
     ];
-    let (name, why) = ("CPU features", "block hashes and checksums run on vectors");
+    let (name, why) = ("CPU features", "block hashes and checksums use vector instructions");
     let list: Vec<_> = features.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
     if std::is_x86_feature_detected!("avx2") {
         Fact::found(name, list.join(" "), why)
     } else {
-        let detail = if list.is_empty() { "none of those asked".to_owned() } else { list.join(" ") };
+        let detail = if list.is_empty() { "none of those probed".to_owned() } else { list.join(" ") };
         Fact::limited(
             name,
             detail,
             why,
-            "let the virtual machine see the host's CPU; without AVX2 hashing is slower",
+            "expose the host's CPU to the virtual machine; hashing is slower without AVX2",
         )
     }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn cpu() -> Fact {
-    Fact::found("CPU features", std::env::consts::ARCH, "block hashes and checksums run on vectors")
+    Fact::found("CPU features", std::env::consts::ARCH, "block hashes and checksums use vector instructions")
 }

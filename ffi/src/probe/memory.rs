@@ -5,17 +5,17 @@ use super::{Fact, read_trimmed};
 
 pub(super) fn room() -> Fact {
     let name = "memory";
-    let why = "the kernel kills a process that touches more";
+    let why = "the kernel kills a process that uses more";
     let Some(room) = memory_room() else {
-        let remedy = "none: sizes are not compared with what is there";
-        return Fact::not_found(name, "the kernel does not say", why, remedy);
+        let remedy = "none; kvstrata does not check configured sizes against it";
+        return Fact::not_found(name, "the kernel does not report it", why, remedy);
     };
     let mib = room.available_bytes >> 20;
     match &room.bound {
-        Bound::Machine => Fact::found(name, format!("{mib} MiB to be had"), why),
+        Bound::Machine => Fact::found(name, format!("{mib} MiB available"), why),
         Bound::Group { file, .. } => {
-            let detail = format!("{mib} MiB to be had, bounded by {}", room.bound);
-            let remedy = format!("keep device.bytes (simulated) and host.bytes below that, or raise {file}");
+            let detail = format!("{mib} MiB available, bounded by {}", room.bound);
+            let remedy = format!("keep device.bytes (simulated) plus host.bytes below it, or raise {file}");
             Fact::limited(name, detail, why, remedy)
         }
     }
@@ -30,8 +30,8 @@ pub(super) fn lock_limit() -> Fact {
         let error = std::io::Error::last_os_error();
         return Fact::limited(name, error.to_string(), why, "check `ulimit -l`");
     }
-    let remedy = "raise it over the host tier's size: `ulimit -l unlimited`, `LimitMEMLOCK=infinity` in a unit, \
-                  `--ulimit memlock=-1` for a container";
+    let remedy = "raise it above the host tier's size: `ulimit -l unlimited`, `LimitMEMLOCK=infinity` in a \
+                  unit, or `--ulimit memlock=-1` for a container";
     match limit.rlim_cur {
         libc::RLIM_INFINITY => Fact::found(name, "unlimited", why),
         bytes if may_lock_anyway() => {
@@ -76,13 +76,18 @@ pub(super) fn hugetlb() -> Fact {
             let remedy = "optional: `sysctl vm.nr_hugepages=N`, N = the host tier's size / 2 MiB";
             Fact::not_found(name, "no pages of 2 MiB reserved", why, remedy)
         }
-        (None, _) => Fact::not_found(name, "the kernel has no pages of 2 MiB", why, "none on this kernel"),
+        (None, _) => Fact::not_found(
+            name,
+            "the kernel has no pages of 2 MiB",
+            why,
+            "none; this kernel has no such pages",
+        ),
     }
 }
 
 pub(super) fn numa() -> Fact {
     let name = "NUMA nodes";
-    let why = "an arena on the drive's or the GPU's own node saves a hop";
+    let why = "an arena on the node of the drive or the GPU saves a hop";
     let nodes = std::fs::read_dir("/sys/devices/system/node").map(|entries| {
         let is_node =
             |name: &str| name.strip_prefix("node").is_some_and(|number| number.parse::<u32>().is_ok());
@@ -94,6 +99,11 @@ pub(super) fn numa() -> Fact {
             let remedy = "bind the process to the GPU's node: `numactl --cpunodebind=N --membind=N`";
             Fact { remedy: Some(remedy.to_owned()), ..Fact::found(name, nodes.to_string(), why) }
         }
-        _ => Fact::not_found(name, "the kernel does not say", why, "none: memory is taken as uniform"),
+        _ => Fact::not_found(
+            name,
+            "the kernel does not report it",
+            why,
+            "none; kvstrata treats memory as uniform",
+        ),
     }
 }

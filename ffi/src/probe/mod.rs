@@ -135,20 +135,25 @@ fn answer_within(
     name: &'static str,
     part: impl FnOnce() -> Vec<Fact> + Send + 'static,
 ) -> Vec<Fact> {
-    let why = "what does not answer cannot be used";
+    let why = "kvstrata cannot use hardware or a mount that does not answer";
     let (answer, answered) = mpsc::channel();
     let asked = thread::Builder::new().name("kvstrata-probe".into()).spawn(move || {
         let _ = answer.send(part());
     });
     if let Err(error) = asked {
-        return vec![Fact::limited(name, format!("not asked: {error}"), why, "raise the limit on threads")];
+        return vec![Fact::limited(
+            name,
+            format!("not probed: {error}"),
+            why,
+            "raise the limit on threads (`ulimit -u`)",
+        )];
     }
     answered.recv_timeout(patience).unwrap_or_else(|error| {
         let detail = match error {
             mpsc::RecvTimeoutError::Timeout => format!("no answer within {} s", patience.as_secs()),
             mpsc::RecvTimeoutError::Disconnected => "the probe ended without an answer".to_owned(),
         };
-        vec![Fact::limited(name, detail, why, "check the driver or the mount by its own tools")]
+        vec![Fact::limited(name, detail, why, "check the driver or the mount with its own tools")]
     })
 }
 

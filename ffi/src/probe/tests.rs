@@ -22,7 +22,7 @@ const NAMES: [&str; 17] = [
 ];
 
 #[test]
-fn every_fact_has_a_name_a_reason_and_a_remedy_where_one_is_needed() {
+fn every_fact_has_a_name_a_reason_and_a_needed_remedy() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let facts = probe(&dir.path().join("volume"));
     for fact in &facts {
@@ -43,7 +43,7 @@ fn every_fact_has_a_name_a_reason_and_a_remedy_where_one_is_needed() {
 }
 
 #[test]
-fn paths_that_are_not_there_are_facts_too() {
+fn missing_paths_are_facts() {
     for path in ["/no/such/folder/volume", "", "volume", "/proc/volume"] {
         let facts = probe(Path::new(path));
         assert_eq!(facts.len(), NAMES.len(), "{path}");
@@ -51,7 +51,7 @@ fn paths_that_are_not_there_are_facts_too() {
 }
 
 #[test]
-fn a_part_that_hangs_or_panics_is_left_behind() {
+fn hanging_or_panicking_probe_is_left_behind() {
     let (release, released) = mpsc::channel::<()>();
     let facts = answer_within(Duration::from_millis(20), "sick", move || {
         let _ = released.recv();
@@ -66,7 +66,7 @@ fn a_part_that_hangs_or_panics_is_left_behind() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_refused_ring_has_the_remedy_of_its_refusal() {
+fn refused_ring_fact_has_its_own_remedy() {
     let remedy = |errno, disabled| kernel::remedy(&std::io::Error::from_raw_os_error(errno), disabled);
     assert!(remedy(libc::ENOMEM, Some("0")).contains("`ulimit -l`"));
     assert!(!remedy(libc::ENOMEM, Some("0")).contains("seccomp"));
@@ -75,7 +75,7 @@ fn a_refused_ring_has_the_remedy_of_its_refusal() {
 }
 
 #[test]
-fn bytes_have_the_unit_that_they_fit() {
+fn bytes_are_shown_in_their_unit() {
     for (bytes, wanted) in [
         (0, "0 B"),
         (1023, "1023 B"),

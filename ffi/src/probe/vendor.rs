@@ -8,10 +8,10 @@ use crate::sys::library::Library;
 use std::path::{Path, PathBuf};
 
 const DRIVER: &str = "CUDA driver";
-const DRIVER_WHY: &str = "device memory and copy engines; without it the device tier is simulated";
+const DRIVER_WHY: &str = "gives device memory and copy engines; without it the device tier is simulated";
 const DEVICES: &str = "CUDA devices";
-const DEVICES_WHY: &str = "the tier that blocks are onboarded to";
-const INSTALL: &str = "install NVIDIA's driver; in a container, run it with the NVIDIA container toolkit";
+const DEVICES_WHY: &str = "blocks are onboarded to device memory";
+const INSTALL: &str = "install NVIDIA's driver, and run containers with its container toolkit";
 
 pub(super) fn cuda() -> Vec<Fact> {
     let none = |detail: String| {
@@ -27,7 +27,8 @@ pub(super) fn cuda() -> Vec<Fact> {
             return none(format!("libcuda lacks {symbol}: too old, or not NVIDIA's"));
         }
         Err(other) => {
-            let remedy = "check `nvidia-smi`: 100 is no device, 803 a driver older than its library; CUDA 12.0 is the least";
+            let remedy = "check `nvidia-smi`; 100 means no device, 803 a driver older than its library; \
+                          CUDA 12.0 is the minimum";
             return vec![
                 Fact::limited(DRIVER, other.to_string(), DRIVER_WHY, remedy),
                 Fact::not_found(DEVICES, "the driver shows none", DEVICES_WHY, remedy),
@@ -39,8 +40,13 @@ pub(super) fn cuda() -> Vec<Fact> {
     let fact = match found.batch_copies {
         true => Fact::found(DRIVER, format!("CUDA {major}.{minor}, batch copies"), DRIVER_WHY),
         false => {
-            let detail = format!("CUDA {major}.{minor}, which takes one copy a call");
-            Fact::limited(DRIVER, detail, DRIVER_WHY, "a driver of CUDA 12.8 or later takes many by one call")
+            let detail = format!("CUDA {major}.{minor}, one copy a call");
+            Fact::limited(
+                DRIVER,
+                detail,
+                DRIVER_WHY,
+                "install a driver of CUDA 12.8 or later, which takes many copies a call",
+            )
         }
     };
     let devices: Vec<_> = (0..found.devices).map(|ordinal| driver.describe_device(ordinal)).collect();
@@ -52,7 +58,7 @@ pub(super) fn cuda() -> Vec<Fact> {
     let detail = words.join("; ");
     let devices = match devices.iter().all(Result::is_ok) {
         true => Fact::found(DEVICES, detail, DEVICES_WHY),
-        false => Fact::limited(DEVICES, detail, DEVICES_WHY, "check `nvidia-smi` and the system's log"),
+        false => Fact::limited(DEVICES, detail, DEVICES_WHY, "check `nvidia-smi` and the system log"),
     };
     vec![fact, devices]
 }
@@ -65,7 +71,7 @@ pub(super) fn nvcc() -> Fact {
         return match path.is_file() {
             true => Fact::found(name, format!("{} (KVSTRATA_NVCC)", shown_path(&path)), why),
             false => {
-                let detail = format!("KVSTRATA_NVCC is {}, which is no file", shown_path(&path));
+                let detail = format!("KVSTRATA_NVCC is {}, which is not a file", shown_path(&path));
                 Fact::not_found(name, detail, why, "correct KVSTRATA_NVCC, or unset it")
             }
         };
@@ -92,19 +98,19 @@ pub(super) fn nvcc() -> Fact {
 pub(super) fn kernels() -> Fact {
     let (name, why) = (
         "kernels",
-        "copy many small pieces by one launch, permute, sum and convert; the copy engine does without",
+        "copy many small pieces in one launch, permute, sum and convert; without them the copy engine copies",
     );
     match kvstrata_kernels::images() {
         Ok(_) => Fact::found(name, kvstrata_kernels::toolkit(), why),
         Err(reason) => {
-            Fact::not_found(name, reason, why, "build kvstrata where there is an nvcc (KVSTRATA_NVCC)")
+            Fact::not_found(name, reason, why, "build kvstrata where nvcc is installed (KVSTRATA_NVCC)")
         }
     }
 }
 
 pub(super) fn nixl() -> Fact {
     let why = "moves blocks to and from other machines";
-    let remedy = "install NIXL and put its lib folder into LD_LIBRARY_PATH; needed for the remote tier only";
+    let remedy = "install NIXL and add its lib folder to LD_LIBRARY_PATH; only the remote tier needs it";
     match Library::open(&[c"libnixl.so", c"libnixl_capi.so"]) {
         Ok(_) => Fact::found("NIXL", "libnixl loads", why),
         Err(error) => Fact::not_found("NIXL", error, why, remedy),
@@ -113,7 +119,8 @@ pub(super) fn nixl() -> Fact {
 
 /// Loads the library and looks for its entries. It does not open the driver, which would take device memory.
 pub(super) fn cufile() -> Fact {
-    let (name, why) = ("cuFile", "GPUDirect Storage: drive to device with no copy in host memory");
+    let (name, why) =
+        ("cuFile", "GPUDirect Storage moves blocks between drive and device without a copy in host memory");
     let version = match gds::installed() {
         Ok(version) => version,
         Err(error) => {
@@ -130,7 +137,7 @@ pub(super) fn cufile() -> Fact {
         return Fact::found(name, format!("libcufile {version}, and the nvidia-fs module"), why);
     }
     let detail = format!(
-        "libcufile {version}, without the nvidia-fs module: it bounces, unless by PCI peer-to-peer DMA"
+        "libcufile {version}, without the nvidia-fs module: transfers bounce, except by PCI peer-to-peer DMA"
     );
     let remedy = "load nvidia-fs, or let cuFile use PCI peer-to-peer DMA (`use_pci_p2pdma` in cufile.json)";
     Fact::limited(name, detail, why, remedy)

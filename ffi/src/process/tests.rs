@@ -3,7 +3,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
 #[test]
-fn the_system_s_list_of_locks_names_who_has_a_file() {
+fn system_lock_list_names_the_holder_of_a_file() {
     let locks = "1: POSIX  ADVISORY  WRITE 41 08:01:131 0 EOF\n\
                  2: FLOCK  ADVISORY  WRITE 42 08:02:131 0 EOF\n\
                  2: -> FLOCK  ADVISORY  WRITE 43 08:02:131 0 EOF\n\
@@ -22,7 +22,7 @@ fn open_null() -> Uninherited<File> {
 }
 
 #[test]
-fn an_entry_is_used_again_once_its_descriptor_is_closed() {
+fn entry_is_reused_after_its_descriptor_closes() {
     let (first, second) = (open_null(), open_null());
     assert!(!ptr::eq(first.entry, second.entry));
     assert_eq!(first.entry.file.load(Relaxed), first.as_raw_fd());
@@ -58,7 +58,7 @@ fn is_open(file: RawFd) -> bool {
 }
 
 #[test]
-fn a_child_knows_that_it_is_one_and_keeps_no_such_descriptor() {
+fn forked_child_knows_itself_and_keeps_no_descriptor() {
     let here = Origin::here();
     let file = open_null();
     let number = file.as_raw_fd();
@@ -69,7 +69,7 @@ fn a_child_knows_that_it_is_one_and_keeps_no_such_descriptor() {
 
 /// No child has a descriptor that another thread opens and closes all the time, whenever the fork happens.
 #[test]
-fn a_fork_beside_openings_and_closings_keeps_nothing() {
+fn fork_beside_openings_and_closings_keeps_no_descriptor() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let path = folder.path().join("file");
     File::create(&path).expect("made");

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rings_and_falls_silent() {
+    fn eventfd_rings_until_it_is_cleared() {
         let bell = EventFd::new().expect("eventfd");
         bell.silence();
         bell.ring();

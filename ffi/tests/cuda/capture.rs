@@ -19,7 +19,7 @@ fn mode() -> sys::CUstreamCaptureMode {
 }
 
 #[test]
-fn everything_works_while_an_engine_captures_and_its_capture_does_too() {
+fn all_calls_work_beside_an_engines_capture() {
     for way in Way::ALL {
         let double = Double::new();
         let before = open(1);
@@ -44,7 +44,7 @@ fn everything_works_while_an_engine_captures_and_its_capture_does_too() {
 }
 
 #[test]
-fn a_thread_finds_its_mode_as_it_was() {
+fn capture_mode_of_a_thread_is_restored() {
     use sys::CUstreamCaptureMode::{
         CU_STREAM_CAPTURE_MODE_GLOBAL as GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED,
     };
@@ -109,7 +109,7 @@ fn a_look_that_is_refused_is_repeated() {
 }
 
 #[test]
-fn what_is_not_taken_back_now_is_later() {
+fn refused_release_is_retried_later() {
     let (double, device) = machine();
     let (host, first, second) = (pinned(&device, 1, 4096), memory(&device, 64), memory(&device, 64));
     let arena = Arc::downgrade(host.arena());
@@ -145,7 +145,7 @@ fn what_is_not_taken_back_now_is_later() {
 }
 
 #[test]
-fn what_is_never_taken_back_is_kept_and_its_arena_too() {
+fn unreleasable_registration_keeps_its_arena() {
     let (double, device) = machine();
     let host = pinned(&device, 1, 4096);
     let arena = Arc::downgrade(host.arena());

@@ -39,7 +39,7 @@ fn every_way_ends_every_transfer() {
 }
 
 #[test]
-fn what_cannot_be_announced_ends_by_its_event() {
+fn unannounced_completion_ends_by_its_event() {
     for (way, call) in [(Way::HostFunction, "cuLaunchHostFunc"), (Way::Flag, "cuStreamWriteValue32_v2")] {
         let (double, device) = machine();
         let (host, target) = (pinned(&device, 4, 1000), memory(&device, 1000));
@@ -77,7 +77,7 @@ fn the_flags_memory_stays_until_it_is_written() {
 }
 
 #[test]
-fn a_queue_that_cannot_be_made_leaves_nothing() {
+fn failed_queue_creation_leaves_nothing() {
     let (double, device) = machine();
     for (way, call) in [
         (Way::Event, "cuCtxGetStreamPriorityRange"),

@@ -87,7 +87,7 @@ impl Drop for Leaves {
 }
 
 #[test]
-fn an_owners_drop_that_changes_the_context_of_a_queues_thread_harms_nobody() {
+fn context_changed_by_an_owners_drop_is_restored() {
     let (double, device) = machine();
     let other = open(1);
     let context = other.bound(|| current().expose_provenance()).expect("bound");
@@ -114,7 +114,7 @@ fn an_owners_drop_that_changes_the_context_of_a_queues_thread_harms_nobody() {
 }
 
 #[test]
-fn two_threads_on_two_devices_do_not_meet() {
+fn threads_of_two_devices_do_not_interfere() {
     let (double, device) = machine();
     let devices = [device, open(1)];
     let barrier = Barrier::new(4);

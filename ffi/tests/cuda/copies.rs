@@ -84,7 +84,7 @@ fn one_call_and_many_give_the_same_bytes() {
 }
 
 #[test]
-fn the_copy_engine_is_asked_for_unless_a_piece_stays_on_the_device() {
+fn copy_engine_is_preferred_unless_a_piece_stays_on_device() {
     const OVERLAP: u32 = 1;
     let (double, device) = machine();
     let (host, memory) = (pinned(&device, 2, 64), memory(&device, 64));
@@ -115,7 +115,7 @@ fn the_copy_engine_is_asked_for_unless_a_piece_stays_on_the_device() {
 }
 
 #[test]
-fn a_device_without_batches_is_asked_once() {
+fn device_without_batches_is_tried_once() {
     let double = Double::new();
     double.fail("cuMemcpyBatchAsync_v2", 1, 801);
     let (_, batches, singles) = scattered(&double, 9);
@@ -170,7 +170,7 @@ fn rows_are_copied_at_their_pitch_all_three_ways() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_it_is_queued() {
+fn piece_out_of_range_is_refused_before_queuing() {
     let (double, device) = machine();
     let (host, other) = (pinned(&device, 3, 100), pinned(&device, 1, 100));
     let target = memory(&device, 100);

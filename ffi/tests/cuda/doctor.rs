@@ -12,7 +12,7 @@ fn facts() -> [Fact; 2] {
 }
 
 #[test]
-fn the_doctor_says_what_cuda_offers() {
+fn doctor_reports_the_cuda_devices() {
     let double = Double::new();
     let [driver, devices] = facts();
     assert_eq!((driver.status, driver.detail.as_str()), (Status::Found, "CUDA 13.0, batch copies"));
@@ -23,7 +23,7 @@ fn the_doctor_says_what_cuda_offers() {
 }
 
 #[test]
-fn the_doctor_says_what_lacks_and_what_to_do() {
+fn doctor_reports_missing_parts_with_remedies() {
     let double = Double::new();
     double.version(12060);
     let [driver, _] = facts();

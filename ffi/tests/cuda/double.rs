@@ -77,7 +77,7 @@ fn a_call_that_breaks_a_capture_is_seen() {
 }
 
 #[test]
-fn memory_that_is_in_flight_or_not_there_is_seen() {
+fn memory_in_flight_or_missing_is_seen() {
     let (double, device) = machine();
     let (host, target) = (pinned(&device, 2, 4096), memory(&device, 4096));
     let stream = queue(&device, Purpose::Onboard);
@@ -118,7 +118,7 @@ fn memory_that_is_in_flight_or_not_there_is_seen() {
 }
 
 #[test]
-fn what_is_not_registered_is_seen() {
+fn unregistered_memory_is_seen() {
     let (double, device) = machine();
     let target = memory(&device, 64);
     let source = [1_u8; 64];
@@ -238,7 +238,7 @@ fn stream_order_keeps_a_source_that_is_a_later_target() {
 }
 
 #[test]
-fn what_is_left_is_counted() {
+fn leftovers_are_counted() {
     let (double, device) = machine();
     let (memory, host) = (memory(&device, 64), pinned(&device, 1, 64));
     let (stream, event) = (queue(&device, Purpose::Staging), CudaEvent::new(&device).expect("an event"));

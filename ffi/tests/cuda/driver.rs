@@ -5,10 +5,10 @@ use kvstrata_ffi::cuda::{CudaDevice, CudaDriver, CudaError};
 use std::process::Command;
 
 #[test]
-fn the_driver_says_what_it_is() {
+fn driver_describes_itself_and_its_devices() {
     let double = Double::new();
     let driver = CudaDriver::load().expect("the double");
-    assert_eq!(driver.describe().to_string(), "CUDA 13.0, 2 devices, batch copies");
+    assert_eq!(driver.describe().to_string(), "CUDA 13.0, devices: 2, batch copies");
     assert_eq!(double.left(), Leftovers::default(), "loading makes no context");
     let device = CudaDevice::open(&driver, 1).expect("a device");
     let description = device.describe();
@@ -25,22 +25,22 @@ fn the_driver_says_what_it_is() {
 }
 
 #[test]
-fn an_old_driver_is_refused_and_a_newer_one_has_less_or_more() {
+fn driver_below_12_is_refused_and_newer_ones_are_described() {
     let double = Double::new();
     double.version(11080);
     let refused = CudaDriver::load().expect_err("too old");
     assert_eq!(refused, CudaError::DriverTooOld { found: (11, 8) });
     assert_eq!(
         refused.to_string(),
-        "the driver is of CUDA 11.8, and 12.0 is the least (the first whose entries are all there); install a newer one"
+        "the driver supports CUDA 11.8; install one of CUDA 12.0 or later, the first with all entries"
     );
     assert_eq!(double.calls("cuInit"), 0, "and left alone");
     for (version, words) in [
-        (12000, "CUDA 12.0, 2 devices, single copies"),
-        (12060, "CUDA 12.6, 2 devices, single copies"),
-        (12080, "CUDA 12.8, 2 devices, batch copies"),
-        (12090, "CUDA 12.9, 2 devices, batch copies"),
-        (13020, "CUDA 13.2, 2 devices, batch copies"),
+        (12000, "CUDA 12.0, devices: 2, single copies"),
+        (12060, "CUDA 12.6, devices: 2, single copies"),
+        (12080, "CUDA 12.8, devices: 2, batch copies"),
+        (12090, "CUDA 12.9, devices: 2, batch copies"),
+        (13020, "CUDA 13.2, devices: 2, batch copies"),
     ] {
         double.version(version);
         assert_eq!(CudaDriver::load().expect("new enough").describe().to_string(), words);
@@ -49,7 +49,7 @@ fn an_old_driver_is_refused_and_a_newer_one_has_less_or_more() {
 }
 
 #[test]
-fn without_a_device_there_is_a_reason() {
+fn driver_without_device_gives_the_reason() {
     let double = Double::new();
     double.fail("cuInit", 1, 100);
     let refused = CudaDriver::load().expect_err("no device").to_string();
@@ -72,7 +72,7 @@ fn without_a_device_there_is_a_reason() {
 }
 
 #[test]
-fn every_refusal_on_the_way_is_named_and_leaves_nothing() {
+fn every_refused_call_of_opening_is_named_and_undone() {
     let double = Double::new();
     for call in ["cuDriverGetVersion", "cuInit", "cuDeviceGetCount"] {
         double.fail(call, 1, 803);

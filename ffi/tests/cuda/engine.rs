@@ -132,7 +132,7 @@ fn a_transfer_waits_for_an_engines_event() {
 }
 
 #[test]
-fn marks_are_one_event() {
+fn marks_of_a_queue_share_one_event() {
     let (double, device) = machine();
     let stream = engine_stream(&device);
     let (host, target) = (pinned(&device, 3, BYTES as usize), memory(&device, BYTES));

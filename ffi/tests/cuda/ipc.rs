@@ -53,7 +53,7 @@ fn a_part_of_an_allocation_says_where_it_is() {
 }
 
 #[test]
-fn the_wrong_process_or_device_is_said_so() {
+fn handle_of_the_wrong_process_or_device_is_refused() {
     let (double, device) = machine();
     let memory = memory(&device, 64);
     let own = IpcHandle::export(&memory).expect("exported");

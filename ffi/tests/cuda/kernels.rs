@@ -75,7 +75,7 @@ fn a_launch_is_given_its_struct_and_its_memory_is_held() {
 }
 
 #[test]
-fn launches_and_images_that_cannot_be_are_refused() {
+fn impossible_launches_and_images_are_refused() {
     let (double, device) = machine();
     kernel(&double);
     // SAFETY: empty, which is detected before it is read.
@@ -114,7 +114,7 @@ fn launches_and_images_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_kernel_is_given_the_addresses_of_what_it_may_touch() {
+fn kernel_gets_only_addresses_that_its_batch_holds() {
     let (double, device) = machine();
     let (host, target) = (crate::pinned(&device, 2, 100), memory(&device, 100));
     let queue = queue(&device, Purpose::Offload);
@@ -137,7 +137,7 @@ fn a_kernel_is_given_the_addresses_of_what_it_may_touch() {
 }
 
 #[test]
-fn registered_memory_that_kernels_see_elsewhere_is_for_copies_alone() {
+fn memory_mapped_elsewhere_is_for_copies_only() {
     let (double, device) = machine();
     double.mapped_at(1 << 40);
     let (host, target) = (crate::pinned(&device, 2, 100), memory(&device, 100));

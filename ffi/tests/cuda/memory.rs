@@ -26,7 +26,7 @@ fn memory_is_freed_when_its_last_range_goes() {
 }
 
 #[test]
-fn no_bytes_and_too_many_are_refused_by_name() {
+fn zero_and_too_many_bytes_are_refused_by_name() {
     let double = Double::new();
     double.memory(1 << 20, u64::MAX);
     let device = open(0);
@@ -49,14 +49,14 @@ fn no_bytes_and_too_many_are_refused_by_name() {
     let refused = DeviceStorage::allocate(&device, 8).expect_err("refused");
     assert_eq!(
         refused.to_string(),
-        "cuMemAlloc answered 1 CUDA_ERROR_INVALID_VALUE on device 0; check `nvidia-smi` and the system's log"
+        "cuMemAlloc answered 1 CUDA_ERROR_INVALID_VALUE on device 0; check `nvidia-smi` and the system log"
     );
     drop(device);
     double.finish();
 }
 
 #[test]
-fn lent_memory_is_its_owners_and_is_held() {
+fn lent_memory_is_held_and_left_to_its_owner() {
     let (double, device) = machine();
     let engine = memory(&device, 4096);
     let address = engine.base_address();

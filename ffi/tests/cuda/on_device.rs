@@ -16,21 +16,21 @@ fn over_the_double(test: impl FnOnce(&Ground)) {
 }
 
 #[test]
-fn random_plans() {
+fn random_plans_over_the_double_copy_right() {
     over_the_double(|ground| device_plans::random_plans(ground, 48));
 }
 
 #[test]
-fn sums() {
+fn sums_over_the_double_are_right() {
     over_the_double(device_plans::sums);
 }
 
 #[test]
-fn conversions() {
+fn conversions_over_the_double_are_right() {
     over_the_double(device_plans::conversions);
 }
 
 #[test]
-fn large_in_small() {
+fn large_copies_in_small_over_the_double_are_right() {
     over_the_double(|ground| device_plans::large(ground, 7, 3));
 }

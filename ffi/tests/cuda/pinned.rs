@@ -36,7 +36,7 @@ fn an_arena_is_registered_in_chunks_and_says_how_far_it_is() {
 }
 
 #[test]
-fn what_fails_half_way_is_undone_and_leaves_the_arena() {
+fn registration_failed_half_way_is_undone() {
     let (double, device) = machine();
     let arena = HostArena::new(10, MIB).expect("an arena");
     arena.write(0).expect("free").fill(7);
@@ -52,7 +52,7 @@ fn what_fails_half_way_is_undone_and_leaves_the_arena() {
         if threads == 1 {
             assert_eq!(done_bytes, 4 * MIB as u64);
         }
-        assert!(refused.to_string().contains("free host memory, or use a smaller arena"), "{refused}");
+        assert!(refused.to_string().contains("free host memory, or shrink the arena"), "{refused}");
         assert!(
             !refused.to_string().contains("ulimit"),
             "no limit of the system's is the driver's: {refused}"

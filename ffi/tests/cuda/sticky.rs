@@ -11,7 +11,7 @@ use kvstrata_ffi::cuda::{
 use std::sync::Arc;
 
 #[test]
-fn the_first_sticky_error_is_kept_and_the_driver_is_not_asked_again() {
+fn first_sticky_error_is_kept_and_ends_driver_calls() {
     let (double, device) = machine();
     let other = open(1);
     double.fail_for_good("cuMemGetInfo_v2", 1, 700);
@@ -19,8 +19,8 @@ fn the_first_sticky_error_is_kept_and_the_driver_is_not_asked_again() {
     let CudaError::Sticky { device: 0, fault } = first else { panic!("{first}") };
     assert_eq!(
         first.to_string(),
-        "device 0 has failed for good: cuMemGetInfo answered 700 CUDA_ERROR_ILLEGAL_ADDRESS; start the process anew; the system's \
-         log has Xid messages about the cause"
+        "device 0 has failed for good: cuMemGetInfo answered 700 CUDA_ERROR_ILLEGAL_ADDRESS; restart the \
+         process; Xid messages in the system log name the cause"
     );
     assert_eq!((device.fault(), first.fault(), first.number()), (Some(fault), Some(fault), 700));
     let calls = double.all_calls();
@@ -173,7 +173,7 @@ fn kill(double: &Double, device: &Arc<CudaDevice>) {
 }
 
 #[test]
-fn nothing_is_queued_on_a_dead_device_and_batches_come_back() {
+fn dead_device_queues_nothing_and_returns_batches() {
     let (double, device) = machine();
     let (host, target) = (pinned(&device, 1, 1000), memory(&device, 1000));
     let queue = queue(&device, Purpose::Onboard);

@@ -61,7 +61,7 @@ impl Calls<'_> {
 }
 
 #[test]
-fn sums_are_the_disk_tiers_whoever_makes_them() {
+fn sums_by_kernel_and_cpu_are_the_disk_tiers() {
     let (double, device) = machine();
     let sums = sums_with(&double, &device, SumOptions::new());
     let (storage, bytes) = filled(&device, 3 * MIB + 48);
@@ -95,7 +95,7 @@ fn sums_are_the_disk_tiers_whoever_makes_them() {
 }
 
 #[test]
-fn a_device_that_cannot_write_sums_to_the_host_has_payloads_come_down() {
+fn device_without_host_writes_has_payloads_copied_down() {
     let (double, device) = machine();
     double.mapped_at(1 << 40);
     let sums = sums_with(&double, &device, SumOptions::new());
@@ -135,7 +135,7 @@ fn many_threads_each_get_their_own_sum() {
 }
 
 #[test]
-fn what_the_driver_refuses_is_an_error_and_the_next_call_goes_on() {
+fn refused_sum_is_an_error_and_the_next_one_succeeds() {
     let (double, device) = machine();
     let sums = sums_with(&double, &device, SumOptions::new().calls(1));
     let (storage, bytes) = filled(&device, 2 * CHUNK);
@@ -165,7 +165,7 @@ fn what_the_driver_refuses_is_an_error_and_the_next_call_goes_on() {
 }
 
 #[test]
-fn a_device_that_does_not_answer_keeps_the_payload_and_nobody_waits_for_ever() {
+fn unanswered_sum_keeps_its_payload_and_times_out() {
     let (double, device) = machine();
     let sums = sums_with(&double, &device, SumOptions::new().calls(1).patience(Duration::ZERO));
     let (storage, bytes) = filled(&device, CHUNK);
@@ -186,7 +186,7 @@ fn a_device_that_does_not_answer_keeps_the_payload_and_nobody_waits_for_ever() {
 }
 
 #[test]
-fn who_waits_for_a_seat_hears_of_the_devices_end() {
+fn waiter_for_a_seat_learns_of_the_devices_failure() {
     let (double, device) = machine();
     let sums = sums_with(&double, &device, SumOptions::new().calls(1));
     let (storage, _) = filled(&device, CHUNK);
@@ -208,7 +208,7 @@ fn who_waits_for_a_seat_hears_of_the_devices_end() {
 }
 
 #[test]
-fn a_dead_device_is_asked_nothing_more() {
+fn dead_device_gets_no_more_sums() {
     let (double, device) = machine();
     let sums = sums_with(&double, &device, SumOptions::new().calls(1));
     let (storage, _) = filled(&device, CHUNK);

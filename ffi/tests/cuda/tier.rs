@@ -37,7 +37,7 @@ fn a_block_larger_than_the_bounce_goes_in_parts() {
 }
 
 #[test]
-fn a_copy_that_was_given_up_keeps_its_block_until_the_device_answers() {
+fn abandoned_copy_keeps_its_block_until_the_device_answers() {
     let (double, device) = machine();
     let tier = CudaDeviceTier::with_deadline(&device, 2, 100, Duration::from_millis(5)).expect("200 B");
     double.hold();

@@ -81,7 +81,7 @@ fn let_go_after(steps: u64, polled: bool) {
 }
 
 #[test]
-fn dropped_at_any_moment_the_device_keeps_what_it_uses() {
+fn transfer_dropped_at_any_moment_keeps_its_memory() {
     for steps in 0..=2 {
         for polled in [false, true] {
             let_go_after(steps, polled);
@@ -122,7 +122,7 @@ fn a_transfer_that_is_not_finished_is_not_waited_for() {
 }
 
 #[test]
-fn a_piece_that_is_refused_half_way_is_the_outcome_when_the_others_are_done() {
+fn piece_refused_half_way_fails_after_the_others_end() {
     let double = Double::new();
     double.version(12060);
     let device = open(0);
@@ -150,7 +150,7 @@ fn a_piece_that_is_refused_half_way_is_the_outcome_when_the_others_are_done() {
 /// A caller that polls a failed transfer gets its batch when the device has answered, and no batch if it
 /// never will.
 #[test]
-fn what_a_failed_transfer_held_is_left_unless_the_device_keeps_it() {
+fn failed_transfer_returns_its_memory_unless_in_use() {
     for dies in [false, true] {
         let double = Double::new();
         double.version(12060);
@@ -264,7 +264,7 @@ fn one_queue_waits_for_anothers_event() {
 }
 
 #[test]
-fn what_is_refused_when_it_is_recorded_is_kept_for_ever() {
+fn transfer_of_a_refused_event_is_kept_for_ever() {
     let (double, device) = machine();
     let (host, target) = (pinned(&device, 2, 4096), memory(&device, 4096));
     let queue = queue(&device, Purpose::Onboard);
@@ -300,7 +300,7 @@ fn a_deadline_leaves_the_transfer_to_the_device() {
 }
 
 #[test]
-fn queues_threads_and_devices_beside_each_other() {
+fn queues_threads_and_devices_do_not_interfere() {
     for seed in [0, 3, 17] {
         let (double, device) = machine();
         double.seed(seed);
@@ -350,7 +350,7 @@ fn an_owner_that_panics_does_not_stop_the_queue() {
 }
 
 #[test]
-fn a_place_that_is_free_has_its_event_too() {
+fn free_slot_has_its_event() {
     let (double, device) = machine();
     let options = QueueOptions::new().depth(1);
     let queue = TransferQueue::new(&device, Purpose::Staging, options).expect("a queue");

@@ -89,7 +89,7 @@ fn every_route_is_measured_at_every_point() {
 }
 
 #[test]
-fn what_is_not_there_is_not_measured() {
+fn missing_routes_are_not_measured() {
     // No kernels.
     let (double, device) = machine();
     let costs = quietly(&device, none(), up_to(64 << 10)).expect("tuned");

@@ -92,7 +92,7 @@ fn a_writer_is_alone_among_readers() {
 
 /// I2: readers never refuse each other, and each is counted.
 #[test]
-fn readers_share() {
+fn readers_share_a_block() {
     model(|| {
         let rig = Rig::new(1);
         let other = rig.clone();
@@ -161,7 +161,7 @@ fn a_writer_becomes_a_reader() {
 /// The guards, over two blocks that two threads want in opposite order: the thread that is refused the
 /// second block gives back the first by dropping it, and then both are free.
 #[test]
-fn guards_of_two_blocks_are_given_back() {
+fn guards_of_two_blocks_are_released() {
     model(|| {
         let arena = HostArena::new(2, 8).expect("memory");
         let rig = Rig::new(2);

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_that_come_back_join_their_neighbours() {
+    fn freed_parts_join_their_neighbours() {
         let mut free = vec![(10, 2)];
         for (part, wanted) in [
             ((0, 4), vec![(0, 4), (10, 2)]),

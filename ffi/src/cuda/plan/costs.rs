@@ -81,7 +81,7 @@ pub struct DirectionCosts {
 
 /// Impossible costs.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{what} of copies {direction} is {value}; must be {rule}")]
+#[error("{} of copies {direction} is {value}; it must be {rule}", .what)]
 pub struct BadCosts {
     /// The wrong figure.
     pub what: &'static str,

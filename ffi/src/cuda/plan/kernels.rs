@@ -58,9 +58,9 @@ impl CudaKernels {
     /// Returns the kernel of this name.
     pub(super) fn function(&self, name: &'static CStr) -> Result<(&'static CStr, CudaFunction), CudaError> {
         let found = self.functions.iter().find(|(of, _)| *of == name);
-        found
-            .cloned()
-            .ok_or_else(|| CudaError::NoKernels { why: format!("no image has {name:?} ({})", toolkit()) })
+        found.cloned().ok_or_else(|| CudaError::NoKernels {
+            why: format!("no image contains the kernel {name:?} ({})", toolkit()),
+        })
     }
 }
 

@@ -124,7 +124,7 @@ impl CudaCopy {
         self.check(plan, &places, Of::SIDES)?;
         if plan.block_bytes() != plan.dst().block_bytes() {
             return Err(CudaError::NoRoute {
-                why: "a seal is of a whole block, and the plan has a part of it",
+                why: "a seal covers a whole block, but the plan copies a part of one; plan whole blocks",
             });
         }
         let kernel = SumKernel::new(plan).map_err(|why| CudaError::NoKernels { why: why.to_string() })?;
@@ -157,7 +157,7 @@ impl CudaCopy {
         let same = !source.is_host() && !destination.is_host();
         if same && src.regions().iter().any(|a| dst.regions().iter().any(|b| meets(a, b))) {
             return Err(CudaError::NoRoute {
-                why: "a conversion's source and destination lie in the same memory",
+                why: "source and destination of the conversion overlap; use separate memory",
             });
         }
         let stand_ins = conversion.stand_ins(src, dst).map_err(refused)?;
@@ -188,7 +188,9 @@ impl CudaCopy {
             [false, true] => Direction::DeviceToHost,
             [false, false] => Direction::DeviceToDevice,
             [true, true] => {
-                return Err(CudaError::NoRoute { why: "both sides are the host's; use HostCopy" });
+                return Err(CudaError::NoRoute {
+                    why: "source and destination are both host memory; use HostCopy",
+                });
             }
         };
         let launcher = match places.iter().all(Place::is_mapped) {

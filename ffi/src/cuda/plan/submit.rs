@@ -57,10 +57,10 @@ impl PreparedCopy {
         match route {
             _ if self.there(route) => Ok(()),
             Route::Kernel => self.prepared.launcher.as_ref().map(|_| ()).map_err(Clone::clone),
-            _ if !self.engine => why("the copy engine does not convert elements"),
+            _ if !self.engine => why("the copy engine does not convert elements; use kernels"),
             Route::Batch if !self.prepared.is_mapped() => Err(CudaError::NotMapped),
-            Route::Batch => why("the driver has no call for many copies (CUDA 12.8)"),
-            Route::Rows => why("rows within a device need its own pitches"),
+            Route::Batch => why("the driver has no call for many copies; install one of CUDA 12.8 or later"),
+            Route::Rows => why("rows within a device need a pitch of cuMemAllocPitch; use another route"),
             Route::Single => Ok(()),
         }
     }
@@ -252,7 +252,9 @@ impl Prepared {
     fn apart(&self, sums: (u64, u64), src: &[BlockId], dst: &[BlockId]) -> Result<(), CudaError> {
         let meets = self.places.iter().zip([src, dst]).any(|(place, blocks)| place.meets(sums, blocks));
         match meets {
-            true => Err(CudaError::NoRoute { why: "the sums would be written into what is copied" }),
+            true => Err(CudaError::NoRoute {
+                why: "the sums would overwrite blocks of the copy; put them elsewhere",
+            }),
             false => Ok(()),
         }
     }

@@ -221,8 +221,7 @@ impl CudaSums {
             let parameters = &mut seat.parameters;
             kernel.launches(&SumKernel::PAYLOAD, 0, sums, self.most_ctas, parameters, |launch| {
                 let found = self.functions.iter().find(|(name, _)| *name == launch.kernel);
-                let missing =
-                    || CudaError::NoKernels { why: format!("{:?} was not looked up", launch.kernel) };
+                let missing = || CudaError::NoKernels { why: format!("{:?} was not loaded", launch.kernel) };
                 let (_, function) = found.ok_or_else(missing)?;
                 // SAFETY: the parameters have the size that the kernel takes. The kernel reads the
                 // payload, whose owner the batch has, and writes sums; the batch has the room and the

@@ -135,7 +135,7 @@ pub fn tune(
     let card = device.describe();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     CopyCosts::measured(&card.name, device.driver().describe().version, &utc(now.as_secs()), costs)
-        .map_err(|_| CudaError::NoRoute { why: "a time that cannot be was measured; tune again" })
+        .map_err(|_| CudaError::NoRoute { why: "tuning measured an impossible time; tune again" })
 }
 
 /// Returns the points of the grid to measure, as indices, in the order of measurement.

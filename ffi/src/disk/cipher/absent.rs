@@ -13,10 +13,10 @@ pub(super) enum Key {}
 pub(super) enum Cipher {}
 
 #[derive(Debug, thiserror::Error)]
-#[error("built without the feature `encryption`")]
+#[error("kvstrata was built without the feature `encryption`")]
 pub(super) struct CipherError;
 
-#[expect(dead_code, reason = "nobody reads it")]
+#[expect(dead_code, reason = "a stand-in that is never read")]
 #[derive(Debug)]
 pub(super) struct Binding {
     pub(super) slot: u32,

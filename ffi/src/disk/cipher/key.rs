@@ -29,14 +29,14 @@ pub enum KeyError {
         source: io::Error,
     },
     /// The path names a directory, a pipe or a device.
-    #[error("key file {}: is not a regular file; name one", shown_path(path))]
+    #[error("key file {}: is not a regular file; name a regular file", shown_path(path))]
     NotAFile {
         /// The file's path.
         path: PathBuf,
     },
     /// Others than the file's owner may read or change it.
     #[error(
-        "key file {}: its mode {mode:04o} lets others than its owner in; `chmod 600` it",
+        "key file {}: its mode {mode:04o} admits users other than its owner; `chmod 600` it",
         shown_path(path)
     )]
     Mode {
@@ -55,7 +55,7 @@ pub enum KeyError {
         name: String,
     },
     /// The contents are not a key.
-    #[error("{origin}: {found}; a key is {wanted}, as of `openssl rand -hex 32`")]
+    #[error("{origin}: {found}; a key is {wanted}, for example of `openssl rand -hex 32`")]
     Form {
         /// The file or variable.
         origin: String,
@@ -127,7 +127,7 @@ impl Key {
     /// The key, or what is wrong with the digits.
     fn from_digits(digits: &[u8]) -> Result<Key, &'static str> {
         if !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err("holds something else than hexadecimal digits");
+            return Err("holds characters other than hexadecimal digits");
         }
         match digits.len().cmp(&(2 * KEY_BYTES)) {
             Ordering::Less if digits.is_empty() => return Err("holds nothing"),

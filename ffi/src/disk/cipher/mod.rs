@@ -79,12 +79,10 @@ const NAMES_INFO: &[u8] = b"kvstrata volume 2: names";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CipherError {
     /// The system gave no random numbers, or the library refused a key.
-    #[error(
-        "cannot {what}: the system's source of random numbers or the cryptographic library refuses; try again"
-    )]
+    #[error("cannot {operation}: the system's random numbers or the cryptographic library failed; try again")]
     Refused {
         /// The operation that failed.
-        what: &'static str,
+        operation: &'static str,
     },
     /// All 2²² epochs have been opened.
     #[error("the volume has been opened 2^22 times; reinitialize it")]
@@ -93,7 +91,7 @@ pub(super) enum CipherError {
     #[error("the volume has taken 2^40 writes since it was opened; open it again")]
     SequencesSpent,
     /// Longer than AES-GCM can seal.
-    #[error("a payload of {bytes} bytes is longer than AES-GCM seals (64 GiB); use smaller slots")]
+    #[error("a payload has {bytes} bytes, but AES-GCM seals at most 64 GiB; use smaller slots")]
     TooLong {
         /// The payload's length.
         bytes: usize,
@@ -171,14 +169,14 @@ impl Cipher {
         }
         let mut salts = *salts;
         let drawn = &mut salts[place(newest)];
-        SystemRandom::new().fill(drawn).map_err(|_| CipherError::Refused { what: "draw a salt" })?;
+        SystemRandom::new().fill(drawn).map_err(|_| CipherError::Refused { operation: "draw a salt" })?;
         let secret = secret(key, volume);
         let epochs: Vec<_> = salts
             .iter()
             .map(|salt| if *salt == [0; 16] { None } else { Epoch::new(&secret, salt) })
             .collect();
         if epochs[place(newest)].is_none() {
-            return Err(CipherError::Refused { what: "derive a volume's keys" });
+            return Err(CipherError::Refused { operation: "derive a volume's keys" });
         }
         next.fetch_max(newest << COUNT_BITS, Ordering::Relaxed);
         Ok(Cipher { salts, epochs, newest, next })
@@ -269,6 +267,6 @@ pub(super) fn key_check(key: &Key, volume: u128) -> Result<[u8; 16], CipherError
     let mut check = [0; 16];
     let secret = secret(key, volume);
     let expanded = secret.expand(&[CHECK_INFO], Check).and_then(|okm| okm.fill(&mut check));
-    expanded.map_err(|_| CipherError::Refused { what: "derive a key's check" })?;
+    expanded.map_err(|_| CipherError::Refused { operation: "derive a key's check" })?;
     Ok(check)
 }

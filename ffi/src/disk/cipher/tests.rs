@@ -42,7 +42,7 @@ fn opens(cipher: &Cipher, sealed: &Sealed, binding: &Binding, payload: &[u8]) ->
 }
 
 #[test]
-fn what_was_sealed_opens_now_and_after_the_next_openings() {
+fn sealed_payload_opens_now_and_after_the_next_openings() {
     let cipher = cipher(&NONE, 0);
     let (sealed, payload) = sealed(&cipher);
     assert_ne!(payload, TEXT);
@@ -54,7 +54,7 @@ fn what_was_sealed_opens_now_and_after_the_next_openings() {
 }
 
 #[test]
-fn it_opens_as_nothing_else() {
+fn sealed_payload_opens_under_no_other_binding() {
     let cipher = cipher(&NONE, 0);
     let (sealed, payload) = sealed(&cipher);
     let (hash, parent) = (SequenceHash::from_u128(0xcaff), HashKey::from_number(0xbeee));
@@ -85,7 +85,7 @@ fn it_opens_as_nothing_else() {
 }
 
 #[test]
-fn each_flipped_bit_is_noticed() {
+fn flipped_bit_of_a_sealed_payload_is_noticed() {
     let cipher = cipher(&NONE, 0);
     let (sealed, payload) = sealed(&cipher);
     for bit in 0..8 * payload.len() {
@@ -119,7 +119,7 @@ fn another_key_or_volume_or_salt_opens_nothing() {
 
 /// I1: the disk is rolled back to before the first writes, so that all sequence numbers are used again.
 #[test]
-fn a_sequence_number_that_comes_again_comes_under_another_key() {
+fn repeated_sequence_number_has_another_key() {
     let (first, second) = (cipher(&NONE, 0), cipher(&NONE, 0));
     let ((a, one), (b, other)) = (sealed(&first), sealed(&second));
     assert_eq!(a.sequence, b.sequence);
@@ -132,7 +132,7 @@ fn a_sequence_number_that_comes_again_comes_under_another_key() {
 
 /// I2: whatever salts and records the disk offers, sealing uses the epoch that was drawn.
 #[test]
-fn no_salt_of_the_disk_is_sealed_under() {
+fn salt_from_the_disk_is_never_sealed_under() {
     let forged = [[0x55; 16]; EPOCHS];
     for last_sequence in [0, 1, 126 << COUNT_BITS, 127 << COUNT_BITS, (LAST_EPOCH << COUNT_BITS) - 1] {
         let cipher = cipher(&forged, last_sequence);
@@ -144,7 +144,7 @@ fn no_salt_of_the_disk_is_sealed_under() {
 }
 
 #[test]
-fn no_number_is_given_twice_by_many_threads() {
+fn threads_draw_distinct_sequence_numbers() {
     const THREADS: usize = 4;
     const NUMBERS: usize = 200_000;
     let cipher = cipher(&NONE, 0);
@@ -165,7 +165,7 @@ fn no_number_is_given_twice_by_many_threads() {
 
 /// As in a set: one counter, and blocks of all volumes in the order in which they were sealed.
 #[test]
-fn volumes_that_share_a_counter_share_epochs_and_no_number() {
+fn volumes_of_one_counter_share_epochs_and_no_number() {
     let next = after(5 << COUNT_BITS);
     let of = |volume| Cipher::new(&key(0), volume, &NONE, Arc::clone(&next)).expect("keys");
     let (one, two) = (of(VOLUME), of(VOLUME + 1));
@@ -174,7 +174,7 @@ fn volumes_that_share_a_counter_share_epochs_and_no_number() {
 }
 
 #[test]
-fn counts_and_epochs_end_rather_than_begin_again() {
+fn counts_and_epochs_end_without_wrapping() {
     let cipher = cipher(&NONE, 0);
     cipher.next.store((2 << COUNT_BITS) - 1, Ordering::Relaxed);
     assert_eq!(sealed(&cipher).0.sequence, (2 << COUNT_BITS) - 1);
@@ -189,7 +189,7 @@ fn counts_and_epochs_end_rather_than_begin_again() {
 }
 
 #[test]
-fn the_oldest_salt_goes_where_the_newest_needs_its_place() {
+fn oldest_salt_makes_way_for_the_newest() {
     let (mut salts, mut last) = (NONE, 0);
     let mut kept = Vec::new();
     for opening in 0..EPOCHS + 3 {
@@ -208,7 +208,7 @@ fn the_oldest_salt_goes_where_the_newest_needs_its_place() {
 
 /// A volume that is opened and closed without a write keeps its blocks.
 #[test]
-fn an_epoch_of_which_nothing_is_left_is_numbered_again() {
+fn epoch_without_records_is_numbered_again() {
     let first = cipher(&NONE, 0);
     let (sealed, payload) = sealed(&first);
     let mut salts = *first.salts();
@@ -224,7 +224,7 @@ fn an_epoch_of_which_nothing_is_left_is_numbered_again() {
 }
 
 #[test]
-fn a_mask_comes_off_again_and_differs_by_sequence_number() {
+fn mask_is_reversible_and_differs_by_sequence_number() {
     let cipher = cipher(&NONE, 0);
     let first = 1 << COUNT_BITS;
     let mut names = [7; 32];
@@ -240,7 +240,7 @@ fn a_mask_comes_off_again_and_differs_by_sequence_number() {
 /// The results are of Python's `cryptography` 48 (OpenSSL's AES, HKDF and HMAC), after the
 /// header's drawing.
 #[test]
-fn another_implementation_of_the_format_agrees() {
+fn cipher_agrees_with_another_implementation() {
     let mut salts = NONE;
     salts[1] = [0xA5; 16];
     let sequence = 1 << COUNT_BITS | 5;

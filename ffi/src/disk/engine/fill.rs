@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_written_is_filled_once() {
+    fn unwritten_ranges_are_filled_once() {
         for (slots, slot_bytes) in [(1000, 64 << 10), (7, 5 << 20), (300, 4096), (1, 1)] {
             let shape = Shape::new(slots, slot_bytes, 4096).expect("a shape");
             let all = shape.origin..shape.origin + u64::from(slots) * shape.stride;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_file_that_was_found_what_was_never_written_is_filled_and_no_block() {
+    fn fill_of_a_found_file_spares_its_blocks() {
         let shape = Shape::new(64, 64 << 10, 4096).expect("a shape");
         let page = |number: u64| shape.origin + number * 4096;
         // Sixteen pages a slot. Slots 1, 2 and 40 hold blocks.

@@ -306,7 +306,7 @@ mod tests {
     use kvstrata_core::SequenceHash;
 
     #[test]
-    fn a_page_that_changes_while_it_is_written_waits_for_that_write() {
+    fn table_page_changed_during_its_write_waits_for_it() {
         let superblock = Superblock::plain(1, Shape::new(1000, 4096, 4096).expect("a shape"));
         let mut table = Table::new(1, 1000, None).expect("memory");
         let mut write_back = WriteBack::new(superblock, Duration::ZERO).expect("memory");

@@ -86,7 +86,7 @@ impl Prepared {
                 return Err(VolumeError::NoDirect { path: path.clone(), why });
             }
             notes.push(format!(
-                "O_DIRECT refused ({why}): the page cache holds a second copy of what is moved"
+                "the file system refuses O_DIRECT ({why}): the page cache holds a second copy of the blocks"
             ));
             // A file system in memory has nothing but the page cache.
             if !concerns.contains(&Concern::InMemory) {

@@ -34,7 +34,7 @@ pub(super) fn unwritten(file: &File) -> io::Result<Vec<Range<u64>>> {
         if extents.is_empty() || extents.last().is_some_and(fiemap::Extent::is_last) {
             found.upto(length, true);
         } else if found.at == before {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "its extents do not follow each other"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "its extents are not in order"));
         }
     }
     Ok(found.ranges)
@@ -160,7 +160,7 @@ mod tests {
     const KIB: u64 = 1 << 10;
 
     #[test]
-    fn what_was_never_written_is_found_and_nothing_else() {
+    fn unwritten_extents_are_found_exactly() {
         let file = tempfile::tempfile().expect("a temporary file");
         file.set_len(1 << 20).expect("a hole");
         let all = 0..1 << 20;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn more_extents_than_one_call_gives_are_asked_for_again() {
+    fn extents_beyond_one_call_are_read_by_the_next() {
         let file = tempfile::tempfile().expect("a temporary file");
         let pieces = 700;
         for piece in 0..pieces {

@@ -77,12 +77,13 @@ pub(in crate::disk) fn look(options: &mut VolumeOptions) -> Result<Seen, VolumeE
     {
         options.backend = Backend::Blocking;
         notes.push(format!(
-            "on {name}, which another process or machine serves: no io_uring unless asked for"
+            "on {name}, which another process or machine serves: threads \
+             move the bytes unless io_uring is requested"
         ));
     }
     let memory = magic.and_then(in_memory);
     if let Some(name) = memory {
-        notes.push(format!("on {name}, which is memory: nothing of it outlives a restart of the machine"));
+        notes.push(format!("on {name}, which is memory: a restart of the machine loses all blocks"));
     }
     let wants_direct = options.backend != Backend::UringBuffered;
     let alignment =
@@ -91,7 +92,7 @@ pub(in crate::disk) fn look(options: &mut VolumeOptions) -> Result<Seen, VolumeE
         Ok(alignment) => (wants_direct, None, alignment),
         Err(why) => (false, Some(why), BUFFERED_ALIGN_BYTES),
     };
-    let length = file.metadata().map_err(os(&path, "ask the file's length"))?.len();
+    let length = file.metadata().map_err(os(&path, "read the file's length"))?.len();
     let found = if length == 0 { None } else { find(&file, length, alignment, options, &mut notes)? };
     let contents = match found {
         Some(found) => found,
@@ -156,8 +157,8 @@ impl Seen {
             _ => Some(Concern::Superblock),
         };
         if set.found && fresh && length == 0 {
-            let what = if made { "was not there" } else { "was empty" };
-            notes.push(format!("the file {what}: made anew for its set, the blocks that it held are lost"));
+            let state = if made { "was not there" } else { "was empty" };
+            notes.push(format!("the file {state}: created anew for its set; its former blocks are lost"));
         }
         if !made {
             notes.extend(name::close_to_others(&file, options));
@@ -221,7 +222,7 @@ fn find(
     let Some((which, superblock)) = picked.best else {
         if let Some(found) = picked.version() {
             if options.reinitialize {
-                return over(UNKNOWN_WRITES, notes, "asked to");
+                return over(UNKNOWN_WRITES, notes, "as the options ask");
             }
             return Err(foreign(path, "version", found.to_string(), VERSION.to_string()));
         }
@@ -232,14 +233,14 @@ fn find(
             [&a, &b, &moved].into_iter().any(|copy| has_magic(copy))
         };
         return match options.reinitialize {
-            _ if length == new.file_bytes => over(UNKNOWN_WRITES, notes, "neither superblock is whole"),
+            _ if length == new.file_bytes => over(UNKNOWN_WRITES, notes, "both superblocks are damaged"),
             _ if !was_one() => Err(VolumeError::NotAVolume { path: path.clone() }),
-            true => over(UNKNOWN_WRITES, notes, "asked to"),
+            true => over(UNKNOWN_WRITES, notes, "as the options ask"),
             false => Err(VolumeError::Damaged { path: path.clone() }),
         };
     };
     if options.reinitialize {
-        return over(superblock.writes, notes, "asked to");
+        return over(superblock.writes, notes, "as the options ask");
     }
     let wanted = Wanted {
         seal_kind: seal_kind(options),
@@ -257,7 +258,7 @@ fn find(
     }
     if picked.bad() > 0 {
         let whole = if which == Which::A { "first" } else { "second" };
-        notes.push(format!("one superblock was damaged; the {whole} one is whole"));
+        notes.push(format!("one superblock was damaged; the {whole} one is intact"));
     }
     let raw = read_table(file, &superblock.shape, length, path)?;
     let rejected = RejectedRecords {

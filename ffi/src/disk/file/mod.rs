@@ -122,7 +122,7 @@ pub(super) fn prepare(options: &mut VolumeOptions) -> Result<Prepared, VolumeErr
 /// Gives the file its length and its blocks. Returns false if the file system cannot allocate blocks.
 fn make_room(file: &File, path: &Path, bytes: u64, length: u64) -> Result<bool, VolumeError> {
     if length > bytes {
-        file.set_len(bytes).map_err(os(path, "cut the file to its length"))?;
+        file.set_len(bytes).map_err(os(path, "truncate the file to its length"))?;
     }
     let has = file.metadata().map_or(0, |metadata| metadata.blocks().saturating_mul(512));
     // A file with all its blocks needs no request: a volume that fills its file system can
@@ -182,6 +182,6 @@ fn random(path: &Path) -> Result<u128, VolumeError> {
     let mut bytes = [0; 16];
     match getrandom::fill(&mut bytes) {
         Ok(()) => Ok(u128::from_le_bytes(bytes)),
-        Err(error) => Err(os(path, "get a random number")(io::Error::other(error.to_string()))),
+        Err(error) => Err(os(path, "draw a random number")(io::Error::other(error.to_string()))),
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn open(options: &VolumeOptions, notes: &mut Vec<String>) -> Result<O
         let mut named = if made { Named::new(path, &file)? } else { Named::nothing() };
         if !options.keep {
             // Without a name the file vanishes with its last descriptor, even if the process is killed.
-            std::fs::remove_file(path).map_err(os(path, "take the name off the file"))?;
+            std::fs::remove_file(path).map_err(os(path, "remove the file's name"))?;
             named.stays();
         }
         return Ok(Opened { file, made, named });
@@ -109,7 +109,7 @@ fn open_or_create(path: &Path, keep: bool) -> Result<Option<(Uninherited<File>, 
     // Checked before opening, since opening a device can change it.
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        there => regular(path, &there.map_err(os(path, "ask what the path names"))?)?,
+        there => regular(path, &there.map_err(os(path, "examine the path"))?)?,
     }
     if !keep {
         return Err(VolumeError::Exists { path: path.to_owned() });
@@ -119,7 +119,7 @@ fn open_or_create(path: &Path, keep: bool) -> Result<Option<(Uninherited<File>, 
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ELOOP)) => return Ok(None),
         opened => opened.map_err(os(path, "open the file"))?,
     };
-    regular(path, &file.metadata().map_err(os(path, "ask what the path names"))?)?;
+    regular(path, &file.metadata().map_err(os(path, "examine the path"))?)?;
     Ok(Some((file, false)))
 }
 
@@ -132,10 +132,10 @@ fn regular(path: &Path, metadata: &Metadata) -> Result<(), VolumeError> {
         _ if kind.is_file() => Ok(()),
         _ if kind.is_block_device() => Err(VolumeError::BlockDevice { path: path.to_owned() }),
         _ if kind.is_symlink() => refuse(
-            "is a symbolic link, which is not followed: who can change it could have another file overwritten; \
-             name the file itself",
+            "is a symbolic link, which is not followed because it could \
+             redirect writes; name the file itself",
         ),
-        _ => refuse("is not a regular file; name a file that can be created"),
+        _ => refuse("is not a regular file; name a regular file, or a new one"),
     }
 }
 
@@ -148,7 +148,7 @@ pub(super) fn close_to_others(file: &File, options: &VolumeOptions) -> Option<St
     }
     let refused = options.system.set_mode(file, mode & !0o077).err()?;
     Some(format!(
-        "its mode is {mode:04o} and cannot be changed ({refused}): others may get at its blocks; have its owner make it 0600"
+        "its mode {mode:04o} admits other users, and changing it failed ({refused}); let its owner set 0600"
     ))
 }
 

@@ -10,5 +10,5 @@ pub(super) fn os(path: &Path, operation: &'static str) -> impl FnOnce(io::Error)
 }
 
 pub(super) fn no_memory(path: &Path) -> VolumeError {
-    os(path, "get memory for the volume")(io::Error::from_raw_os_error(libc::ENOMEM))
+    os(path, "allocate memory for the volume")(io::Error::from_raw_os_error(libc::ENOMEM))
 }

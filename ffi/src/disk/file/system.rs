@@ -90,7 +90,8 @@ pub(super) fn lock(system: &dyn System, file: &File, path: &Path) -> Result<Opti
 fn unlocked(error: io::Error) -> Result<String, io::Error> {
     match error.raw_os_error() {
         Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::ENOLCK) => Ok(format!(
-            "not locked ({error}): two processes on this volume would destroy each other's blocks"
+            "the file cannot be locked ({error}): two processes on this \
+             volume would destroy each other's blocks"
         )),
         _ => Err(error),
     }
@@ -149,11 +150,9 @@ fn direct_alignment(file: &File) -> Result<usize, String> {
     }
     let alignment = facts.stx_dio_mem_align.max(facts.stx_dio_offset_align) as usize;
     match alignment {
-        0 => Err("the file system says that it has no O_DIRECT".to_owned()),
+        0 => Err("the file system reports no O_DIRECT".to_owned()),
         1..=BLOCK_ALIGN_BYTES if alignment.is_power_of_two() => Ok(alignment.max(BUFFERED_ALIGN_BYTES)),
-        _ => {
-            Err(format!("it asks for an alignment of {alignment} bytes, and blocks have {BLOCK_ALIGN_BYTES}"))
-        }
+        _ => Err(format!("it needs an alignment of {alignment} bytes, but blocks have {BLOCK_ALIGN_BYTES}")),
     }
 }
 
@@ -266,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_file_systems_without_locks_are_gone_on_with() {
+    fn lock_failure_is_tolerated_only_without_locks() {
         for errno in [libc::ENOSYS, libc::EOPNOTSUPP, libc::ENOLCK] {
             let note = unlocked(io::Error::from_raw_os_error(errno)).expect("gone on with");
             assert!(note.contains("destroy each other's blocks"), "{note}");
@@ -279,13 +278,13 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_file_tells_its_file_system() {
+    fn magic_number_of_procfs_is_read() {
         let file = File::open("/proc/self/stat").expect("procfs");
         assert_eq!(Kernel.file_system(&file), Some(0x9FA0));
     }
 
     #[test]
-    fn file_systems_that_are_served_elsewhere_are_known_by_their_numbers() {
+    fn remote_file_systems_are_known_by_magic_number() {
         let numbers = [
             0x6969,
             0xFF53_4D42,

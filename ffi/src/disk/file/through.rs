@@ -49,13 +49,13 @@ pub(super) fn write_through(
     let slots = shape.origin..shape.origin + u64::from(shape.slots) * shape.stride;
     if found.fresh && (!found.allocated || (found.length == 0 && options.write_through)) {
         if !found.allocated {
-            notes.push("the file system cannot preallocate: written through instead".to_owned());
+            notes.push("the file system cannot preallocate: the file was written through instead".to_owned());
         }
         fill(file, &options.path, &[all], false, options.progress.as_mut())?;
         return Ok(Vec::new());
     }
     if !found.allocated {
-        notes.push("the file system cannot preallocate: it may have no room for a block later".to_owned());
+        notes.push("the file system cannot preallocate: it may run out of space for blocks later".to_owned());
     }
     if !options.write_through && !options.in_background {
         return Ok(Vec::new());
@@ -67,7 +67,7 @@ pub(super) fn write_through(
             Ok(ranges) => within(ranges, &part),
             Err(error) => {
                 notes.push(format!(
-                    "its file system does not tell what of it was never written ({error}): left as it is"
+                    "the file system does not list unwritten ranges ({error}): they stay unwritten"
                 ));
                 return Ok(Vec::new());
             }
@@ -79,20 +79,24 @@ pub(super) fn write_through(
     }
     if options.trim && !whole {
         notes.push(format!(
-            "{bytes} bytes of it were never written, or were given back by trim: left so, and slower to write"
+            "{bytes} bytes were never written, or trim freed them: they \
+             stay so, and their first write is slower"
         ));
         return Ok(Vec::new());
     }
     if !options.write_through {
         notes.push(format!(
-            "{bytes} bytes of it were never written: written through in the background, while nobody asks for anything"
+            "{bytes} bytes were never written: the volume writes them \
+             through in the background, while it is idle"
         ));
         return Ok(ranges);
     }
     let filled = fill(file, &options.path, &ranges, true, options.progress.as_mut());
     notes.push(match filled {
-        Ok(()) => format!("{bytes} bytes of it had never been written: written through now"),
-        Err(error) => format!("{bytes} bytes of it had never been written, and not all are now: {error}"),
+        Ok(()) => format!("{bytes} bytes had never been written: they are written through now"),
+        Err(error) => {
+            format!("{bytes} bytes had never been written, and writing them through failed: {error}")
+        }
     });
     Ok(Vec::new())
 }
@@ -133,7 +137,7 @@ fn fill(
             let step = (range.end - at).min(FILL_BYTES as u64);
             let (zeros, there) = (&zeros[..step as usize], &mut there[..step as usize]);
             if found {
-                file.read_exact_at(there, at).map_err(os(path, "read what was never written"))?;
+                file.read_exact_at(there, at).map_err(os(path, "read the unwritten ranges of the file"))?;
             }
             if !found || *there == *zeros {
                 file.write_all_at(zeros, at).map_err(|source| {
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_that_cannot_be_written_is_an_error_and_a_found_one_is_gone_on_with() {
+    fn failed_write_through_is_an_error_for_a_new_file_only() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let shape = Shape::new(8, 4096, 4096).expect("a shape");
         let path = dir.path().join("volume");
@@ -190,14 +194,17 @@ mod tests {
                 true => assert!(matches!(done, Err(VolumeError::Os { .. })), "{done:?}"),
                 false => {
                     assert_eq!(done.expect("gone on with"), []);
-                    assert!(notes.len() == 1 && notes[0].contains("not all are now"), "{notes:?}");
+                    assert!(
+                        notes.len() == 1 && notes[0].contains("writing them through failed"),
+                        "{notes:?}"
+                    );
                 }
             }
         }
     }
 
     #[test]
-    fn without_preallocation_a_new_file_is_written_through_and_a_found_one_is_not() {
+    fn new_file_without_preallocation_is_written_through() {
         let shape = Shape::new(8, 4096, 4096).expect("a shape");
         let between = shape.table_offset..shape.superblock_b();
         for (fresh, length) in [(true, 0), (true, shape.file_bytes), (false, shape.file_bytes)] {
@@ -217,7 +224,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_full_file_system_is_said_with_what_it_had_left() {
+    fn full_file_system_error_names_the_bytes_left() {
         let file = File::options().read(true).write(true).open("/dev/full").expect("there is one");
         let path = Path::new("/dev/full");
         let error = fill(&file, path, &[4096..8192, 16_384..20_480], true, None).unwrap_err();

@@ -66,7 +66,7 @@ pub(crate) struct Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RecordError {
     /// Torn, flipped, of another slot, or of another volume.
-    #[error("the record does not hold its checksum")]
+    #[error("the record does not match its checksum")]
     Checksum,
     /// The checksum holds, but no writer gives such a number.
     #[error("the record's sequence number {sequence} is not within 1 to 2^62 - 1")]

@@ -101,7 +101,7 @@ pub(crate) struct Superblock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SuperblockError {
     /// There are fewer bytes than a superblock has.
-    #[error("there are {bytes} bytes where the superblock has 4096")]
+    #[error("the superblock has {bytes} bytes instead of 4096")]
     Short {
         /// Number of bytes.
         bytes: usize,
@@ -110,10 +110,10 @@ pub(crate) enum SuperblockError {
     #[error("there is no superblock")]
     Magic,
     /// Torn or flipped.
-    #[error("the superblock does not hold its checksum")]
+    #[error("the superblock does not match its checksum")]
     Checksum,
     /// Of another version of the format.
-    #[error("the superblock has version {found} of the format, and this is version {}", VERSION)]
+    #[error("the superblock has version {found} of the format; this is version {}", VERSION)]
     Version {
         /// Its version.
         found: u32,

@@ -88,12 +88,12 @@ fn any_record() -> impl Strategy<Value = Record> {
 
 proptest! {
     #[test]
-    fn superblocks_come_back(superblock in any_superblock()) {
+    fn superblocks_survive_encoding(superblock in any_superblock()) {
         prop_assert_eq!(Superblock::from_bytes(&superblock.to_bytes()), Ok(superblock));
     }
 
     #[test]
-    fn records_come_back(record in any_record(), volume: u128, slot: u32) {
+    fn records_survive_encoding(record in any_record(), volume: u128, slot: u32) {
         let bytes = record.encode(volume, slot);
         prop_assert_eq!(Record::decode(&bytes, volume, slot), Ok(Some(record)));
         prop_assert_eq!(Record::trusted(&bytes), Some(record));
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..5000)) {
+    fn arbitrary_bytes_decode_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..5000)) {
         let _ = Superblock::from_bytes(&bytes);
         if let Some(record) = bytes.first_chunk() {
             let _ = Record::decode(record, 1, 1);
@@ -173,7 +173,7 @@ fn every_bit_of_a_superblock_counts() {
 
 /// Also with the right checksum over bytes that no writer makes: each bit has a meaning, or is refused.
 #[test]
-fn no_bit_of_a_superblock_is_ignored() {
+fn resealed_superblock_ignores_no_bit() {
     let encrypted = Superblock { seal_kind: SealKind::Tag, salts: [[7; 16]; EPOCHS], ..superblock() };
     // Only one bit a byte of the salts and zeros: hashing is slow without optimization.
     for bit in (0..8 * 184).chain((8 * 184..8 * (SUPERBLOCK_BYTES - 8)).step_by(9)) {
@@ -203,7 +203,7 @@ fn every_bit_of_a_record_counts() {
 }
 
 #[test]
-fn numbers_that_no_writer_gives_are_refused() {
+fn records_of_impossible_sequence_numbers_are_refused() {
     for sequence in [0, MAX_SEQUENCE + 1, u64::MAX] {
         let bytes = Record { sequence, ..record() }.encode(1, 1);
         assert_eq!(Record::decode(&bytes, 1, 1), Err(RecordError::Sequence { sequence }));
@@ -211,7 +211,7 @@ fn numbers_that_no_writer_gives_are_refused() {
 }
 
 #[test]
-fn a_refused_superblock_says_why() {
+fn refused_superblock_names_the_reason() {
     let field = |field| Err(SuperblockError::Field { field });
     assert_eq!(crafted(0, b"OTHERSTU"), Err(SuperblockError::Magic));
     assert_eq!(crafted(8, &[1]), Err(SuperblockError::Version { found: 1 }));
@@ -250,7 +250,7 @@ fn a_refused_superblock_says_why() {
 }
 
 #[test]
-fn shapes_are_what_the_document_says() {
+fn shapes_are_those_of_the_document() {
     let shape = Shape::new(65, 5000, 512).expect("a shape");
     assert_eq!((shape.table_offset, shape.table_bytes(), shape.origin), (4096, 8192, 12288));
     assert_eq!((shape.stride, shape.offset(64)), (5120, 12288 + 64 * 5120));
@@ -270,7 +270,7 @@ fn shapes_are_what_the_document_says() {
 }
 
 #[test]
-fn the_first_field_that_differs_is_named() {
+fn mismatch_names_the_first_different_field() {
     let base = Superblock { seal_kind: SealKind::Tag, key_check: [1; 16], ..superblock() };
     let fits = Wanted {
         seal_kind: base.seal_kind,
@@ -309,7 +309,7 @@ fn the_first_field_that_differs_is_named() {
 
 /// Each kind of copy at each end.
 #[test]
-fn the_newer_whole_copy_is_picked() {
+fn newer_intact_superblock_is_picked() {
     let good = |writes, clean| Superblock { writes, clean, ..superblock() }.to_bytes();
     let mut torn = good(9, true);
     torn[4000] ^= 1;
@@ -342,7 +342,7 @@ fn the_newer_whole_copy_is_picked() {
 }
 
 #[test]
-fn a_seal_knows_what_was_moved_lost_and_flipped() {
+fn seal_detects_moved_lost_and_flipped_bytes() {
     let mut payload: Vec<u8> = (0..3 * CHUNK_BYTES + 100).map(|at| (at / 300) as u8).collect();
     let seal = seal_of_payload(&payload);
     assert_eq!(seal[8..], [0; 8]);

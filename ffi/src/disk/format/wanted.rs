@@ -79,7 +79,7 @@ impl Superblock {
                     .or_else(|| differ("file_bytes", shape.file_bytes, one.file_bytes))
             })
             .or_else(|| {
-                let check = |check| format!("one whose check is {}", hex(u128::from_le_bytes(check)));
+                let check = |check| format!("one with check {}", hex(u128::from_le_bytes(check)));
                 differ("key", check(self.key_check), check(wanted.key_check))
             })
     }

@@ -113,7 +113,7 @@ fn refused<B: core::fmt::Debug>(pending: Pending<B>) {
 
 /// I3: a caller that finds its queue full, just when the ring thread makes room, does not sleep for ever.
 #[test]
-fn room_is_found_by_a_caller_that_waits() {
+fn waiting_caller_finds_room() {
     model(|| {
         let rig = Rig::new();
         let (first, answer) = rig.write(0);
@@ -137,7 +137,7 @@ fn room_is_found_by_a_caller_that_waits() {
 
 /// I3: room in one queue wakes its own caller, though another caller waits for the other queue.
 #[test]
-fn room_in_one_queue_wakes_its_own_caller() {
+fn room_in_a_queue_wakes_its_own_caller() {
     model(|| {
         let rig = Rig::new();
         let (to_read, read) = rig.read(0);
@@ -218,7 +218,7 @@ fn a_lost_ring_leaves_no_request_behind() {
 /// I1: the ring thread goes while a caller waits for room, or is about to: the caller does not sleep for
 /// ever, and its request fails.
 #[test]
-fn a_lost_ring_wakes_who_waits_for_room() {
+fn a_lost_ring_wakes_callers_that_wait_for_room() {
     model(|| {
         let rig = Rig::new();
         let (first, answer) = rig.write(0);
@@ -239,7 +239,7 @@ fn a_lost_ring_wakes_who_waits_for_room() {
 /// I1: callers that come after the ring thread is gone do not wait, though the queue has room for only
 /// one of them.
 #[test]
-fn nobody_waits_for_a_ring_that_is_gone() {
+fn request_to_a_gone_ring_fails_without_waiting() {
     model(|| {
         let rig = Rig::new();
         rig.inbox.leave();
@@ -274,7 +274,7 @@ impl Wake for Resend {
 /// A failed request wakes its task, whose waker may push again, and find the queue full again. So it is
 /// never woken under the lock that this push takes.
 #[test]
-fn a_failed_request_may_be_sent_again_by_its_waker() {
+fn waker_of_a_failed_request_may_send_it_again() {
     model(|| {
         let rig = Rig::new();
         rig.inbox.leave();

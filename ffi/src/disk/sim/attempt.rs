@@ -37,10 +37,10 @@ impl Attempt {
         let (opened, steps) = told(|| life::open(path, plan, plan.key()));
         let (opened, recovery) = opened.map_err(|error| format!("opening: {error}"))?;
         if recovery != expected {
-            return Err(format!("opening found {recovery:?}\nand the file has {expected:?}"));
+            return Err(format!("opening found {recovery:?}\nbut the file has {expected:?}"));
         }
         if ends(disk).iter().any(|(_, bytes)| *bytes != opened.file.superblock.to_bytes()) {
-            return Err("opening has not written both superblocks".to_owned());
+            return Err("the opening did not write both superblocks".to_owned());
         }
         before.iter().for_each(|(at, old)| disk.undo(*at, old));
         Ok(Attempt { opened, recovery, steps })
@@ -106,7 +106,7 @@ pub(super) fn create(path: &Path, plan: &Plan, random: &mut Random) -> Result<(D
     let (opened, recovery) =
         life::open(path, plan, plan.key()).map_err(|error| format!("making the file: {error}"))?;
     if !recovery.created || !recovery.blocks.is_empty() {
-        return Err(format!("a new volume holds something: {recovery:?}"));
+        return Err(format!("a new volume holds blocks: {recovery:?}"));
     }
     let mut disk = Disk::open(path).map_err(|error| error.to_string())?;
     let shape = opened.file.superblock.shape;
@@ -122,7 +122,7 @@ pub(super) fn create(path: &Path, plan: &Plan, random: &mut Random) -> Result<(D
         drop(attempt);
         attempt = Attempt::new(path, plan, &mut disk)?;
         if !attempt.recovery.blocks.is_empty() || attempt.recovery.created && certain {
-            return Err(format!("a new volume holds something, or is made twice: {:?}", attempt.recovery));
+            return Err(format!("a new volume holds blocks, or was created twice: {:?}", attempt.recovery));
         }
     }
     attempt.take(&mut disk);

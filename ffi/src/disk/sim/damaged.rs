@@ -162,7 +162,7 @@ impl Case {
                         | VolumeError::NotAVolume { .. }
                 );
                 if let (true, Some(before)) = (refused, before) {
-                    assert!(made.read(0..made.length()) == before, "{error}, and the file has changed");
+                    assert!(made.read(0..made.length()) == before, "{error}, but the file has changed");
                 }
                 return 0;
             }
@@ -357,7 +357,7 @@ fn read_all(made: &Made, opened: Opened, found: &[Recovered], path: &Path) -> us
     for slot in 0..shape.slots {
         let asked = held.get(&slot).copied().unwrap_or(name_of(1).hash);
         let cell = Cell::new();
-        let buffer = life.arena.write(0).expect("nobody has it");
+        let buffer = life.arena.write(0).expect("no borrower");
         let request = Request::read(buffer, asked, Urgency::Urgent, Arc::clone(&cell), life.place(slot));
         assert!(life.inbox.try_push(request).is_ok(), "the queue is empty");
         let mut pending: Pending<_> = Pending::new(cell);
@@ -376,15 +376,18 @@ fn read_all(made: &Made, opened: Opened, found: &[Recovered], path: &Path) -> us
                 let record = table[slot as usize]
                     .first_chunk()
                     .and_then(|bytes| Record::decode(bytes, made.superblock.volume_id, slot).ok().flatten());
-                let record = record.expect("only what the file has is served");
+                let record = record.expect("the volume serves only blocks of the file");
                 served += 1;
                 let encrypted = made.cipher.is_some();
                 assert!(
                     encrypted || record.label.hash == asked && sum(&bytes) == record.seal,
-                    "slot {slot}: served, and not sealed"
+                    "slot {slot}: served without a valid seal"
                 );
                 let block = blocks.get(&asked).copied();
-                assert!(block.is_some() || !encrypted, "slot {slot}: served as what nobody sealed");
+                assert!(
+                    block.is_some() || !encrypted,
+                    "slot {slot}: served under a name that was never sealed"
+                );
                 let genuine = block.filter(|block| encrypted || !made.forged.contains(block));
                 assert!(
                     genuine.is_none_or(|block| is_block(u64::from(block), &bytes)),

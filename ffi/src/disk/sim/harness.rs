@@ -356,7 +356,7 @@ impl Harness {
         let heard = outcome.as_deref();
         self.slots[slot as usize]
             .read_ended(ticket, block, heard, excused)
-            .map_err(|what| format!("read of slot {slot}: {what}"))
+            .map_err(|wrong| format!("read of slot {slot}: {wrong}"))
     }
 
     fn write_ended(
@@ -371,7 +371,7 @@ impl Harness {
         let well = match &outcome {
             Ok(_) => Some(true),
             Err(failure) if !self.excused(slot, since, failure) => {
-                return Err(format!("write of slot {slot}: {failure}, and nothing failed"));
+                return Err(format!("write of slot {slot}: {failure}, but nothing failed"));
             }
             // It may never have begun.
             Err(IoFailure { cause: FailureCause::OutOfService, .. }) => None,
@@ -397,7 +397,7 @@ impl Harness {
                 Ok(())
             }
             Err(_) if self.retired || world.failures > 0 || world.was_gone || world.broken => Ok(()),
-            Err(failure) => Err(format!("flush: {failure}, and nothing failed")),
+            Err(failure) => Err(format!("flush: {failure}, but nothing failed")),
         }
     }
 
@@ -429,7 +429,7 @@ impl Harness {
                 if !self.under_way.is_empty() || !self.life.inbox.is_empty() {
                     let (waiting, queue) = (&self.under_way, &self.life.inbox);
                     return Err(format!(
-                        "the ring thread sleeps for ever, under way: {waiting:?}, {queue:?}"
+                        "the ring thread sleeps for ever with requests in flight: {waiting:?}, {queue:?}"
                     ));
                 }
                 self.slots.iter_mut().for_each(Slot::settled);
@@ -437,14 +437,14 @@ impl Harness {
             }
         }
         let (n, flying) = (self.under_way.len(), self.world.borrow().in_flight());
-        Err(format!("after {ROUNDS} rounds {n} requests are under way, {flying} pieces in flight"))
+        Err(format!("after {ROUNDS} rounds, requests in flight: {n}, pieces: {flying}"))
     }
 
     /// Checks that the volume had a reason to go out of service, and opens it again.
     pub(super) fn lost(&mut self) -> Result<(), String> {
         let world = self.world.borrow();
         if !(world.broken || world.was_gone || world.failures > 4) {
-            return Err(format!("the engine ended after {} failures", world.failures));
+            return Err(format!("the engine ended after too few failures: {}", world.failures));
         }
         drop(world);
         self.crash(false)

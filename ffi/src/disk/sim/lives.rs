@@ -33,21 +33,21 @@ impl Harness {
             match self.life.round() {
                 Round::Lost => break,
                 Round::More if rounds < ROUNDS && !self.world.borrow().asleep => rounds += 1,
-                _ => return Err("retired, and the volume goes on".to_owned()),
+                _ => return Err("the retired volume goes on".to_owned()),
             }
         }
         let broken = self.world.borrow().broken;
         if !broken {
             let in_flight = self.world.borrow().in_flight();
             if in_flight > 0 {
-                return Err(format!("retired with {in_flight} pieces in flight"));
+                return Err(format!("the volume retired with pieces in flight: {in_flight}"));
             }
             // A request that comes now is answered at once.
             let urgent = self.random.once_in(2);
             self.read(0, 0, urgent);
             self.flush();
             if !self.life.inbox.is_empty() {
-                return Err("retired, and somebody is not told".to_owned());
+                return Err("the retired volume left a caller without an answer".to_owned());
             }
         }
         let tears = self.end_life()?;
@@ -75,7 +75,7 @@ impl Harness {
         let whole = copies.into_iter().all(|copy| !world.disk.is_tainted(copy));
         let clean = image::superblock(&world.disk).is_some_and(|(_, _, clean)| clean);
         if whole && !clean && world.failures == before.0 {
-            return Err("ended in order, and there is no clean mark".to_owned());
+            return Err("the volume ended in order, but without a clean mark".to_owned());
         }
         let synced = world.lies == before.1;
         drop(world);
@@ -99,7 +99,7 @@ impl Harness {
         self.world.borrow_mut().broken = true;
         self.poll()?;
         if self.waits() {
-            return Err(format!("over, and not told: {:?}", self.under_way));
+            return Err(format!("the life ended, but these requests have no answer: {:?}", self.under_way));
         }
         let life = &self.life;
         let kept: BTreeSet<usize> =
@@ -112,14 +112,14 @@ impl Harness {
         // If the volume went out of service, the engine ended the pieces that would have come again.
         if kept != may_be && !(gave_up && kept.is_superset(&touched) && kept.is_subset(&may_be)) {
             return Err(format!(
-                "the device had the buffers {touched:?}, {unfinished:?} half; {kept:?} are kept"
+                "the device had the buffers {touched:?} and half of {unfinished:?}; kept are {kept:?}"
             ));
         }
         let copies = life.copies();
         if let Some(copy) =
             in_flight.iter().find_map(|one| life.copy_at(*one).filter(|n| !copies.contains(n)))
         {
-            return Err(format!("the device had the sealed copy {copy}, and it is free"));
+            return Err(format!("the device had the sealed copy {copy}, but it is free"));
         }
         release_lost(&self.path);
         if let Some(block) = kept.iter().find(|block| life.arena.write(**block).is_err()) {
@@ -147,7 +147,7 @@ impl Harness {
             && stats.reads >= counts.read
             && stats.writes >= counts.written
             && stats.rejected >= counts.rejected;
-        if adds_up { Ok(()) } else { Err(format!("does not add up: {counts:?}, {stats:?}")) }
+        if adds_up { Ok(()) } else { Err(format!("the counters do not add up: {counts:?}, {stats:?}")) }
     }
 
     /// Checks that the known state is in the file, unless a silent fault happened to it. `tears`: parts
@@ -168,7 +168,7 @@ impl Harness {
             }
             let record = reader.record(slot);
             let wrong =
-                || format!("slot {slot} is {known:?}, and the file has {record:?}, power cut: {cut_power}");
+                || format!("slot {slot} is {known:?}, but the file has {record:?}; power cut: {cut_power}");
             match known.state {
                 State::Unknown => {}
                 State::Empty if record == Ok(None) => {}
@@ -181,7 +181,7 @@ impl Harness {
                     let payload = reader.payload(disk, slot, &record);
                     let intact = payload.is_some_and(|payload| is_block(block, &payload));
                     if !intact && !disk.is_tainted(start..start + self.plan.slot_bytes as u64) {
-                        return Err(format!("{}; and other bytes", wrong()));
+                        return Err(format!("{}; other bytes", wrong()));
                     }
                 }
                 State::Empty => return Err(wrong()),
@@ -219,7 +219,7 @@ impl Harness {
                 let world = self.world.borrow();
                 if !copies.into_iter().all(|copy| world.disk.is_tainted(copy)) {
                     return Err(format!(
-                        "the device is well again, and the volume is {:?}",
+                        "the device is well again, but the volume is {:?}",
                         self.life.state()
                     ));
                 }
@@ -243,7 +243,7 @@ impl Harness {
         self.end_life()?;
         match Arc::strong_count(&self.life.arena) {
             1 => Ok(()),
-            owners => Err(format!("{owners} owners of the buffers, where nobody but the caller is left")),
+            owners => Err(format!("the buffers have {owners} owners; the caller should be the only one")),
         }
     }
 }

@@ -87,7 +87,7 @@ pub fn run(seed: u64, folder: &Path, tell: bool) -> Result<(), String> {
         if tell {
             println!("{n}: {operation:?}");
         }
-        harness.operate(operation).map_err(|what| format!("operation {n}, {operation:?}: {what}"))?;
+        harness.operate(operation).map_err(|wrong| format!("operation {n}, {operation:?}: {wrong}"))?;
     }
-    harness.finish().map_err(|what| format!("at the end: {what}"))
+    harness.finish().map_err(|wrong| format!("at the end: {wrong}"))
 }

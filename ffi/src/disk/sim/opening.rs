@@ -34,7 +34,7 @@ impl Harness {
             self.slots.iter_mut().for_each(|slot| slot.synced |= part.synced && slot.arrived);
             drop(attempt);
             let cut_power = self.random.once_in(2);
-            self.check_file(cut_power, true).map_err(|what| format!("after half an opening: {what}"))?;
+            self.check_file(cut_power, true).map_err(|wrong| format!("after half an opening: {wrong}"))?;
         }
         let attempt = self.attempt()?;
         let slots = self.slots_of(&attempt.recovery)?;
@@ -65,7 +65,7 @@ impl Harness {
             }
             match life::open(&self.path, &self.plan, key).map(|(_, recovery)| recovery) {
                 Err(VolumeError::Foreign { field, .. }) if field == wrong => {}
-                other => return Err(format!("with another key: {other:?}, and not a wrong {wrong}")),
+                other => return Err(format!("with another key: {other:?} instead of a wrong {wrong}")),
             }
         }
         match std::fs::read(&self.path) {
@@ -135,8 +135,8 @@ impl Harness {
             found.is_some_and(|found| known.any_of.iter().any(|(volume, _)| *volume == found.volume_id));
         let enough = if older || tears { 1 } else { 2 };
         if known.certain && touched < enough && !lied {
-            let what = if older { "has lost a salt" } else { "starts over" };
-            return Err(format!("the volume {what}, and {touched} superblocks were harmed"));
+            let wrong = if older { "has lost a salt" } else { "starts over" };
+            return Err(format!("the volume {wrong}, but the harmed superblocks are only {touched}"));
         }
         known.salts_lost |= older;
         if !older {

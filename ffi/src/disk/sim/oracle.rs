@@ -162,7 +162,7 @@ impl Slot {
         self.reads -= 1;
         let same = ticket.version == self.version;
         let certain = same && ticket.alone;
-        let wrong = |what: &str| Err(format!("asked for {asked}, {what}; the slot is {self:?}"));
+        let wrong = |fault: &str| Err(format!("asked for {asked}, {fault}; the slot is {self:?}"));
         let rejection = match outcome {
             Ok(bytes) if !is_block(asked, bytes) => return wrong("OTHER BYTES WERE SERVED"),
             // In doubt, another read may have had the record cleared after this one, and be seen first.
@@ -173,7 +173,7 @@ impl Slot {
             Err(failure) => match failure.cause {
                 FailureCause::Rejected(rejection) => rejection,
                 _ if device_failed => return Ok(()),
-                ref cause => return wrong(&format!("{cause}, and nothing failed")),
+                ref cause => return wrong(&format!("{cause}, but nothing failed")),
             },
         };
         if rejection == Rejection::Length {

@@ -26,12 +26,12 @@ fn outcome(seed: u64, tell: bool) -> Result<(), String> {
 /// Both superblocks are bad, so that the volume starts over. Then a loss of power tears the write of one
 /// copy, and the old volume's remains make that copy intact again.
 #[test]
-fn a_volume_that_starts_over_stays_through_a_torn_superblock() {
+fn volume_that_started_over_survives_a_torn_superblock() {
     assert_eq!(outcome(207_830_000_373, false), Ok(()));
 }
 
 #[test]
-fn no_seed_serves_a_wrong_byte_loses_a_block_or_hangs() {
+fn seeds_serve_no_wrong_byte_lose_no_block_and_never_hang() {
     Seeds::asked(SEEDS).run("cargo test -p kvstrata-ffi disk::sim -- --nocapture", outcome);
 }
 
@@ -59,7 +59,7 @@ fn calm() -> Plan {
 }
 
 #[test]
-fn a_volume_out_of_service_sleeps_until_its_last_piece_has_come_back() {
+fn volume_out_of_service_sleeps_until_its_last_piece_ends() {
     let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
     let mut harness = Harness::new(calm(), folder.path(), Random::new(1)).expect("a volume");
     harness.operate(Operation::Write { slot: 0, block: 0 }).expect("as it must be");
@@ -101,7 +101,7 @@ fn read_all(harness: &mut Harness, slots: u32) {
 }
 
 #[test]
-fn a_device_that_was_gone_serves_what_it_held() {
+fn returned_device_serves_its_former_blocks() {
     let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
     let mut harness = Harness::new(calm(), folder.path(), Random::new(1)).expect("a volume");
     for slot in 0..4 {
@@ -127,7 +127,7 @@ fn a_device_that_was_gone_serves_what_it_held() {
 }
 
 #[test]
-fn a_device_without_room_takes_no_writes_and_is_read() {
+fn full_device_takes_no_writes_and_serves_reads() {
     let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
     let plan = Plan { depth: 64, queue: 64, slots: 80, buffers: 80, blocks: 80, ..calm() };
     let mut harness = Harness::new(plan, folder.path(), Random::new(1)).expect("a volume");
@@ -168,7 +168,7 @@ fn a_device_without_room_takes_no_writes_and_is_read() {
 }
 
 #[test]
-fn a_device_that_fills_up_and_empties_goes_and_returns_holds_by_seeds() {
+fn seeds_hold_over_full_and_absent_devices() {
     let (mut outages, mut pauses) = (0, 0);
     for seed in 0..150 {
         let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
@@ -193,7 +193,7 @@ fn a_device_that_fills_up_and_empties_goes_and_returns_holds_by_seeds() {
 }
 
 #[test]
-fn a_read_overtaken_by_a_write_does_not_cost_the_block_that_was_written() {
+fn read_overtaken_by_a_write_spares_the_new_block() {
     for seed in 0..64 {
         let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
         let mut harness = Harness::new(calm(), folder.path(), Random::new(seed)).expect("a volume");
@@ -217,7 +217,7 @@ fn a_read_overtaken_by_a_write_does_not_cost_the_block_that_was_written() {
 }
 
 #[test]
-fn a_volume_that_is_retired_begins_nothing_of_what_it_has_just_taken() {
+fn retired_volume_begins_no_request_just_taken() {
     let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
     let plan = Plan { table_delay: std::time::Duration::ZERO, ..calm() };
     let mut harness = Harness::new(plan, folder.path(), Random::new(1)).expect("a volume");
@@ -231,7 +231,7 @@ fn a_volume_that_is_retired_begins_nothing_of_what_it_has_just_taken() {
 }
 
 #[test]
-fn an_opening_writes_the_superblock_that_counts_when_the_other_one_is_on_the_device() {
+fn opening_writes_the_counting_superblock_last() {
     let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
     let path = folder.path().join("volume");
     let opened = || {
@@ -263,7 +263,7 @@ fn damaged(edits: Vec<Edit>) -> [usize; 2] {
 }
 
 #[test]
-fn a_damaged_file_is_read_without_a_wrong_byte() {
+fn damaged_file_serves_no_wrong_byte() {
     assert_eq!(damaged(Vec::new()), [5, 5]);
     // Records that change places, changed bytes of a payload, half a file.
     damaged(vec![
@@ -291,7 +291,7 @@ fn a_damaged_file_is_read_without_a_wrong_byte() {
 }
 
 #[test]
-fn a_forged_superblock_takes_no_room_that_nobody_asked_for() {
+fn forged_superblock_takes_no_unrequested_room() {
     // Behind 12 numbers of 8 bytes: stride, table offset, origin, file length.
     for at in [96, 104, 112, 120, 121, 122, 123] {
         for byte in [1, 16, 32, 255] {
@@ -302,7 +302,7 @@ fn a_forged_superblock_takes_no_room_that_nobody_asked_for() {
 }
 
 #[test]
-fn a_forged_count_of_superblock_writes_does_not_overflow() {
+fn forged_superblock_write_count_does_not_overflow() {
     for lowest in [0xFE, 0xFF] {
         let mut bytes = vec![0xFF; 8];
         bytes[0] = lowest;

@@ -82,7 +82,7 @@ fn an_empty_table_is_clean_and_gives_numbers_from_1() {
 }
 
 #[test]
-fn records_are_written_back_and_found_again_in_the_order_of_writing() {
+fn records_written_back_are_found_in_write_order() {
     let (mut table, mut file) = (Table::new(VOLUME, 200, None).expect("memory"), image(200, &[]));
     for (slot, hash) in [(199, 1), (0, 2), (64, 3)] {
         let sequence = table.next_sequence();
@@ -134,7 +134,7 @@ fn lengths_that_no_slot_holds_are_dropped() {
 }
 
 #[test]
-fn of_two_records_of_a_block_the_later_stays() {
+fn later_of_two_records_of_a_block_stays() {
     let records = [
         (0, record(9, 5)),
         (100, record(9, 6)),
@@ -150,7 +150,7 @@ fn of_two_records_of_a_block_the_later_stays() {
 }
 
 #[test]
-fn blocks_whose_hashes_differ_in_one_half_are_two() {
+fn blocks_of_hashes_that_differ_in_one_half_are_two() {
     let records =
         [(0, record(7, 1)), (1, record(7 | 1 << 64, 2)), (2, record(7 | 1 << 127, 3)), (3, record(8, 4))];
     let (table, blocks, rejected) = load(4, &image(4, &records));
@@ -183,7 +183,7 @@ fn a_file_or_a_table_that_became_shorter_loses_only_its_end() {
 }
 
 #[test]
-fn a_sequence_number_never_runs_over() {
+fn sequence_number_never_overflows() {
     let bytes = image(10, &[(3, record(1, MAX_SEQUENCE))]);
     let superblock = Superblock { writes: u64::MAX, ..superblock(10) };
     let loaded = Table::load(&superblock, &bytes, superblock.shape.file_bytes, None);
@@ -194,7 +194,7 @@ fn a_sequence_number_never_runs_over() {
 }
 
 #[test]
-fn extents_join_near_pages_and_go_round() {
+fn extents_join_near_pages_and_wrap_around() {
     let mut table = Table::new(VOLUME, 64 * 64, None).expect("memory");
     let set = |table: &mut Table, page: u32| {
         let sequence = table.next_sequence();
@@ -251,7 +251,7 @@ fn any_step(slots: u32) -> impl Strategy<Value = Step> {
 proptest! {
     /// Compares with a map of slots, a set of dirty pages, and a file.
     #[test]
-    fn the_file_becomes_what_the_table_is(steps in prop::collection::vec(any_step(64 * 40), 0..200)) {
+    fn written_back_file_equals_the_table(steps in prop::collection::vec(any_step(64 * 40), 0..200)) {
         let slots = 64 * 40;
         let (mut table, mut file) = (Table::new(VOLUME, slots, None).expect("memory"), image(slots, &[]));
         let (mut held, mut dirty) = (BTreeMap::new(), BTreeSet::new());
@@ -302,7 +302,7 @@ proptest! {
     /// For any bytes: records in the right slots stay, others go, no hash occurs twice, and a second load
     /// agrees.
     #[test]
-    fn loading_twice_finds_the_same(
+    fn loading_twice_finds_the_same_records(
         kinds in prop::collection::vec((0..6_u8, 1..30_u128, 1..100_u64), 0..200),
         cut in any::<prop::sample::Index>(),
     ) {

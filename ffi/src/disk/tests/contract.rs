@@ -70,10 +70,10 @@ fn every_slot_keeps_its_bytes(volume: &Volume, arena: &Arc<HostArena>) {
         (u64::from(2 * slots + 1), u64::from(3 * slots), 0, 0)
     );
     assert!(arena.write(0).is_ok(), "all buffers are back");
-    what_a_slot_does_not_hold_is_refused(volume, arena, middle);
+    read_of_a_block_not_in_the_slot_is_refused(volume, arena, middle);
 }
 
-fn what_a_slot_does_not_hold_is_refused(volume: &Volume, arena: &Arc<HostArena>, slot: u32) {
+fn read_of_a_block_not_in_the_slot_is_refused(volume: &Volume, arena: &Arc<HostArena>, slot: u32) {
     let refused = |hash| {
         let failure =
             volume.read(slot, hash, Urgency::Ordinary, arena.write(0).expect("free")).wait().unwrap_err();
@@ -164,22 +164,22 @@ fn a_pending_is_a_future(volume: &Volume) {
 }
 
 #[test]
-fn uring_direct() {
+fn uring_direct_keeps_the_contract() {
     contract(&|options| open(options.backend(Backend::UringDirect)));
 }
 
 #[test]
-fn uring_buffered() {
+fn uring_buffered_keeps_the_contract() {
     contract(&|options| open(options.backend(Backend::UringBuffered)));
 }
 
 #[test]
-fn blocking() {
+fn blocking_backend_keeps_the_contract() {
     contract(&|options| open(options.backend(Backend::Blocking)));
 }
 
 #[test]
-fn auto() {
+fn automatic_backend_keeps_the_contract() {
     contract(&|options| {
         let volume = open(options)?;
         assert_ne!(volume.describe().backend, Backend::Auto, "it says what it took");
@@ -198,13 +198,13 @@ fn nuisances(n: u64, op: &crate::disk::ring::Op<'_>) -> Fault {
 }
 
 #[test]
-fn with_nuisances_over_uring() {
+fn uring_with_nuisances_keeps_the_contract() {
     // Buffered, so that a short transfer may end anywhere.
     contract(&|options| faulty(options.backend(Backend::UringBuffered), nuisances));
 }
 
 #[test]
-fn with_nuisances_over_direct_blocking() {
+fn direct_blocking_with_nuisances_keeps_the_contract() {
     contract(&|options| {
         faulty(options.backend(Backend::Blocking), |n, op| match nuisances(n, op) {
             // Direct transfers have aligned lengths.
@@ -217,7 +217,7 @@ fn with_nuisances_over_direct_blocking() {
 
 #[cfg(feature = "encryption")]
 #[test]
-fn encrypted_over_each() {
+fn encrypted_volume_over_each_backend_keeps_the_contract() {
     use super::encrypted::key;
 
     for backend in [Backend::UringDirect, Backend::UringBuffered, Backend::Blocking] {

@@ -87,7 +87,7 @@ fn copied(dir: &TempDir) -> TempDir {
 }
 
 #[test]
-fn what_was_written_is_found_again_by_name_through_many_openings() {
+fn encrypted_blocks_are_found_through_many_openings() {
     let dir = dir();
     for opening in 0..5 {
         let (volume, recovery) = Volume::open(kept(&dir)).expect("volume");
@@ -103,7 +103,7 @@ fn what_was_written_is_found_again_by_name_through_many_openings() {
 }
 
 #[test]
-fn another_key_or_none_is_refused_before_anything_is_touched() {
+fn wrong_or_missing_key_is_refused_before_any_change() {
     let dir = dir();
     write(&open(kept(&dir)).expect("volume"), 0..3, 1);
     let before = std::fs::read(path(&dir)).expect("there");
@@ -128,7 +128,7 @@ fn another_key_or_none_is_refused_before_anything_is_touched() {
 }
 
 #[test]
-fn a_crash_keeps_what_was_flushed() {
+fn crash_keeps_flushed_blocks() {
     let dir = dir();
     let volume = open(kept(&dir)).expect("volume");
     write(&volume, 0..10, 1);
@@ -141,7 +141,7 @@ fn a_crash_keeps_what_was_flushed() {
 
 /// Two copies of a file continue with the same numbers: their epochs have keys of their own.
 #[test]
-fn a_number_that_comes_again_encrypts_otherwise() {
+fn repeated_sequence_number_encrypts_differently() {
     let dir = dir();
     drop(open(kept(&dir)).expect("volume"));
     let streams = [1, 2].map(|round| {
@@ -162,7 +162,7 @@ fn a_number_that_comes_again_encrypts_otherwise() {
 
 /// A volume without a key shows that the search can find these bytes.
 #[test]
-fn the_file_shows_neither_payloads_nor_names() {
+fn encrypted_file_shows_neither_payloads_nor_names() {
     for encrypted in [false, true] {
         let dir = dir();
         let volume = open(if encrypted { kept(&dir) } else { plain(&dir) }).expect("volume");
@@ -227,7 +227,7 @@ fn damage_is_a_miss_and_is_not_met_twice() {
 
 /// Taken for real, one would exhaust the epochs, or reuse an epoch's number.
 #[test]
-fn a_number_that_no_opening_gave_spends_no_epoch() {
+fn sequence_number_of_no_opening_spends_no_epoch() {
     let dir = dir();
     write(&open(kept(&dir)).expect("volume"), 0..3, 1);
     let Superblock { volume_id, writes, .. } = superblock(&dir);
@@ -254,7 +254,7 @@ fn a_number_that_no_opening_gave_spends_no_epoch() {
 
 /// A drive of a set is replaced: its file begins with the current epoch of the others.
 #[test]
-fn a_new_file_of_an_old_set_finds_again_what_it_holds() {
+fn new_file_of_an_old_set_recovers_its_blocks() {
     for gone in [1, 0] {
         let dirs = [dir(), dir()];
         let open = || VolumeSet::open(dirs.iter().map(kept).collect()).expect("set");
@@ -276,7 +276,7 @@ fn a_new_file_of_an_old_set_finds_again_what_it_holds() {
 
 /// Verification cannot be skipped: unopened payloads are never served.
 #[test]
-fn damage_is_a_miss_where_verification_is_skipped_too() {
+fn encrypted_damage_is_a_miss_even_if_unverified() {
     let dir = dir();
     write(&open(kept(&dir)).expect("volume"), 0..2, 1);
     file(&dir).write_all_at(&[0xAA; 3], superblock(&dir).shape.offset(0) + 100).expect("written");
@@ -287,7 +287,7 @@ fn damage_is_a_miss_where_verification_is_skipped_too() {
 }
 
 #[test]
-fn a_file_that_is_rolled_back_wholly_or_in_part_serves_what_it_held_or_nothing() {
+fn rolled_back_file_serves_its_old_blocks_or_none() {
     let dir = dir();
     write(&open(kept(&dir)).expect("volume"), 0..10, 1);
     let old = std::fs::read(path(&dir)).expect("there");
@@ -365,7 +365,7 @@ fn volumes_of_a_set_recover_in_the_order_of_their_writes() {
 
 /// There are three copies: callers wait, none is lost, and no call allocates.
 #[test]
-fn with_all_copies_on_their_way_callers_wait() {
+fn callers_wait_while_all_sealed_copies_are_in_flight() {
     let dir = dir();
     let made = gated(options(&dir, 32, BYTES).key(key()).depth(2).backend(Backend::Blocking));
     let (volume, gate) = made.expect("volume");
@@ -395,7 +395,7 @@ fn with_all_copies_on_their_way_callers_wait() {
 
 /// A caller that waits for a copy learns of the end, though copies in flight never come back.
 #[test]
-fn a_lost_ring_keeps_its_copies_and_holds_nobody_up() {
+fn lost_ring_keeps_its_copies_and_delays_no_caller() {
     let dir = dir();
     let options = options(&dir, 32, BYTES).key(key()).depth(2).queue(2).backend(Backend::Blocking);
     let volume = faulty(options, |n, _| if n == 1 { Fault::Break(libc::EBADF) } else { Fault::None });

@@ -52,7 +52,7 @@ fn an_error_names_volume_slot_and_errno_and_frees_the_buffer() {
 }
 
 #[test]
-fn interruptions_and_short_transfers_are_nobodys_business() {
+fn interruptions_and_short_transfers_are_hidden() {
     let (_dir, volume, arena) = volume(|n, op| match n % 6 {
         0..3 => Fault::Errno(if n % 2 == 0 { libc::EINTR } else { libc::EAGAIN }),
         // Not a multiple of any alignment: the bytes past the last aligned place move again.
@@ -70,7 +70,7 @@ fn interruptions_and_short_transfers_are_nobodys_business() {
 }
 
 #[test]
-fn endless_interruption_is_reported_at_last() {
+fn endless_interruption_is_reported() {
     let (_dir, volume, arena) = volume(|_, _| Fault::Errno(libc::EAGAIN));
     let failure = volume.write(0, name(0, 1), arena.read(0).expect("free")).wait().unwrap_err();
     assert_eq!(failure.cause, FailureCause::Os { errno: libc::EAGAIN });
@@ -79,14 +79,14 @@ fn endless_interruption_is_reported_at_last() {
 }
 
 #[test]
-fn a_truncated_file_is_an_error_not_a_loop() {
+fn truncated_file_is_an_error_and_no_loop() {
     let (_dir, volume, arena) = volume(|_, op| if whose(op).1 >= 2 { Fault::Nothing } else { Fault::None });
     let failure = volume.write(0, name(0, 0), arena.read(0).expect("free")).wait().unwrap_err();
     assert_eq!(failure.cause, FailureCause::NoProgress { done_bytes: 2 * PIECE as usize });
 }
 
 #[test]
-fn a_lost_ring_fails_everything_and_leaks_what_it_may_still_write() {
+fn lost_ring_fails_all_requests_and_leaks_buffers_in_use() {
     // The first piece of slot 1 breaks the ring while slot 0 is in flight.
     let (_dir, volume, arena) = volume(|n, _| if n == 4 { Fault::Break(libc::EBADF) } else { Fault::None });
     let first = volume.write(0, name(0, 0), arena.read(0).expect("free"));
@@ -111,7 +111,7 @@ fn a_lost_ring_fails_everything_and_leaks_what_it_may_still_write() {
 }
 
 #[test]
-fn one_bad_slot_does_not_fail_the_neighbours_that_it_was_merged_with() {
+fn bad_slot_spares_its_merged_neighbours() {
     let dir = dir();
     let options = options(&dir, 32, 64 << 10).depth(4).backend(Backend::Blocking);
     let bad = ORIGIN + (2 << 16);
@@ -150,7 +150,7 @@ fn one_bad_slot_does_not_fail_the_neighbours_that_it_was_merged_with() {
 }
 
 #[test]
-fn a_device_that_goes_on_failing_is_left_alone_for_a_while() {
+fn failing_device_is_left_alone_for_a_while() {
     let sick = Arc::new(AtomicBool::new(true));
     let is_sick = Arc::clone(&sick);
     let (_dir, volume, arena) = volume(move |_, _| match is_sick.load(Ordering::Relaxed) {
@@ -174,7 +174,7 @@ fn a_device_that_goes_on_failing_is_left_alone_for_a_while() {
 }
 
 #[test]
-fn a_path_that_is_gone_for_a_moment_costs_no_block() {
+fn path_gone_for_a_moment_costs_no_block() {
     let gone = Arc::new(AtomicBool::new(false));
     let is_gone = Arc::clone(&gone);
     let (_dir, volume, arena) = volume(move |_, _| match is_gone.load(Ordering::Relaxed) {
@@ -210,7 +210,7 @@ fn a_path_that_is_gone_for_a_moment_costs_no_block() {
 }
 
 #[test]
-fn failed_requests_do_not_hold_up_the_others() {
+fn failed_requests_do_not_delay_the_others() {
     // Every odd slot fails at its second piece.
     let (_dir, volume, arena) = volume(|_, op| {
         let (slot, piece) = whose(op);
@@ -226,7 +226,7 @@ fn failed_requests_do_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_volume_that_is_retired_answers_what_is_in_flight_and_takes_no_more() {
+fn retired_volume_answers_transfers_in_flight_only() {
     let dir = dir();
     let options = || options(&dir, 32, 8192).keep(true).backend(Backend::Blocking).depth(2);
     let (volume, gate) = gated(options()).expect("volume");

@@ -15,7 +15,7 @@ fn entries(dir: &TempDir) -> usize {
 }
 
 #[test]
-fn a_file_that_is_not_kept_has_no_name_and_one_that_is_has_mode_0600() {
+fn unkept_file_has_no_name_and_kept_file_mode_0600() {
     let dir = dir();
     let volume = open(options(&dir, 4, 4096)).expect("volume");
     assert_eq!(entries(&dir), 0, "killed now, it leaves nothing");
@@ -46,7 +46,7 @@ fn slots_lie_behind_the_table_at_their_stride() {
 }
 
 #[test]
-fn what_is_there_already_stays() {
+fn existing_file_stays_untouched() {
     let dir = dir();
     let path = dir.path().join("volume");
     std::fs::write(&path, b"precious").expect("writable");
@@ -76,7 +76,7 @@ fn a_volume_in_use_is_refused() {
 }
 
 #[test]
-fn paths_that_cannot_be_a_volume_are_refused_and_untouched() {
+fn path_of_no_volume_is_refused_and_untouched() {
     let dir = dir();
     let at = |name: &str| VolumeOptions::new(dir.path().join(name), 4, 4096);
     std::fs::create_dir(dir.path().join("folder")).expect("made");
@@ -96,7 +96,7 @@ fn paths_that_cannot_be_a_volume_are_refused_and_untouched() {
 /// A foreign file cannot be told from a former volume of another length with both ends lost. Any other is
 /// started over if the options ask for it.
 #[test]
-fn what_was_a_volume_for_certain_can_be_started_over_whatever_is_left_of_it() {
+fn recognizable_volume_can_be_started_over() {
     let bytes = (1 + 1 + 4 + 1) * 4096_u64;
     let zeros = |file: &std::fs::File, at| file.write_all_at(&[0; 4096], at).expect("written");
     type Damage<'d> = &'d dyn Fn(&std::fs::File);
@@ -163,7 +163,7 @@ fn what_was_a_volume_for_certain_can_be_started_over_whatever_is_left_of_it() {
         damage(&std::fs::File::options().write(true).open(&path).expect("there"));
         let before = std::fs::read(&path).expect("there");
         let text = open(kept()).expect_err(what).to_string();
-        assert_eq!(text.contains("start over with reinitialize"), ours, "{what}: {text}");
+        assert_eq!(text.contains("reinitialize it"), ours, "{what}: {text}");
         assert_eq!(text.contains("remove it"), !ours, "{what}: {text}");
         assert!(std::fs::read(&path).expect("there") == before, "{what}");
         match Volume::open(kept().reinitialize(true)) {
@@ -184,7 +184,7 @@ fn what_was_a_volume_for_certain_can_be_started_over_whatever_is_left_of_it() {
 
 /// The second superblock is at the end of the former volume, whatever size is wanted now.
 #[test]
-fn a_second_superblock_tells_a_volume_of_another_size() {
+fn second_superblock_identifies_a_volume_of_another_size() {
     let dir = dir();
     let wanted = |slots| options(&dir, slots, 4096).keep(true);
     drop(open(wanted(4)).expect("volume"));
@@ -200,7 +200,7 @@ fn a_second_superblock_tells_a_volume_of_another_size() {
 /// A device node of our own if we may make one, else one of the machine's; it is not opened.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_block_device_is_refused_with_what_to_do_instead() {
+fn block_device_is_refused_with_the_remedy() {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::FileTypeExt;
     let dir = dir();
@@ -226,7 +226,7 @@ fn a_block_device_is_refused_with_what_to_do_instead() {
 }
 
 #[test]
-fn a_link_is_called_a_link_and_an_existing_file_is_not_created() {
+fn link_and_unopenable_file_are_named_in_the_error() {
     let dir = dir();
     let link = dir.path().join("link");
     std::os::unix::fs::symlink("target", &link).expect("made");
@@ -243,7 +243,7 @@ fn a_link_is_called_a_link_and_an_existing_file_is_not_created() {
 }
 
 #[test]
-fn sizes_that_do_not_fit_are_refused_at_creation_and_leave_no_file() {
+fn impossible_sizes_are_refused_and_leave_no_file() {
     let dir = dir();
     for keep in [false, true] {
         let error = open(options(&dir, u32::MAX, 1 << 30).keep(keep)).unwrap_err();
@@ -265,7 +265,7 @@ fn sizes_that_do_not_fit_are_refused_at_creation_and_leave_no_file() {
 
 /// The limit holds for a whole process, and exceeding it kills: so this runs in a process of its own.
 #[test]
-fn the_limit_on_file_sizes_is_an_error_and_no_signal() {
+fn file_size_limit_is_an_error_and_no_signal() {
     const CHILD: &str = "KVSTRATA_TEST_FILE_SIZE_CHILD";
     if std::env::var_os(CHILD).is_some() {
         let dir = dir();
@@ -276,7 +276,7 @@ fn the_limit_on_file_sizes_is_an_error_and_no_signal() {
         return;
     }
     let this = std::env::current_exe().expect("known");
-    let name = "disk::tests::files::the_limit_on_file_sizes_is_an_error_and_no_signal";
+    let name = "disk::tests::files::file_size_limit_is_an_error_and_no_signal";
     let child = Command::new("sh")
         .args(["-c", "ulimit -f 64 && exec \"$0\" --exact \"$1\""])
         .arg(this)
@@ -289,7 +289,7 @@ fn the_limit_on_file_sizes_is_an_error_and_no_signal() {
 }
 
 #[test]
-fn writing_through_reports_its_progress_to_the_end() {
+fn write_through_reports_progress_to_the_end() {
     let dir = dir();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&seen);
@@ -304,7 +304,7 @@ fn writing_through_reports_its_progress_to_the_end() {
 }
 
 #[test]
-fn a_new_file_is_written_through_in_the_background_around_what_callers_write() {
+fn background_write_through_spares_callers_writes() {
     let dir = dir();
     let slots = 64;
     let made = open(options(&dir, slots, 256 << 10).write_through_in_background(true).depth(4));
@@ -324,7 +324,7 @@ fn a_new_file_is_written_through_in_the_background_around_what_callers_write() {
 }
 
 #[test]
-fn a_volume_says_what_it_took() {
+fn description_names_slots_backend_and_registration() {
     let dir = dir();
     let arena = HostArena::new(4, 4096).expect("arena");
     let volume = open(options(&dir, 4, 4096).register(&arena)).expect("volume");
@@ -360,7 +360,7 @@ impl System for Over {
 
 /// Each has one remedy: a file system in memory has nothing but the page cache.
 #[test]
-fn a_file_system_that_is_memory_or_has_no_o_direct_is_to_be_seen_to() {
+fn file_system_in_memory_or_without_o_direct_is_a_concern() {
     let (ext4, tmpfs) = (0xEF53, 0x0102_1994);
     for (magic, direct, concerns) in [
         (ext4, false, vec![Concern::Buffered]),
@@ -412,19 +412,19 @@ fn refused_uring(mut options: VolumeOptions, at_once: bool, errno: i32) -> Resul
 }
 
 #[test]
-fn without_io_uring_threads_serve_where_the_choice_is_left() {
+fn automatic_backend_without_io_uring_uses_threads() {
     let dir = dir();
     let arena = HostArena::new(1, 4096).expect("arena");
     let volume = without_uring(options(&dir, 4, 4096), true).expect("volume");
     let description = volume.describe();
     assert_eq!(description.backend, Backend::Blocking);
-    assert!(description.to_string().contains("io_uring refused"), "{description}");
+    assert!(description.to_string().contains("refuses io_uring"), "{description}");
     write_pattern(&volume, &arena, 0, 3, 1);
     check_pattern(&volume, &arena, 0, 3, 1);
 }
 
 #[test]
-fn where_io_uring_is_required_its_absence_is_an_error_that_leaves_no_file() {
+fn absent_required_io_uring_leaves_no_file() {
     let dir = dir();
     for backend in [Backend::UringDirect, Backend::UringBuffered] {
         let options = options(&dir, 4, 4096).backend(backend).keep(true);
@@ -440,7 +440,7 @@ fn where_io_uring_is_required_its_absence_is_an_error_that_leaves_no_file() {
 
 /// Each refusal has its remedy: no seccomp profile lifts the memory-lock limit.
 #[test]
-fn a_refused_ring_says_what_to_raise() {
+fn refused_ring_names_its_own_remedy() {
     for (errno, remedy, other) in
         [(libc::ENOMEM, "`ulimit -l`", "seccomp"), (libc::EPERM, "seccomp", "`ulimit -l`")]
     {
@@ -461,7 +461,7 @@ fn a_refused_ring_says_what_to_raise() {
 
 /// Writing a file through takes minutes, and the blocks of a volume that is started over are lost.
 #[test]
-fn where_io_uring_is_required_its_absence_is_found_before_anything_is_written() {
+fn required_io_uring_is_tried_before_any_write() {
     let dir = dir();
     let path = dir.path().join("volume");
     drop(open(options(&dir, 4, 4096).keep(true)).expect("volume"));
@@ -480,7 +480,7 @@ fn where_io_uring_is_required_its_absence_is_found_before_anything_is_written() 
 }
 
 #[test]
-fn a_set_of_which_one_volume_cannot_be_served_leaves_no_file() {
+fn set_with_an_unservable_volume_leaves_no_file() {
     let dir = dir();
     let paths = ["a", "b"].map(|name| dir.path().join(name));
     let options = paths.clone().map(|path| VolumeOptions::new(path, 8, 4096).keep(true));

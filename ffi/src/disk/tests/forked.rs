@@ -38,7 +38,7 @@ fn backends() -> [Backend; 2] {
 }
 
 #[test]
-fn a_child_that_lives_on_does_not_keep_the_volume() {
+fn surviving_child_does_not_keep_the_volume() {
     for backend in backends() {
         let dir = dir();
         let ((mut waits, go_on), (mut ended, lives)) = (pipe().expect("a pipe"), pipe().expect("a pipe"));
@@ -62,7 +62,7 @@ fn a_child_that_lives_on_does_not_keep_the_volume() {
 }
 
 #[test]
-fn a_volume_in_use_names_the_process_that_has_it() {
+fn volume_in_use_error_names_the_process() {
     let dir = dir();
     let ((mut waits, go_on), (mut opened, mut tells)) = (pipe().expect("a pipe"), pipe().expect("a pipe"));
     let holder = fork(|| {
@@ -85,7 +85,7 @@ fn a_volume_in_use_names_the_process_that_has_it() {
 }
 
 #[test]
-fn an_inherited_volume_does_nothing_in_a_child() {
+fn inherited_volume_is_inert_in_a_child() {
     for backend in backends() {
         let dir = dir();
         let volume = open(kept(&dir, backend)).expect("a volume");

@@ -49,7 +49,7 @@ fn refused(volume: &Volume, arena: &Arc<HostArena>, slot: u32) -> FailureCause {
 }
 
 #[test]
-fn a_right_sum_leaves_the_very_file_that_the_volumes_own_would() {
+fn right_given_sum_writes_the_same_file() {
     over_each(|kept, slot_bytes| {
         let new = dir();
         drop(open(kept(&new)).expect("volume"));
@@ -72,7 +72,7 @@ fn a_right_sum_leaves_the_very_file_that_the_volumes_own_would() {
 
 /// The volume takes the caller's sum unchecked: nothing else would make these reads misses.
 #[test]
-fn a_wrong_sum_is_a_miss_that_is_counted_and_no_wrong_byte() {
+fn wrong_given_sum_is_a_counted_miss() {
     over_each(|kept, slot_bytes| {
         let (dir, arena) = (dir(), HostArena::new(1, slot_bytes).expect("arena"));
         let volume = open(kept(&dir)).expect("volume");
@@ -97,7 +97,7 @@ fn a_wrong_sum_is_a_miss_that_is_counted_and_no_wrong_byte() {
 }
 
 #[test]
-fn try_write_takes_a_sum_too() {
+fn try_write_takes_a_given_sum() {
     let (dir, arena) = (dir(), HostArena::new(1, 4096).expect("arena"));
     let volume = open(options(&dir, 2, 4096).backend(Backend::Blocking)).expect("volume");
     for (slot, flip) in [(0, 0), (1, 1)] {
@@ -113,7 +113,7 @@ fn try_write_takes_a_sum_too() {
 
 #[test]
 #[cfg(feature = "encryption")]
-fn an_encrypted_volume_has_its_tag_whatever_sum_comes() {
+fn encrypted_volume_ignores_given_sums() {
     over_each(|kept, slot_bytes| {
         let (dir, arena) = (dir(), HostArena::new(1, slot_bytes).expect("arena"));
         let encrypted = || kept(&dir).key(encrypted::key());

@@ -83,7 +83,7 @@ fn a_dropped_write_still_happens() {
 }
 
 #[test]
-fn a_full_queue_makes_callers_wait_and_loses_nothing() {
+fn full_queue_makes_callers_wait_and_loses_no_request() {
     over_each(
         |options| options.depth(2).queue(2),
         |volume, gate| {
@@ -139,7 +139,7 @@ fn a_full_queue_makes_callers_wait_and_loses_nothing() {
 }
 
 #[test]
-fn shutdown_answers_what_is_in_flight_and_what_is_queued() {
+fn shutdown_answers_requests_in_flight_and_queued() {
     over_each(
         |options| options.depth(2).queue(8),
         |volume, gate| {
@@ -246,7 +246,7 @@ fn give_up<B: core::fmt::Debug>(mut pending: Pending<B>, leaves: Leaves, ended: 
 }
 
 #[test]
-fn whoever_leaves_at_whatever_await_point_takes_nothing_from_the_device() {
+fn future_dropped_at_any_await_keeps_the_devices_buffers() {
     for leaves in [Leaves::Unpolled, Leaves::Polled, Leaves::TimedOut, Leaves::Unread] {
         for queued in [false, true] {
             over_each(

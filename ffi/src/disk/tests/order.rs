@@ -16,7 +16,7 @@ fn volume(options: VolumeOptions) -> (Volume, Opener) {
 }
 
 #[test]
-fn reads_go_first_and_writes_keep_their_share() {
+fn reads_precede_writes_and_writes_keep_their_share() {
     let dir = dir();
     let arena = HostArena::new(64, 4096).expect("arena");
     let (volume, gate) = volume(options(&dir, 64, 4096).depth(1).queue(64));
@@ -42,7 +42,7 @@ fn reads_go_first_and_writes_keep_their_share() {
 }
 
 #[test]
-fn beside_reads_writes_in_flight_are_capped_in_bytes() {
+fn writes_beside_reads_are_capped_in_bytes() {
     let dir = dir();
     let arena = HostArena::new(21, 1 << 20).expect("arena");
     let (volume, gate) = volume(options(&dir, 21, 1 << 20).piece_bytes(1 << 19));
@@ -84,7 +84,7 @@ fn requests_are_cut_into_pieces_that_cover_them_once() {
 }
 
 #[test]
-fn small_neighbours_are_merged_and_others_are_not() {
+fn only_small_neighbours_are_merged() {
     let dir = dir();
     let arena = HostArena::new(32, 64 << 10).expect("arena");
     let (volume, gate) = volume(options(&dir, 32, 64 << 10).depth(4));
@@ -132,7 +132,7 @@ fn urgent_reads_go_before_other_reads() {
 }
 
 #[test]
-fn who_writes_where_zeros_are_on_their_way_waits_for_them() {
+fn write_over_zeros_in_flight_waits_for_them() {
     let dir = dir();
     let arena = HostArena::new(2, 64 << 10).expect("arena");
     let options = options(&dir, 32, 64 << 10).backend(Backend::Blocking).write_through_in_background(true);
@@ -201,7 +201,7 @@ impl Ring for Punches {
 }
 
 #[test]
-fn a_slot_forgotten_twice_is_not_written_before_both_holes_are_made() {
+fn slot_forgotten_twice_is_written_after_both_holes() {
     let dir = dir();
     let arena = HostArena::new(1, 4096).expect("arena");
     let (let_go, raced) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));

@@ -49,7 +49,7 @@ fn cause_of(volume: &Volume, slot: u32) -> Option<FailureCause> {
 }
 
 #[test]
-fn what_was_written_is_found_again_in_its_order_and_what_was_forgotten_is_not() {
+fn written_blocks_are_recovered_in_order_and_forgotten_not() {
     let dir = dir();
     let order = (0..SLOTS).rev().step_by(3);
     let volume = written(&dir, order.clone());
@@ -72,7 +72,7 @@ fn what_was_written_is_found_again_in_its_order_and_what_was_forgotten_is_not() 
 }
 
 #[test]
-fn the_table_is_written_in_the_background_and_a_crash_keeps_what_was() {
+fn crash_keeps_blocks_of_the_background_table_write() {
     let dir = dir();
     let volume = open(kept(&dir).table_delay(Duration::from_millis(1))).expect("volume");
     let arena = HostArena::new(1, BYTES).expect("arena");
@@ -92,7 +92,7 @@ fn the_table_is_written_in_the_background_and_a_crash_keeps_what_was() {
 }
 
 #[test]
-fn what_opening_dropped_is_cleared_in_the_file_though_nothing_is_written() {
+fn dropped_records_are_cleared_without_any_write() {
     let dir = dir();
     drop(written(&dir, 0..10));
     file(&dir).write_all_at(&[0xAA], 4096 + 64 * 4 + 20).expect("written");
@@ -107,7 +107,7 @@ fn what_opening_dropped_is_cleared_in_the_file_though_nothing_is_written() {
 }
 
 #[test]
-fn a_flush_puts_everything_on_the_device() {
+fn flush_syncs_the_whole_table() {
     let dir = dir();
     let volume = open(kept(&dir).table_delay(Duration::from_secs(1000))).expect("volume");
     let arena = HostArena::new(1, BYTES).expect("arena");
@@ -121,7 +121,7 @@ fn a_flush_puts_everything_on_the_device() {
 
 /// The first version had other records, whose bytes would pass for labels of this one.
 #[test]
-fn a_volume_of_another_version_is_refused_and_can_be_started_over() {
+fn other_version_is_refused_and_can_be_started_over() {
     let dir = dir();
     drop(written(&dir, 0..5));
     let length = file(&dir).metadata().expect("there").len();
@@ -146,7 +146,7 @@ fn a_volume_of_another_version_is_refused_and_can_be_started_over() {
 }
 
 #[test]
-fn another_volume_is_refused_by_the_field_that_differs_and_can_be_started_over() {
+fn foreign_volume_is_refused_by_field_and_can_start_over() {
     let at = |dir: &TempDir, slots, bytes| options(dir, slots, bytes).keep(true).backend(Backend::Blocking);
     let dir = dir();
     drop(written(&dir, 0..5));
@@ -199,7 +199,7 @@ fn damage_is_a_miss_and_is_not_met_twice() {
 
 /// If numbers continued from it, later writes would never be found again.
 #[test]
-fn a_number_that_no_opening_gave_is_dropped_and_the_greatest_that_one_gave_is_not() {
+fn only_sequence_numbers_of_openings_are_recovered() {
     let dir = dir();
     drop(written(&dir, 0..5));
     let superblock =
@@ -229,7 +229,7 @@ fn a_number_that_no_opening_gave_is_dropped_and_the_greatest_that_one_gave_is_no
 }
 
 #[test]
-fn what_verification_would_find_is_served_where_it_is_skipped() {
+fn skipped_verification_serves_damaged_payloads() {
     let dir = dir();
     drop(written(&dir, 0..2));
     file(&dir).write_all_at(&[0xAA; 3], 4096 + 8192 + 100).expect("written");
@@ -243,7 +243,7 @@ fn what_verification_would_find_is_served_where_it_is_skipped() {
 }
 
 #[test]
-fn one_superblock_is_enough_and_with_none_the_volume_starts_over() {
+fn volume_survives_one_damaged_superblock_but_not_two() {
     let dir = dir();
     drop(written(&dir, 0..10));
     let end = file(&dir).metadata().expect("there").len() - 4096;
@@ -266,7 +266,7 @@ fn one_superblock_is_enough_and_with_none_the_volume_starts_over() {
 }
 
 #[test]
-fn a_truncated_volume_loses_its_end_and_gets_it_back_empty() {
+fn truncated_volume_gets_its_end_back_empty() {
     let dir = dir();
     drop(written(&dir, 0..SLOTS));
     let whole = file(&dir).metadata().expect("there").len();
@@ -283,7 +283,7 @@ fn a_truncated_volume_loses_its_end_and_gets_it_back_empty() {
 }
 
 #[test]
-fn volumes_are_striped_and_know_their_places() {
+fn volumes_of_a_set_are_striped_by_index() {
     let (one, two) = (dir(), dir());
     let both = || vec![kept(&one), kept(&two)];
     let arena = HostArena::new(1, BYTES).expect("arena");
@@ -332,7 +332,7 @@ fn volumes_are_striped_and_know_their_places() {
 
 /// Closed while its owner still has it: for the next opener as if dropped, and useless to its owner.
 #[test]
-fn a_volume_that_is_closed_is_found_clean_while_it_is_still_there() {
+fn closed_volume_is_found_clean_before_its_drop() {
     let dir = dir();
     let volume = written(&dir, 0..10);
     volume.forget(3);

@@ -85,7 +85,7 @@ fn notes(set: &VolumeSet) -> Vec<String> {
 
 /// A drive that was replaced, or returns garbage, costs its own blocks, whichever drive of the set it is.
 #[test]
-fn a_set_serves_what_its_whole_files_hold_whichever_of_them_that_are() {
+fn set_serves_the_blocks_of_its_intact_files() {
     // One bit a volume: the lost ones. And whether they are missing or damaged.
     for (lost, gone) in (1..1_u32 << VOLUMES).flat_map(|lost| [(lost, true), (lost, false)]) {
         let set = Set::new();
@@ -100,7 +100,7 @@ fn a_set_serves_what_its_whole_files_hold_whichever_of_them_that_are() {
         assert_eq!(recovery.created, left.is_empty(), "{lost:03b}, gone {gone}");
         let superblocks = if gone { 0 } else { 2 * lost.count_ones() };
         assert_eq!(recovery.rejected.total(), u64::from(superblocks), "{lost:03b}, gone {gone}");
-        let said = if gone { "the file was not there" } else { "neither superblock is whole" };
+        let said = if gone { "the file was not there" } else { "both superblocks are damaged" };
         for (volume, note) in (0..).zip(notes(&volumes)) {
             // If no file of a set is left, it is a new set.
             let wanted = is_lost(volume) && !(gone && left.is_empty());
@@ -126,7 +126,7 @@ fn a_set_serves_what_its_whole_files_hold_whichever_of_them_that_are() {
 
 /// Both have the same shape and the same places: only their ids tell them apart.
 #[test]
-fn files_of_two_sets_are_refused_by_both_names_and_nothing_is_written() {
+fn files_of_two_sets_are_refused_by_both_names() {
     // The file from the other set, and a file that is missing besides.
     for (other, gone) in [(0, None), (1, None), (2, None), (2, Some(0)), (2, Some(1)), (1, Some(0))] {
         let (one, two) = (Set::new(), Set::new());
@@ -162,7 +162,7 @@ fn files_in_another_order_are_refused_though_one_is_gone() {
 
 /// A refusal costs nothing, whichever file causes it.
 #[test]
-fn no_file_is_touched_before_all_have_been_looked_at() {
+fn files_are_untouched_until_all_are_read() {
     for refused in 0..VOLUMES {
         let (set, other) = (Set::new(), Set::new());
         // A file of another place in a set refuses the whole set.
@@ -188,9 +188,9 @@ type Spoil = fn(&Path);
 
 /// A faulty volume costs only its own blocks: it stays as it is, and its blocks are found again.
 #[test]
-fn one_of_several_that_cannot_be_opened_is_left_out() {
+fn unopenable_volume_of_a_set_is_left_out() {
     let spoils: [(&str, Spoil); 3] = [
-        ("no volume", |path| std::fs::write(path, b"precious").expect("written")),
+        ("no sign of a volume", |path| std::fs::write(path, b"precious").expect("written")),
         ("symbolic link", |path| std::os::unix::fs::symlink("/dev/null", path).expect("linked")),
         ("not a regular file", |path| std::fs::create_dir(path).expect("made")),
     ];
@@ -243,7 +243,7 @@ fn one_of_several_that_cannot_be_opened_is_left_out() {
 }
 
 #[test]
-fn a_set_of_which_nothing_can_be_opened_says_why_of_the_first() {
+fn set_without_openable_volume_reports_the_first_error() {
     let set = Set::new();
     for volume in 0..VOLUMES {
         std::fs::write(set.path(volume), b"precious").expect("written");
@@ -253,7 +253,7 @@ fn a_set_of_which_nothing_can_be_opened_says_why_of_the_first() {
 }
 
 #[test]
-fn a_new_set_is_made_without_the_volume_that_has_no_folder() {
+fn new_set_leaves_out_a_volume_without_folder() {
     let set = Set(dir());
     let folder = set.0.path().join("mounted later");
     let options = || {
@@ -288,7 +288,7 @@ impl System for LooksBack {
 }
 
 #[test]
-fn all_files_are_locked_before_one_is_written() {
+fn all_files_of_a_set_are_locked_before_any_write() {
     let set = Set::new();
     for reinitialize in [false, true] {
         let mut options = set.options();
@@ -302,7 +302,7 @@ fn all_files_are_locked_before_one_is_written() {
 }
 
 #[test]
-fn a_set_is_started_over_whatever_its_files_are() {
+fn reinitialized_set_starts_over_with_any_files() {
     let (set, other) = (Set::new(), Set::new());
     set.remove(0);
     std::fs::copy(other.path(1), set.path(1)).expect("copied");

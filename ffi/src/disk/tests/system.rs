@@ -57,7 +57,7 @@ fn meanwhile(dir: &TempDir, act: impl FnMut() + Send + 'static) -> VolumeOptions
 }
 
 #[test]
-fn a_file_whose_name_goes_before_it_is_locked_is_not_the_volume() {
+fn file_unlinked_before_its_lock_is_not_the_volume() {
     for found in [false, true] {
         let dir = dir();
         if found {
@@ -79,7 +79,7 @@ fn a_file_whose_name_goes_before_it_is_locked_is_not_the_volume() {
 }
 
 #[test]
-fn a_file_that_is_replaced_before_it_is_locked_is_not_the_volume() {
+fn file_replaced_before_its_lock_is_not_the_volume() {
     for (found, keep) in [(false, true), (true, true), (false, false)] {
         let (dir, other) = (dir(), super::dir());
         if found {
@@ -100,7 +100,7 @@ fn a_file_that_is_replaced_before_it_is_locked_is_not_the_volume() {
 }
 
 #[test]
-fn a_name_that_goes_each_time_is_given_up() {
+fn name_that_vanishes_each_time_is_given_up() {
     let dir = dir();
     let (gone, times) = (path(&dir), Arc::new(Mutex::new(0)));
     let counted = Arc::clone(&times);
@@ -114,7 +114,7 @@ fn a_name_that_goes_each_time_is_given_up() {
 
 /// An opening that fails removes its own file, and none that has come in its place.
 #[test]
-fn what_replaced_a_file_stays_when_the_opening_fails() {
+fn failed_opening_leaves_a_replaced_file() {
     let (dir, other) = (dir(), dir());
     holding(&other, 4);
     let (from, to) = (path(&other), path(&dir));
@@ -136,7 +136,7 @@ impl System for Unlocked {
 }
 
 #[test]
-fn a_volume_that_cannot_be_locked_says_so() {
+fn unlockable_volume_has_a_note() {
     let dir = dir();
     let volume = open(with(Unlocked(libc::ENOLCK), kept(&dir))).expect("volume");
     let text = volume.describe().to_string();
@@ -144,7 +144,7 @@ fn a_volume_that_cannot_be_locked_says_so() {
     drop(volume);
     let refused = open(with(Unlocked(libc::EIO), kept(&dir))).unwrap_err();
     assert!(refused.to_string().contains("lock the file"), "{refused}");
-    assert!(!open(kept(&dir)).expect("volume").describe().to_string().contains("not locked"));
+    assert!(!open(kept(&dir)).expect("volume").describe().to_string().contains("cannot be locked"));
 }
 
 /// A file of another owner.
@@ -163,7 +163,7 @@ fn a_found_volume_is_closed_to_others() {
     set_mode(&dir, 0o664);
     let volume = open(with(NotOurs, kept(&dir))).expect("volume");
     let text = volume.describe().to_string();
-    assert!(text.contains("0664") && text.contains("others"), "{text}");
+    assert!(text.contains("0664") && text.contains("other users"), "{text}");
     drop(volume);
     assert_eq!(mode(&dir), 0o664);
     let volume = open(kept(&dir)).expect("volume");
@@ -189,7 +189,7 @@ impl System for On {
 }
 
 #[test]
-fn where_another_machine_serves_the_file_threads_serve_the_volume_unless_io_uring_is_asked_for() {
+fn remote_file_system_uses_threads_unless_io_uring_is_set() {
     let dir = dir();
     let volume = open(with(On(0x0BD0_0BD0), kept(&dir))).expect("volume");
     let description = volume.describe().clone();
@@ -200,15 +200,15 @@ fn where_another_machine_serves_the_file_threads_serve_the_volume_unless_io_urin
         let volume = volume_or_skip(open(with(On(magic), kept(&dir)).backend(backend)));
         let Some(volume) = volume else { continue };
         let description = volume.describe();
-        assert!(!description.to_string().contains("served"), "{description}");
+        assert!(!description.to_string().contains("serves"), "{description}");
         // If io_uring is refused, threads are chosen for another reason.
-        let refused = description.to_string().contains("io_uring refused");
+        let refused = description.to_string().contains("refuses io_uring");
         assert_eq!(description.backend == Backend::Blocking, refused, "{description}");
     }
 }
 
 #[test]
-fn what_lies_in_memory_says_that_a_restart_loses_it() {
+fn volume_in_memory_has_a_note_about_restarts() {
     for (magic, name) in [(0x0102_1994, "tmpfs"), (0x8584_58F6, "ramfs")] {
         let dir = dir();
         let text = open(with(On(magic), kept(&dir))).expect("volume").describe().to_string();
@@ -229,7 +229,7 @@ impl System for Cached {
 }
 
 #[test]
-fn without_o_direct_a_volume_goes_through_the_page_cache_and_says_so_unless_that_is_an_error() {
+fn refused_o_direct_is_noted_or_an_error_if_required() {
     for backend in [Backend::Auto, Backend::Blocking] {
         let dir = dir();
         let options = || with(Cached, kept(&dir)).backend(backend);
@@ -276,7 +276,7 @@ fn without_system_call<T: Send>(number: libc::c_long, act: impl FnOnce() -> T + 
 /// As containers' filters do: io_uring_setup is allowed, io_uring_enter is refused.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_ring_that_may_not_be_entered_is_not_chosen() {
+fn ring_that_cannot_be_entered_is_not_chosen() {
     let dir = dir();
     let by = |backend| options(&dir, 8, 4096).backend(backend);
     let done = without_system_call(libc::SYS_io_uring_enter, || {
@@ -296,7 +296,7 @@ fn a_ring_that_may_not_be_entered_is_not_chosen() {
 }
 
 #[test]
-fn a_file_that_is_removed_or_replaced_while_used_is_noticed() {
+fn file_removed_or_replaced_in_use_is_noticed() {
     for replaced in [false, true] {
         let dir = dir();
         let volume = open(kept(&dir).watch_every(std::time::Duration::ZERO)).expect("volume");
@@ -390,7 +390,7 @@ fn a_full_file_system_pauses_writes_and_takes_them_again() {
 /// A volume of a set on a full file system costs its own blocks only.
 #[cfg(target_os = "linux")]
 #[test]
-fn one_of_several_on_a_full_file_system_is_left_out() {
+fn volume_of_a_set_on_a_full_file_system_is_left_out() {
     let mounted = match Mounted::new(1 << 20) {
         Ok(mounted) => mounted,
         Err(error) => return skip("mount", &error),

@@ -87,7 +87,7 @@ fn notes(volume: &Volume) -> String {
 }
 
 #[test]
-fn what_was_never_written_of_a_found_file_is_written_before_it_is_used() {
+fn unwritten_ranges_are_written_before_use() {
     let dir = dir();
     holding(&dir);
     let Some(before) = unwritten(&dir, TABLE..END) else { return };
@@ -99,7 +99,7 @@ fn what_was_never_written_of_a_found_file_is_written_before_it_is_used() {
     let through = kept(&dir).write_through(true);
     let volume =
         opened(through.progress(move |done, bytes| sink.lock().expect("no panic").push((done, bytes))));
-    assert!(notes(&volume).contains(&format!("{before} bytes of it had never been")), "{}", notes(&volume));
+    assert!(notes(&volume).contains(&format!("{before} bytes had never been")), "{}", notes(&volume));
     assert_eq!(unwritten(&dir, TABLE..END), Some(0));
     let seen = seen.lock().expect("no panic");
     assert!(seen.is_sorted() && seen.last() == Some(&(before, before)), "{seen:?}");
@@ -110,13 +110,13 @@ fn what_was_never_written_of_a_found_file_is_written_before_it_is_used() {
 }
 
 #[test]
-fn what_was_never_written_of_a_found_file_is_written_in_the_background() {
+fn unwritten_ranges_are_written_in_the_background() {
     let dir = dir();
     holding(&dir);
     let Some(before) = unwritten(&dir, ORIGIN..END) else { return };
     assert!(before > 0, "the test has made holes");
     let volume = opened(kept(&dir).write_through_in_background(true));
-    assert!(notes(&volume).contains(&format!("{before} bytes of it were never")), "{}", notes(&volume));
+    assert!(notes(&volume).contains(&format!("{before} bytes were never")), "{}", notes(&volume));
     until_filled(&volume);
     all_served(&volume);
     assert!((before..before + (1 << 20)).contains(&volume.stats().written_bytes), "{:?}", volume.stats());
@@ -127,7 +127,7 @@ fn what_was_never_written_of_a_found_file_is_written_in_the_background() {
 }
 
 #[test]
-fn with_trim_what_was_given_back_stays_so() {
+fn trimmed_ranges_stay_unwritten() {
     let dir = dir();
     holding(&dir);
     let Some(before) = unwritten(&dir, TABLE..END) else { return };
@@ -135,7 +135,7 @@ fn with_trim_what_was_given_back_stays_so() {
         let options = kept(&dir).trim(true).write_through(!in_background);
         let options = options.write_through_in_background(in_background);
         let volume = opened(options.progress(|_, _| panic!("written through")));
-        assert!(notes(&volume).contains("given back by trim"), "{}", notes(&volume));
+        assert!(notes(&volume).contains("trim freed them"), "{}", notes(&volume));
         assert_eq!(volume.stats().unfilled_bytes, 0);
         drop(volume);
         assert_eq!(unwritten(&dir, TABLE..END), Some(before));
@@ -161,7 +161,7 @@ fn with(system: Says, mut options: VolumeOptions) -> VolumeOptions {
 }
 
 #[test]
-fn no_zeros_fall_on_a_block_whatever_the_file_system_says() {
+fn write_through_spares_blocks_reported_as_unwritten() {
     let dir = dir();
     holding(&dir);
     drop(opened(with(Says(true), kept(&dir).write_through(true))));
@@ -173,24 +173,24 @@ fn no_zeros_fall_on_a_block_whatever_the_file_system_says() {
 }
 
 #[test]
-fn a_file_system_that_does_not_tell_leaves_the_file_as_it_is_and_that_is_said() {
+fn unlisted_unwritten_ranges_are_left_with_a_note() {
     let dir = dir();
     holding(&dir);
     for in_background in [false, true] {
         let options = kept(&dir).write_through(!in_background).write_through_in_background(in_background);
         let volume = opened(with(Says(false), options.progress(|_, _| panic!("written through"))));
-        assert!(notes(&volume).contains("does not tell"), "{}", notes(&volume));
+        assert!(notes(&volume).contains("does not list"), "{}", notes(&volume));
         assert_eq!(volume.stats().unfilled_bytes, 0);
     }
     // It is not asked about a new file.
     let new = |name: &str| with(Says(false), VolumeOptions::new(dir.path().join(name), 8, BYTES));
-    assert!(!notes(&open(new("a").write_through(true)).expect("volume")).contains("tell"));
+    assert!(!notes(&open(new("a").write_through(true)).expect("volume")).contains("does not list"));
     let volume = open(new("b").write_through_in_background(true)).expect("volume");
     assert!(notes(&volume).contains("in the background"), "{}", notes(&volume));
 }
 
 #[test]
-fn with_trim_the_room_of_what_is_forgotten_is_given_back() {
+fn trim_frees_the_space_of_forgotten_slots() {
     for backend in [Backend::Auto, Backend::Blocking] {
         for trim in [false, true] {
             let dir = dir();

@@ -64,7 +64,7 @@ impl Terms {
                 Joined { ring: Box::new(GdsRing::new(ring, pool)), device: Ok(device), note: None }
             }
             Err((refusal, why)) => {
-                let note = why.map(|why| format!("device memory is refused: {why}"));
+                let note = why.map(|why| format!("the volume refuses device memory: {why}"));
                 Joined { ring, device: Err(refusal), note }
             }
         }
@@ -83,10 +83,11 @@ impl Terms {
             }
             // cuFile opens the file a second time, by name.
             Some(_) if !self.keep => {
-                unavailable("the file has no name, and cuFile needs one; keep the volume")
+                unavailable("cuFile needs the file to have a name; open the volume with `keep`")
             }
             Some(_) if !self.direct => unavailable(
-                "the file is open without O_DIRECT, which cuFile needs; put it on ext4 or xfs, unbuffered",
+                "cuFile needs O_DIRECT, which is off; put the file on \
+                 ext4 or xfs, and do not choose buffered I/O",
             ),
             Some(gds) => Ok(gds),
         }

@@ -13,7 +13,7 @@ fn file() -> Arc<File> {
 }
 
 #[test]
-fn everything_is_given_back_in_the_opposite_order() {
+fn cufile_resources_are_released_in_reverse_order() {
     let fake = Fake::new();
     let driver = fake.driver();
     assert_eq!(driver.describe().to_string(), "cuFile 1.19, nvidia-fs 2.25, device 0, direct");
@@ -40,7 +40,7 @@ fn drivers_of_one_process_share_the_first_ones_setting() {
 }
 
 #[test]
-fn what_somebody_else_opened_stays_open() {
+fn driver_opened_by_others_stays_open() {
     let fake = Fake::new();
     fake.set(|world| world.open = 5026);
     drop(fake.driver());
@@ -48,7 +48,7 @@ fn what_somebody_else_opened_stays_open() {
 }
 
 #[test]
-fn a_driver_that_refuses_is_named_and_leaves_nothing_behind() {
+fn refusing_driver_is_named_and_leaves_nothing_open() {
     let fake = Fake::new();
     fake.set(|world| world.open = 5001);
     let refused = fake.open(GdsOptions::new(0)).expect_err("refused");
@@ -66,7 +66,7 @@ fn a_driver_that_refuses_is_named_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn without_a_device_cufile_is_never_opened() {
+fn cufile_is_never_opened_without_a_device() {
     let fake = Fake::new();
     fake.set(|world| world.init = 100);
     let refused = fake.open(GdsOptions::new(0)).expect_err("no device");
@@ -81,7 +81,7 @@ fn without_a_device_cufile_is_never_opened() {
 }
 
 #[test]
-fn a_file_that_cufile_would_wait_for_is_looked_at_first() {
+fn unreadable_file_of_modules_is_an_error_before_cufile_opens() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let modules = folder.path().join("modules");
     let refused = readable(&modules).expect_err("not there").to_string();
@@ -91,15 +91,15 @@ fn a_file_that_cufile_would_wait_for_is_looked_at_first() {
 }
 
 #[test]
-fn options_of_nothing_are_refused() {
+fn options_of_zero_are_refused() {
     let fake = Fake::new();
     let refused = fake.open(GdsOptions::new(0).threads(0)).expect_err("no threads").to_string();
-    assert_eq!(refused, "threads is 0; must be at least 1");
+    assert_eq!(refused, "threads is 0; it must be at least 1");
 }
 
 /// An older cuFile cannot be told the setting; it only reports its own.
 #[test]
-fn compatibility_mode_is_taken_only_where_it_is_allowed() {
+fn compatibility_mode_needs_permission() {
     let mut fake = Fake::new();
     (fake.api.set_bool, fake.api.get_bool) = (None, None);
     fake.set(|world| (world.properties.nvfs_major, world.properties.nvfs_minor) = (0, 0));
@@ -115,7 +115,7 @@ fn compatibility_mode_is_taken_only_where_it_is_allowed() {
 }
 
 #[test]
-fn modes_follow_from_what_cufile_says() {
+fn mode_follows_from_cufiles_properties() {
     let mut fake = Fake::new();
     let mode = |fake: &Fake, allow| {
         fake.open(GdsOptions::new(0).allow_compat(allow)).expect("opens").describe().mode
@@ -145,7 +145,7 @@ fn a_file_that_cufile_cannot_serve_is_refused() {
     assert!(
         refused
             .to_string()
-            .starts_with("cuFile refuses the file with 5008 CU_FILE_IO_NOT_SUPPORTED; put it on")
+            .starts_with("cuFile refuses the file with 5008 CU_FILE_IO_NOT_SUPPORTED; it needs")
     );
     assert!(!fake.log().contains(&Event::Deregister), "what was not registered is not deregistered");
 }

@@ -7,16 +7,14 @@ use super::fake::{Allocation, Event, Fake};
 const BYTES: usize = 16 << 10;
 
 #[test]
-fn memory_that_cannot_be_registered_is_given_back_or_used_as_it_is() {
+fn unregistrable_memory_is_returned_or_used_unregistered() {
     let fake = Fake::new();
     let driver = fake.driver();
     fake.set(|world| world.buffer_register = 5036);
     let refused = GdsBuffer::register(&driver, Allocation::new(BYTES).memory()).expect_err("refused");
     assert!(matches!(refused, GdsError::BufferRefused { bytes: BYTES, .. }));
     assert!(
-        refused
-            .to_string()
-            .contains("16384 bytes of device memory with 5036 CU_FILE_GPU_MEMORY_PINNING_FAILED")
+        refused.to_string().contains("16384 bytes of device memory (5036 CU_FILE_GPU_MEMORY_PINNING_FAILED)")
     );
     let log = fake.log();
     assert_eq!(log[log.len() - 2..], [Event::BufferRegister(BYTES), Event::Freed]);
@@ -45,7 +43,7 @@ fn a_range_holds_its_memory_and_so_does_a_share_in_it() {
 }
 
 #[test]
-fn what_is_out_of_range_is_refused() {
+fn range_outside_the_buffer_is_refused() {
     let fake = Fake::new();
     let buffer = GdsBuffer::unregistered(&fake.driver(), Allocation::new(BYTES).memory());
     for (offset, bytes) in [(BYTES, 1), (0, BYTES + 1), (usize::MAX, 2)] {

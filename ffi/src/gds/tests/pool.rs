@@ -82,7 +82,7 @@ fn pattern(at: usize) -> u8 {
 }
 
 #[test]
-fn bytes_go_to_their_place_and_come_back() {
+fn pool_moves_bytes_both_ways() {
     let bench = bench(1);
     bench.memory.fill(pattern);
     assert_eq!(bench.call(Task::Write, BYTES, BYTES, 4096), Answer::Moved(BYTES as i32));
@@ -101,7 +101,7 @@ fn bytes_go_to_their_place_and_come_back() {
 }
 
 #[test]
-fn each_answer_is_passed_on_as_one_number() {
+fn pool_reports_each_answer_as_one_number() {
     let bench = bench(1);
     let read = |answer: fn() -> fake::Answer| {
         bench.fake.plan(move |_| answer());
@@ -119,7 +119,7 @@ fn each_answer_is_passed_on_as_one_number() {
 }
 
 #[test]
-fn a_sum_that_fails_or_panics_is_an_answer_too() {
+fn failed_or_panicking_sum_is_an_answer() {
     let bench = bench(1);
     let sums = [512, 0, 1, 1024].map(|offset| bench.call(Task::Sum, offset, 1, 0));
     let expected = [Ok(512), Err(700), Err(PANICKED), Ok(1024)];
@@ -127,7 +127,7 @@ fn a_sum_that_fails_or_panics_is_an_answer_too() {
 }
 
 #[test]
-fn a_dropped_pool_waits_for_what_is_under_way_and_begins_nothing() {
+fn dropped_pool_waits_for_running_transfers_only() {
     let Bench { pool, rung, buffer, memory, file, fake } = bench(1);
     let (is_there, go) = fake.hold(0);
     for token in 0..3 {
@@ -152,7 +152,7 @@ fn a_dropped_pool_waits_for_what_is_under_way_and_begins_nothing() {
 }
 
 #[test]
-fn memory_is_let_go_before_its_answer_is_there() {
+fn memory_is_released_before_its_answer() {
     let bench = bench(4);
     for token in 0..200 {
         bench.begin(token, Task::Read, 0, 4096, 0);
@@ -162,7 +162,7 @@ fn memory_is_let_go_before_its_answer_is_there() {
 }
 
 #[test]
-fn many_at_a_time_each_get_their_own() {
+fn concurrent_transfers_get_their_own_answers() {
     let bench = bench(4);
     let content: Vec<u8> = (0..4 * BYTES).map(pattern).collect();
     bench.file.write_all_at(&content, 0).expect("written");

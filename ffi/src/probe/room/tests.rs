@@ -58,7 +58,7 @@ const V2: &str = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgrou
 const V1: &str = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory";
 
 #[test]
-fn v2_own_group_and_each_above_it_bound() {
+fn v2_group_and_each_ancestor_bound_the_memory() {
     let tree = Tree::new("0::/pods/a/b\n", V2);
     assert_eq!(tree.room(), (8192, None), "no such groups");
     tree.two("pods/a/b", "max\n", 100);
@@ -80,7 +80,7 @@ fn v2_own_group_and_each_above_it_bound() {
 }
 
 #[test]
-fn v1_own_group_and_each_above_it_bound() {
+fn v1_group_and_each_ancestor_bound_the_memory() {
     let tree = Tree::new("9:name=systemd:/\n4:memory:/docker/x\n3:cpuset:/y\n", V1);
     tree.one("docker/x", V1_NONE, 100);
     tree.one("docker", V1_NONE, 100);
@@ -97,7 +97,7 @@ fn v1_own_group_and_each_above_it_bound() {
 }
 
 #[test]
-fn both_versions_at_once_are_looked_at() {
+fn groups_of_both_versions_are_read() {
     let unified = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw";
     let tree = Tree::new("5:cpu,memory:/a\n0::/a\n", &format!("{V1}\n{unified}"));
     tree.one("a", &(100 * MIB).to_string(), 0);
@@ -107,7 +107,7 @@ fn both_versions_at_once_are_looked_at() {
 }
 
 #[test]
-fn a_container_that_sees_its_group_as_root_is_bounded() {
+fn container_with_its_group_as_root_is_bounded() {
     // The path is the host's; the mount shows the container's own group.
     let mount = "35 31 0:32 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory";
     let tree = Tree::new("4:memory:/docker/x\n", mount);
@@ -148,7 +148,7 @@ fn odd_and_missing_files_bound_nothing() {
 }
 
 #[test]
-fn free_huge_pages_are_counted_beside() {
+fn free_huge_pages_are_counted_separately() {
     let tree = Tree::new("", "");
     let pool = "sys/kernel/mm/hugepages/hugepages-2048kB";
     tree.put(&format!("{pool}/free_hugepages"), "10\n");
@@ -159,7 +159,7 @@ fn free_huge_pages_are_counted_beside() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn this_machine_says_how_much_it_has() {
+fn memory_room_of_this_machine_is_read() {
     let room = memory_room().expect("procfs");
     assert!(room.available_bytes > 0 && !room.bound.to_string().is_empty(), "{room:?}");
     assert_eq!(kibibytes("VmPeak:\t 9 kB\nVmHWM:\t     128 kB\n", "VmHWM:"), Some(131_072));

@@ -49,7 +49,7 @@ fn blocks_are_summed_on_their_way_up_and_down() {
     // A part of a block has no seal, and sums cannot go where blocks are.
     let part = CopyPlan::new(&engine.layout, &[], &tier.layout, &[], 1..2, ..).expect("alike");
     let refused = copy.prepare_summed(&part, engine.place(), tier.place()).expect_err("a part");
-    assert!(refused.to_string().contains("a seal is of a whole block"), "{refused}");
+    assert!(refused.to_string().contains("a seal covers a whole block"), "{refused}");
     let mut batch = Batch::new();
     tier.guard(&to, true, &mut batch);
     let Memory::Host(arena) = &tier.memory else { unreachable!("a host's") };

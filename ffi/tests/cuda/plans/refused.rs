@@ -9,7 +9,7 @@ use kvstrata_core::storage::Storage;
 use kvstrata_ffi::cuda::{Batch, CopyOptions, CudaError, Place, Purpose, Route};
 
 #[test]
-fn what_would_leave_its_memory_is_refused() {
+fn plan_outside_its_memory_is_refused() {
     let (double, device, copy) = copier(CopyOptions::new());
     let [engine, tier] = engine_and_tier(&device, 4);
     let plan = CopyPlan::new(&engine.layout, &[], &tier.layout, &[], .., ..).expect("alike");
@@ -21,7 +21,7 @@ fn what_would_leave_its_memory_is_refused() {
     };
     // A tensor missing; a tensor a byte short.
     let first = Place::Device(vec![tensors[0].range(0, tensors[0].size_bytes()).expect("all")]);
-    assert!(refused(first, tier.place()).starts_with("the source's 20480 bytes at 0x"));
+    assert!(refused(first, tier.place()).starts_with("source blocks of 20480 bytes, from 0x"));
     let short = tensors.iter().map(|of| of.range(0, of.size_bytes() - 1).expect("less"));
     assert!(refused(Place::Device(short.collect()), tier.place()).contains("not inside the device ranges"));
     // Arenas with fewer blocks, smaller blocks, and larger blocks, each with a layout that names the
@@ -147,7 +147,7 @@ fn a_batch_with_pieces_is_refused_by_every_route() {
 }
 
 #[test]
-fn what_the_driver_refuses_is_no_missing_kernel() {
+fn refused_upload_of_bases_is_not_a_missing_kernel() {
     let (double, device, copy) = copier(CopyOptions::new());
     let [engine, tier] = engine_and_tier(&device, 4);
     let plan = CopyPlan::new(&engine.layout, &[], &tier.layout, &[], .., ..).expect("alike");

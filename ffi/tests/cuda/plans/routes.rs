@@ -72,7 +72,7 @@ fn a_batch_is_one_launch_or_one_call_and_uploads_nothing() {
 }
 
 #[test]
-fn what_a_plan_uses_is_held_until_the_device_has_answered() {
+fn memory_of_a_plan_is_held_until_the_device_answers() {
     let (double, device, copy) = copier(CopyOptions::new());
     let [engine, tier] = engine_and_tier(&device, 4);
     let plan = CopyPlan::new(&engine.layout, &[], &tier.layout, &[], .., ..).expect("alike");
@@ -206,7 +206,7 @@ fn a_piece_ends_where_its_memory_does() {
 }
 
 #[test]
-fn without_kernels_or_mapped_memory_the_copy_engine_does() {
+fn copy_engine_serves_without_kernels_or_mapped_memory() {
     let (double, device) = machine();
     for mapped_at in [0, 1 << 40] {
         double.plain_addresses();

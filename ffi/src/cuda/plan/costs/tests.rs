@@ -62,7 +62,7 @@ fn some_fragments() -> impl Strategy<Value = Fragments> {
 
 proptest! {
     #[test]
-    fn the_choice_is_the_cheapest(costs in some_costs(), fragments in some_fragments(), there in 1_u8..16) {
+    fn chosen_route_is_the_cheapest(costs in some_costs(), fragments in some_fragments(), there in 1_u8..16) {
         let there = |route| there & (1 << route as u8) != 0;
         let chosen = costs.choose(UP, fragments, there);
         prop_assert!(there(chosen));
@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn more_costs_more(costs in some_costs(), pieces in 1_u64..20_000, size in 1_u64..1 << 23, more in 0_u64..1 << 22) {
+    fn cost_grows_with_bytes_and_pieces(costs in some_costs(), pieces in 1_u64..20_000, size in 1_u64..1 << 23, more in 0_u64..1 << 22) {
         let with = |pieces, bytes| Fragments { pieces, bytes, families: pieces, width: 4 };
         for route in Route::ALL {
             let time = |fragments| costs.time(UP, route, fragments).expect("known");
@@ -86,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn between_the_points_times_lie_between(costs in some_costs(), size in 512_u64..2 << 20, count in 1_u64..4096) {
+    fn estimate_between_points_lies_between_their_times(costs in some_costs(), size in 512_u64..2 << 20, count in 1_u64..4096) {
         let at = |points: &[u64], value: u64| {
             let above = points.partition_point(|point| *point <= value).min(points.len() - 1);
             [points[above - 1], points[above]]
@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_beyond_all_bounds(costs in some_costs(), fragments in some_fragments()) {
+    fn estimate_of_any_fragments_is_finite_and_positive(costs in some_costs(), fragments in some_fragments()) {
         for costs in [costs, CopyCosts::default()] {
             for (direction, route) in Direction::ALL.into_iter().flat_map(|d| Route::ALL.map(|r| (d, r))) {
                 let rows_within = (direction, route) == (Direction::DeviceToDevice, Route::Rows);
@@ -116,7 +116,7 @@ proptest! {
 }
 
 #[test]
-fn at_a_point_the_estimate_is_what_was_measured() {
+fn estimate_at_a_point_equals_the_measurement() {
     // Uneven times.
     let cells = cells(|size, count| 1000.0 + (size * 7919.0 + count * 104_729.0) % 99_991.0);
     let costs = alike(DirectionCosts { cells: [cells; 4], ..DirectionCosts::default() });
@@ -133,7 +133,7 @@ fn at_a_point_the_estimate_is_what_was_measured() {
 /// The required figure is 97 % of the best: a machine of latency, pieces and bytes is met within 1 %
 /// between the points. Interpolation in logarithms would miss it by 7 %.
 #[test]
-fn latency_pieces_and_bytes_are_told_apart() {
+fn estimate_separates_latency_pieces_and_bytes() {
     let time = |size: f64, count: f64| 10_000.0 + count * (400.0 + size / 55.0);
     let costs = alike(DirectionCosts { cells: [cells(time); 4], ..DirectionCosts::default() });
     for size in [600, 3000, 5000, 40_000, 100_000, 1_500_000] {
@@ -167,7 +167,7 @@ proptest! {
     /// routes. At points it holds by definition. Between points the worst of 100,000 cases was 96.6 %,
     /// where two kinks meet that are sharper than a machine's.
     #[test]
-    fn between_the_points_the_choice_is_close_to_the_best(
+    fn choice_between_points_is_close_to_the_best(
         slow in any::<bool>(), size in 9.0..21.0_f64, count in 0.0..12.0_f64, without in 0..4_usize,
     ) {
         let machine = machine(if slow { 12.0 } else { 55.0 });
@@ -182,7 +182,7 @@ proptest! {
 }
 
 #[test]
-fn beyond_the_grid_times_grow_with_the_bytes() {
+fn estimate_beyond_the_grid_grows_with_bytes() {
     let costs = alike(DirectionCosts {
         cells: [cells(|size, count| 5000.0 + size * count); 4],
         ..DirectionCosts::default()
@@ -195,7 +195,7 @@ fn beyond_the_grid_times_grow_with_the_bytes() {
 }
 
 #[test]
-fn what_was_not_measured_is_filled_in() {
+fn unmeasured_cells_are_filled_in() {
     let whole = cells(|size, count| size * count);
     let mut holes = whole;
     // The largest cells, a size between two, and the least cell.
@@ -223,7 +223,7 @@ fn what_was_not_measured_is_filled_in() {
 }
 
 #[test]
-fn a_route_that_was_never_measured_comes_last() {
+fn unmeasured_route_comes_last() {
     let fast = cells(|_, _| 1000.0);
     let slow = cells(|_, _| 2000.0);
     let none = Cells::default();
@@ -265,7 +265,7 @@ fn narrow_vectors_and_scattered_rows_cost_more() {
 }
 
 #[test]
-fn a_kernel_gets_the_ctas_that_were_found() {
+fn kernel_gets_the_tuned_ctas() {
     let found = DirectionCosts { ctas: Some(64), ..DirectionCosts::default() };
     let costs = of([found.clone(), DirectionCosts::default(), DirectionCosts::default()]);
     let ctas = Direction::ALL.map(|direction| costs.ctas(direction, 132));
@@ -274,7 +274,7 @@ fn a_kernel_gets_the_ctas_that_were_found() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_costs_are_refused() {
     let refused = |broken: DirectionCosts| {
         let directions = [DirectionCosts::default(), broken, DirectionCosts::default()];
         CopyCosts::measured("a card", (13, 0), "now", directions).expect_err("refused").to_string()
@@ -295,7 +295,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn what_is_shipped_says_that_it_is_reasoned() {
+fn shipped_costs_say_that_they_are_reasoned() {
     let card = |name| match CopyCosts::reasoned(name).source() {
         CostSource::Reasoned { card } => *card,
         measured @ CostSource::Measured { .. } => panic!("{measured}"),

@@ -12,7 +12,7 @@ const fn ms(ms: u64) -> Duration {
 }
 
 #[test]
-fn as_few_ctas_as_come_near_to_the_best() {
+fn fewest_ctas_near_the_best_time_are_chosen() {
     assert_eq!(fewest(&[(8, ms(400)), (16, ms(207)), (32, ms(206)), (64, ms(200))]), Some(32));
     assert_eq!(
         fewest(&[(8, ms(207)), (16, ms(206)), (32, ms(200)), (64, ms(300))]),
@@ -24,14 +24,14 @@ fn as_few_ctas_as_come_near_to_the_best() {
 }
 
 #[test]
-fn a_factor_is_of_what_exceeds_the_least() {
+fn narrow_factor_applies_above_the_least_time() {
     assert_eq!(factor(ms(50), ms(30), ms(10)), 2.0);
     assert_eq!(factor(ms(20), ms(30), ms(10)), 1.0, "never cheaper");
     assert_eq!(factor(ms(50), ms(10), ms(10)), 1.0, "nothing to compare with");
 }
 
 #[test]
-fn the_median_is_the_middle_one() {
+fn median_of_times_is_the_middle_one() {
     assert_eq!(median(&mut [ms(9), ms(1), ms(5)]), Some(ms(5)));
     assert_eq!(median(&mut [ms(9), ms(1)]), Some(ms(1)));
     assert_eq!(median(&mut []), None);
@@ -40,7 +40,7 @@ fn the_median_is_the_middle_one() {
 }
 
 #[test]
-fn coarse_cells_and_few_bytes_come_first() {
+fn coarse_cells_and_small_ones_are_measured_first() {
     let bytes = |cell: &(usize, usize)| CopyCosts::SIZES[cell.0] * CopyCosts::COUNTS[cell.1];
     let order = cells(256 << 20);
     assert_eq!((order.len(), order[0]), (82, (0, 0)));
@@ -54,7 +54,7 @@ fn coarse_cells_and_few_bytes_come_first() {
 
 /// With reasoned costs, not measured ones.
 #[test]
-fn the_grid_takes_seconds() {
+fn measuring_the_grid_takes_seconds() {
     for (card, most) in [("NVIDIA H100 80GB HBM3", 4), ("an unknown one", 6)] {
         let costs = CopyCosts::reasoned(card);
         let mut all = Duration::ZERO;
@@ -75,7 +75,7 @@ fn the_grid_takes_seconds() {
 }
 
 #[test]
-fn dates_are_those_of_the_calendar() {
+fn utc_date_of_seconds_is_the_calendars() {
     for (seconds, date) in [
         (0, "1970-01-01T00:00:00Z"),
         (951_782_400 - 1, "2000-02-28T23:59:59Z"),
@@ -89,7 +89,7 @@ fn dates_are_those_of_the_calendar() {
 }
 
 #[test]
-fn a_shape_has_so_many_pieces_of_its_size() {
+fn shape_has_its_count_of_pieces_of_its_size() {
     let plan = |shape: Shape, up: bool| {
         let strewn = Region::system(1 << 40, shape.strewn_bytes());
         let [strewn, dense] = layouts(shape, strewn, Region::system(4096, shape.bytes())).expect("it can be");

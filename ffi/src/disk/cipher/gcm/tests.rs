@@ -103,7 +103,7 @@ fn bytes(digits: &str) -> Vec<u8> {
 }
 
 #[test]
-fn nist_agrees_both_ways() {
+fn gcm_agrees_with_nist_vectors_both_ways() {
     for vector in VECTORS {
         let gcm = Gcm::new(UnboundKey::new(&AES_256_GCM, &bytes(vector.key)).expect("32 bytes"));
         let nonce = bytes(vector.nonce).try_into().expect("12 bytes");
@@ -117,7 +117,7 @@ fn nist_agrees_both_ways() {
 }
 
 #[test]
-fn nothing_is_left_of_what_is_refused() {
+fn refused_gcm_opening_leaves_only_zeros() {
     let vector = &VECTORS[VECTORS.len() - 1];
     let gcm = Gcm::new(UnboundKey::new(&AES_256_GCM, &bytes(vector.key)).expect("32 bytes"));
     let nonce = bytes(vector.nonce).try_into().expect("12 bytes");

@@ -18,7 +18,7 @@ fn from_file(content: &[u8], mode: u32) -> Result<Key, KeyError> {
 }
 
 #[test]
-fn a_file_holds_digits_or_raw_bytes() {
+fn key_file_of_digits_or_raw_bytes_is_read() {
     let digits = [DIGITS.to_owned(), format!("{DIGITS}\n"), format!(" {}\r\n", DIGITS.to_lowercase())];
     for text in digits {
         assert_eq!(from_file(text.as_bytes(), 0o600).expect("a key").bytes(), &expected(), "{text:?}");
@@ -27,7 +27,7 @@ fn a_file_holds_digits_or_raw_bytes() {
 }
 
 #[test]
-fn anything_else_is_refused_with_what_is_there() {
+fn key_file_of_other_contents_is_refused_by_its_fault() {
     let refused: [(&[u8], &str); 15] = [
         (b"", "holds nothing"),
         (b"\n", "holds nothing"),
@@ -36,14 +36,14 @@ fn anything_else_is_refused_with_what_is_there() {
         (&DIGITS.as_bytes()[..63], "too few digits"),
         (&[b'0'; 65], "too many digits"),
         (&[b'0'; 1000], "too many digits"),
-        (&[0xFF; 33], "something else than hexadecimal digits"),
+        (&[0xFF; 33], "other than hexadecimal digits"),
         (&DIGITS.as_bytes()[..32], "32 bytes of text"),
         (&[0; 32], "one byte 32 times"),
         (&[0xFF; 32], "one byte 32 times"),
         (&[b'a'; 32], "one byte 32 times"),
         (&[b'0'; 64], "one byte 32 times"),
         (&[b'7'; 64], "one byte 32 times"),
-        (b"+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1", "something else"),
+        (b"+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1", "other than hexadecimal"),
     ];
     for (content, found) in refused {
         let message = from_file(content, 0o600).expect_err("no key").to_string();
@@ -52,7 +52,7 @@ fn anything_else_is_refused_with_what_is_there() {
 }
 
 #[test]
-fn a_file_that_others_may_open_is_refused_with_the_remedy() {
+fn key_file_open_to_others_is_refused_with_the_remedy() {
     for mode in [0o640, 0o604, 0o620, 0o602, 0o610, 0o644, 0o777] {
         let error = from_file(DIGITS.as_bytes(), mode).expect_err("open to others");
         assert!(matches!(error, KeyError::Mode { mode: found, .. } if found == mode), "{error}");
@@ -63,7 +63,7 @@ fn a_file_that_others_may_open_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_without_waiting() {
+fn key_path_of_no_file_is_refused_without_waiting() {
     let dir = tempfile::tempdir().expect("a directory");
     assert!(matches!(Key::from_file(dir.path()), Err(KeyError::NotAFile { .. })));
     assert!(matches!(Key::from_file(dir.path().join("none")), Err(KeyError::Os { .. })));
@@ -77,7 +77,7 @@ fn what_is_no_file_is_refused_without_waiting() {
 /// This process's environment is shared by all tests: the variable is set in another process, which runs
 /// this test again.
 #[test]
-fn a_variable_holds_digits() {
+fn key_variable_of_digits_is_read() {
     const VARIABLE: &str = "KVSTRATA_TEST_KEY";
     if std::env::var_os(VARIABLE).is_some() {
         assert_eq!(Key::from_variable(VARIABLE).expect("a key").bytes(), &expected());
@@ -87,7 +87,7 @@ fn a_variable_holds_digits() {
     assert!(matches!(unset, KeyError::NotSet { .. }) && unset.to_string().contains(VARIABLE));
     for (value, good) in [(DIGITS, true), ("00", false)] {
         let output = std::process::Command::new(std::env::current_exe().expect("this test"))
-            .args(["--exact", "disk::cipher::key::tests::a_variable_holds_digits"])
+            .args(["--exact", "disk::cipher::key::tests::key_variable_of_digits_is_read"])
             .env(VARIABLE, value)
             .output()
             .expect("runs");
@@ -98,7 +98,7 @@ fn a_variable_holds_digits() {
 }
 
 #[test]
-fn no_message_shows_a_key() {
+fn key_errors_show_no_key() {
     let key = from_file(&expected(), 0o600).expect("a key");
     assert_eq!(format!("{key:?}"), "Key { .. }");
     let secret = "c0ffee".repeat(10);
@@ -109,7 +109,7 @@ fn no_message_shows_a_key() {
 /// That memory is wiped when it is freed cannot be observed, but the type can be checked for it. A clone
 /// is not another copy.
 #[test]
-fn a_key_is_one_place_that_wipes_itself() {
+fn key_has_one_place_and_is_wiped() {
     fn wiped<T: ZeroizeOnDrop>(_: &T) {}
     let key = from_file(&expected(), 0o600).expect("a key");
     wiped(&*key.0);

@@ -54,7 +54,7 @@ fn example(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn fields_lie_where_the_document_says() {
+fn field_offsets_are_those_of_the_document() {
     let superblock = fields!(superblock::Wire {
         magic version header_bytes volume_id set_id layout_fingerprint model_fingerprint slots slot_bytes stride
         table_offset origin file_bytes alignment seal_kind writes flags stripe_index stripe_count reserved
@@ -68,7 +68,7 @@ fn fields_lie_where_the_document_says() {
 }
 
 #[test]
-fn constants_are_what_the_document_says() {
+fn constants_are_those_of_the_document() {
     let head = &DOCUMENT[..DOCUMENT.find("\n## Superblock\n").expect("a section")];
     let documented: Vec<_> =
         rows(head).map(|cells| (cells[0], cells[1].parse::<u64>().expect(cells[1]))).collect();
@@ -90,7 +90,7 @@ fn constants_are_what_the_document_says() {
 
 /// Bytes that must never change while the version is 2.
 #[test]
-fn the_example_is_what_is_written() {
+fn example_of_the_document_is_written_byte_for_byte() {
     let bytes = superblock().to_bytes();
     assert_eq!(example("superblock"), [&bytes[..184], &bytes[4088..]].concat());
     assert!(bytes[184..4088].iter().all(|&byte| byte == 0));

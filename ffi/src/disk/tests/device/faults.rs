@@ -33,7 +33,7 @@ fn short_transfers_go_on_where_they_stopped() {
 }
 
 #[test]
-fn interruptions_are_nobodys_business_unless_they_never_end() {
+fn interruptions_are_hidden_unless_they_never_end() {
     let Some(bench) = one(|options| options) else { return };
     bench.fake.plan(|number| match number % 3 {
         0 => Answer::Errno(libc::EINTR),
@@ -85,7 +85,7 @@ fn an_error_is_named_counted_and_gives_the_memory_back_first() {
 }
 
 #[test]
-fn errors_by_cufile_alone_leave_the_volume_in_service() {
+fn cufile_errors_alone_leave_the_volume_in_service() {
     let Some(bench) = bench(4, 4096, |options| options) else { return };
     bench.fake.plan(|_| Answer::Number(-5013));
     for _ in 0..100 {
@@ -125,11 +125,11 @@ impl DeviceSums for Moody {
 }
 
 #[test]
-fn what_cannot_be_summed_is_neither_written_nor_read() {
+fn unsummable_payload_is_neither_written_nor_read() {
     let sums = Arc::new(Moody { mood: AtomicI32::new(0) });
     let Some(bench) = one(|options| options.device_sums(Arc::<Moody>::clone(&sums))) else { return };
     bench.write(0, 1, 1).wait().expect("written");
-    for (mood, code, words) in [(700, 700, "DeviceSums answers 700"), (1, PANICKED, "DeviceSums panicked")] {
+    for (mood, code, words) in [(700, 700, "DeviceSums returned 700"), (1, PANICKED, "DeviceSums panicked")] {
         sums.mood.store(mood, Ordering::Relaxed);
         let failure = bench.read(0, 1, 1).wait().expect_err("not verified");
         assert_eq!(failure.cause, FailureCause::DeviceSum { code });

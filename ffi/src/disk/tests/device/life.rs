@@ -57,7 +57,7 @@ fn dropped_interest_leaves_the_memory_until_cufile_has_answered() {
 }
 
 #[test]
-fn a_dropped_volume_answers_everything_first() {
+fn dropped_volume_answers_all_requests_first() {
     over_each(
         4,
         BYTES,
@@ -86,7 +86,7 @@ fn a_dropped_volume_answers_everything_first() {
 }
 
 #[test]
-fn a_volume_that_is_retired_sums_and_answers_what_is_in_flight_and_takes_no_more() {
+fn retired_volume_sums_and_answers_transfers_in_flight() {
     over_each(
         2,
         BYTES,
@@ -150,7 +150,7 @@ impl Drop for Bad {
 }
 
 #[test]
-fn an_owner_that_panics_takes_neither_thread_nor_news_with_it() {
+fn panicking_owner_loses_neither_thread_nor_outcome() {
     let Some(bench) = bench(2, BYTES, |options| options) else { return };
     let driver = bench.volume.gds().expect("it takes device memory");
     let bad = || {

@@ -140,7 +140,7 @@ fn over_each(
 }
 
 #[test]
-fn every_slot_keeps_its_bytes() {
+fn every_slot_keeps_its_device_bytes() {
     for (slots, slot_bytes) in [(9, 4096), (5, 200 << 10), (4, (1 << 20) + 4096)] {
         over_each(
             slots,
@@ -173,7 +173,7 @@ fn every_slot_keeps_its_bytes() {
 }
 
 #[test]
-fn what_one_kind_of_memory_writes_the_other_reads_and_so_does_a_later_opening() {
+fn host_and_device_memory_read_each_others_blocks() {
     const BYTES: usize = 200 << 10;
     over_each(
         4,
@@ -199,7 +199,7 @@ fn what_one_kind_of_memory_writes_the_other_reads_and_so_does_a_later_opening() 
 }
 
 #[test]
-fn what_a_slot_does_not_hold_is_refused() {
+fn read_of_a_block_not_in_the_slot_is_refused() {
     over_each(
         3,
         8192,

@@ -14,7 +14,7 @@ fn refusals(fake: &Fake, dir: &TempDir, options: VolumeOptions) -> Option<(Failu
     let failure =
         volume.write_device(0, name(0, 1), range()).try_wait().expect("at once").expect_err("refused");
     assert_eq!((failure.slot, failure.direction), (0, Direction::Write));
-    assert!(failure.to_string().contains("go through"), "{failure}");
+    assert!(failure.to_string().contains("use host memory"), "{failure}");
     let read = volume.read_device(0, name(0, 1).hash, Urgency::Urgent, range());
     assert_eq!(read.try_wait().expect("at once").expect_err("refused").cause, failure.cause);
     let arena = HostArena::new(1, bytes).expect("arena");
@@ -34,7 +34,7 @@ fn refusals(fake: &Fake, dir: &TempDir, options: VolumeOptions) -> Option<(Failu
 }
 
 #[test]
-fn what_a_volume_lacks_for_device_memory_is_named() {
+fn missing_condition_for_device_memory_is_named() {
     let (fake, dir) = (Fake::new(), dir());
     let refused = |refusal, note: &str, options| {
         let Some((cause, words)) = refusals(&fake, &dir, options) else { return };
@@ -44,16 +44,20 @@ fn what_a_volume_lacks_for_device_memory_is_named() {
     let make = || device_options(&fake, &dir, 2, 8192);
     refused(DeviceRefusal::NotAsked, "", options(&dir, 2, 8192).keep(true));
     let odd = DeviceRefusal::SlotBytes { slot_bytes: 6144 };
-    refused(odd, "slots have 6144 bytes; make them a multiple of 4096", device_options(&fake, &dir, 2, 6144));
-    refused(DeviceRefusal::Unavailable, "the file has no name", make().keep(false));
-    refused(DeviceRefusal::Unavailable, "without O_DIRECT", make().backend(Backend::UringBuffered));
+    refused(
+        odd,
+        "the slot length is 6144 bytes; make it a multiple of 4096",
+        device_options(&fake, &dir, 2, 6144),
+    );
+    refused(DeviceRefusal::Unavailable, "cuFile needs the file to have a name", make().keep(false));
+    refused(DeviceRefusal::Unavailable, "cuFile needs O_DIRECT", make().backend(Backend::UringBuffered));
     #[cfg(feature = "encryption")]
     refused(DeviceRefusal::Encrypted, "is encrypted", make().key(super::super::encrypted::key()));
     assert!(!fake.log().contains(&Event::Register), "cuFile was not asked for these");
 }
 
 #[test]
-fn what_cufile_refuses_is_in_the_description() {
+fn refusal_by_cufile_is_in_the_description() {
     let (fake, dir) = (Fake::new(), dir());
     let refused = |note: &str, options| {
         let Some((cause, words)) = refusals(&fake, &dir, options) else { return };
@@ -61,7 +65,7 @@ fn what_cufile_refuses_is_in_the_description() {
             return skip("o_direct", &words);
         }
         assert_eq!(cause, FailureCause::Device(DeviceRefusal::Unavailable));
-        assert!(words.contains(&format!("device memory is refused: {note}")), "{words}");
+        assert!(words.contains(&format!("the volume refuses device memory: {note}")), "{words}");
     };
     let base = || options(&dir, 2, 8192).keep(true).device_sums(Arc::new(HostSums));
     let missing = |_| {
@@ -75,7 +79,7 @@ fn what_cufile_refuses_is_in_the_description() {
     refused("threads is 0", base().gds_by(GdsOptions::new(0).threads(0), Box::new(fake.opener())));
     let make = || device_options(&fake, &dir, 2, 8192);
     fake.set(|world| world.register = 5008);
-    refused("cuFile refuses the file with 5008 CU_FILE_IO_NOT_SUPPORTED; put it", make());
+    refused("cuFile refuses the file with 5008 CU_FILE_IO_NOT_SUPPORTED; it needs", make());
     fake.set(|world| world.register = 0);
     // An older cuFile, which cannot be told not to bounce.
     let bounce = |options: GdsOptions| {
@@ -83,11 +87,14 @@ fn what_cufile_refuses_is_in_the_description() {
         assert_eq!(options, GdsOptions::new(0));
         Err(GdsError::Compat { why })
     };
-    refused("cuFile works in compatibility mode only", base().gds_by(GdsOptions::new(0), Box::new(bounce)));
+    refused(
+        "cuFile would bounce transfers through host memory",
+        base().gds_by(GdsOptions::new(0), Box::new(bounce)),
+    );
 }
 
 #[test]
-fn without_sums_nothing_is_written_and_only_unverified_reads_go() {
+fn volume_without_sums_allows_only_unverified_reads() {
     let (fake, dir) = (Fake::new(), dir());
     let make = || {
         let options = options(&dir, 2, 8192).keep(true).reinitialize(true);
@@ -115,7 +122,7 @@ fn without_sums_nothing_is_written_and_only_unverified_reads_go() {
 }
 
 #[test]
-fn wrong_requests_fail_at_once() {
+fn wrong_device_requests_fail_at_once() {
     let Some(bench) = bench(2, 8192, |options| options) else { return };
     let range = |bytes| bench.buffer.range(0, bytes).expect("in range");
     let cause =

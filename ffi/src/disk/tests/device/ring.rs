@@ -43,7 +43,7 @@ impl Ring for Inner {
 }
 
 #[test]
-fn the_ring_waits_for_one_while_device_memory_moves_and_not_at_all_when_there_is_an_answer() {
+fn ring_waits_for_one_piece_unless_a_device_answer_is_there() {
     let fake = Fake::new();
     let driver = fake.driver();
     let file = Arc::new(tempfile::tempfile().expect("a temporary file"));

@@ -92,7 +92,7 @@ fn over_each(body: impl Fn(Machine)) {
 }
 
 #[test]
-fn a_volume_seals_and_verifies_by_the_kernel_and_the_host_agrees() {
+fn kernel_and_host_seal_and_verify_alike() {
     over_each(|machine| {
         let volume = &machine.volume;
         let writes: Vec<_> = (0..SLOTS)
@@ -119,7 +119,7 @@ fn a_volume_seals_and_verifies_by_the_kernel_and_the_host_agrees() {
 }
 
 #[test]
-fn a_damaged_payload_is_found_by_the_kernel() {
+fn kernel_finds_a_damaged_payload() {
     over_each(|machine| {
         let volume = &machine.volume;
         volume.write_device(1, name(1, 1), machine.filled(0, 1, 1)).wait().expect("written");
@@ -137,7 +137,7 @@ fn a_damaged_payload_is_found_by_the_kernel() {
 }
 
 #[test]
-fn a_sum_that_the_driver_refuses_fails_its_request_with_the_drivers_code() {
+fn refused_sum_fails_its_request_with_the_drivers_code() {
     over_each(|machine| {
         let volume = &machine.volume;
         machine.double.fail("cuLaunchKernel", 1, 701);
@@ -161,7 +161,7 @@ fn a_sum_that_the_driver_refuses_fails_its_request_with_the_drivers_code() {
 }
 
 #[test]
-fn a_device_that_does_not_answer_in_time_fails_requests_with_cudas_code_for_that() {
+fn late_device_fails_requests_with_cudas_timeout_code() {
     let impatient = SumOptions::new().calls(1).patience(Duration::ZERO);
     let Some(machine) = machine(Backend::Blocking, impatient) else { return };
     machine.double.hold();
