@@ -1,5 +1,5 @@
-//! `kvstrata layout`, end to end: numbers, picture, JSON, errors. Past 500 lines
-//! because it has whole pictures.
+//! `kvstrata layout`, end to end: numbers, picture, JSON, errors.
+//! Past 500 lines because it has whole pictures.
 
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};

@@ -17,10 +17,8 @@
 //! victims, and its free slots are set *aside* until they can be written.
 //!
 //! Invariants
-//! - I1: only the owner or a holder of a block writes its slot or ends its record, so no later write is
-//!   undone.
-//! - I2: [`take`](DiskTier::take) hands out no slot of a volume that is known to be lost, away or
-//!   without room.
+//! - I1: only a block's owner or holder writes its slot or ends its record, so no later write is undone.
+//! - I2: [`take`](DiskTier::take) hands out no slot of a volume known to be lost, away or without room.
 //! - I3: a slot that was taken and not yet written may still have a victim's record: it is `stale`. When
 //!   it is given back, it stops being stale and goes to its volume's list until the record is forgotten.
 //!   If the process is killed before that, the next one finds the block again, intact.
