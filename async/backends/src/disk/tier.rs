@@ -9,8 +9,7 @@
 //! Whatever a volume returns, the tier answers with the requested bytes or with a miss. A read that is
 //! rejected or fails ends the block's registration and its record. The first request that a retired
 //! volume refuses reveals its loss. Its blocks become misses at their next lookup. Its slots are
-//! *quarantined* when they would be written: they stay owned, without an owner, and are never free again. The
-//! tier goes on, smaller.
+//! *quarantined* when they would be written: owned for good, never free again. The tier goes on, smaller.
 //!
 //! A volume that has no room, or is away (its device does not answer), keeps its blocks. While it is
 //! away, lookups do not find them. No slot of such a volume is handed out: eviction passes over its
