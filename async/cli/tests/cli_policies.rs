@@ -281,7 +281,7 @@ fn outputs_do_not_replace_each_other_or_inputs() {
         ),
     ] {
         let message = refusal(&run_in(folder.path(), &[&[command], options].concat()));
-        for wanted in wanted.into_iter().chain(["one file", "name another file"]) {
+        for wanted in wanted.into_iter().chain(["the same file", "name two files"]) {
             assert!(message.contains(wanted), "{wanted}: {message}");
         }
     }

@@ -35,7 +35,7 @@ impl<'b> ManagerBuilder<'b> {
     ///
     /// ```
     /// # use kvstrata::manager::Device;
-    /// # use kvstrata::{KvBlockManager, ManagerConfig, Tier, movers::ThreadsMover};
+    /// # use kvstrata::{KvBlockManager, ManagerConfig, Tier, backend::movers::ThreadsMover};
     /// # use kvstrata_ffi::device::SimDevice;
     /// # use std::sync::Arc;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
