@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_of_a_hundred_lies_between_the_samples_ten_ranks_off() {
+    fn median_interval_spans_ten_ranks_on_each_side() {
         let spread = Spread::of_median((0..101).rev().map(f64::from));
         assert_eq!(spread, Spread { low: 40.0, median: 50.0, high: 60.0 });
         assert_eq!(Spread::of_median([7.0]), Spread { low: 7.0, median: 7.0, high: 7.0 });

@@ -20,6 +20,9 @@ const BUDGETS: &str = "ci/prose.txt";
 /// The maximum number of lines of README.md, and of words outside of its tables and code.
 const README: (usize, usize) = (120, 900);
 
+/// The most characters of a comment's line, and of a test's name, in any text.
+const LONGEST: [(&str, usize); 2] = [(" comments", 110), (" tests", 60)];
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -66,6 +69,10 @@ fn check(all: &BTreeMap<String, Figures>, known: &BTreeMap<String, Budget>, root
             wrong.push(format!("{text}: has no budget; ci/steps/prose --update adds it"));
             continue;
         };
+        let longest = figures.of(COLUMNS.len() - 1);
+        if let Some((_, most)) = LONGEST.iter().find(|(kind, most)| text.ends_with(kind) && longest > *most) {
+            wrong.push(format!("{text}: the longest has {longest} characters, at most {most} are allowed"));
+        }
         for (column, most) in budget.iter().enumerate() {
             let now = figures.of(column);
             if now > *most {

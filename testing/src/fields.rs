@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_no_use_of_a_field() {
+    fn call_is_no_use_of_a_field() {
         assert!(touches("let a = b\n    .len;", "len"));
         assert!(!touches("b.len(); length; b.len_of; 0..len", "len"));
     }

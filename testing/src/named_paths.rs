@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heading_is_linked_by_its_words() {
+    fn heading_is_linked_by_its_words() {
         assert!(headings("# The `façade`, once\n").contains("the-façade-once"));
     }
 }

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_a_line() {
+    fn budget_is_one_line() {
         let all = budgets("# text\ncore comments: 4.6 11.0 1.4 0.3 110\n").expect("a budget");
         assert_eq!(all["core comments"], [46, 110, 14, 3, 110]);
         assert!(budgets("core comments 1").is_err());

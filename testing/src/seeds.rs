@@ -123,7 +123,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
-    fn the_environment_names_one_the_first_or_a_range() {
+    fn environment_names_one_seed_the_first_or_a_range() {
         let of = |one, several| Seeds::of(one, several, None, 0..7);
         let only = |seeds, tell| Seeds { seeds, new: 0..0, tell };
         assert_eq!(of(None, None), only(0..7, false));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_adds_seeds_of_its_own() {
+    fn commit_adds_seeds_of_its_own() {
         let of = |commit| Seeds::of(None, None, Some(commit), 0..7);
         let first = of("058ae75d21f3c0ffee");
         assert_eq!((first.seeds.clone(), first.new.end - first.new.start), (0..7, NEW));

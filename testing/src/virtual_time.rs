@@ -393,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_jumps_when_every_task_waits() {
+    fn clock_jumps_when_every_task_waits() {
         let order = Rc::new(RefCell::new(Vec::new()));
         let took = run(async {
             let began = Instant::now();

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_an_address_or_a_name_and_a_port() {
+    fn place_is_an_address_or_a_name_with_a_port() {
         assert_eq!(place("127.0.0.1:9400"), Ok(SocketAddr::from(([127, 0, 0, 1], 9400))));
         assert_eq!(place("[::1]:0").map(|place| (place.is_ipv6(), place.port())), Ok((true, 0)));
         assert!(place("localhost:9400").is_ok_and(|place| place.ip().is_loopback() && place.port() == 9400));

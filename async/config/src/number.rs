@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes_are_powers_of_1024() {
+    fn number_suffixes_are_powers_of_1024() {
         assert_eq!(scaled("65536"), Ok(65_536));
         for text in ["64K", "64k", "64KB", "64KiB", "64 kib", "65_536", "65536B"] {
             assert_eq!(scaled(text), Ok(65_536), "{text}");
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused_with_an_example() {
+    fn wrong_number_is_refused_with_an_example() {
         for text in ["", "K", "-1", "1.5M", "12Q", "1e6", "0x10"] {
             assert!(scaled(text).expect_err(text).contains("64KiB"), "{text}");
         }

@@ -1,5 +1,5 @@
-//! The contract of every [`DeviceMover`](kvstrata::backend::transfer::DeviceMover), also of one with faults: each
-//! copy that it reports is exact, and each list is answered once.
+//! The contract of every [`DeviceMover`](kvstrata::backend::transfer::DeviceMover), also of one with
+//! faults: each copy that it reports is exact, and each list is answered once.
 
 use crate::common::Random;
 use crate::ground::{Field, Ground, Inbox, Move};

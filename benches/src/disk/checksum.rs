@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_is_the_sum_of_its_chunks() {
+    fn payload_sum_is_the_sum_of_its_chunks() {
         let bytes: Vec<u8> = (0..CHUNK_BYTES as u32 + 100).map(|i| i as u8).collect();
         let (first, last) = bytes.split_at(CHUNK_BYTES);
         let sum =

@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_is_seen() {
+    fn memory_growth_is_reported() {
         let since = Held { memory_bytes: 1 << 30, descriptors: 9 };
         let grown = |memory_bytes, descriptors| Held { memory_bytes, descriptors }.grown(since);
         assert_eq!(grown(1 << 30, 9), None);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_and_made_up_blocks_are_seen() {
+    fn lost_and_invented_blocks_are_reported() {
         let slots = [Slot::default(), Slot { generation: 3, busy: false }];
         same(vec![(1, hash(1, 3))], &slots).expect("the same");
         assert!(same(vec![], &slots).is_err());

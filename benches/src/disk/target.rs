@@ -188,7 +188,7 @@ mod tests {
     use super::{fill, holds};
 
     #[test]
-    fn one_wrong_bit_is_seen() {
+    fn one_wrong_bit_is_reported() {
         let mut buffer = vec![0; 4096];
         fill(&mut buffer, 7);
         assert!(holds(&buffer, 7));

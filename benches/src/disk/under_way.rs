@@ -66,7 +66,7 @@ mod tests {
     use std::future::{pending, ready};
 
     #[test]
-    fn what_has_ended_comes_out_once() {
+    fn ended_request_comes_out_once() {
         let mut under_way = UnderWay::default();
         for n in 0..5 {
             under_way.push(ready(n));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_ended_is_awaited() {
+    fn unfinished_request_is_awaited() {
         let mut under_way = UnderWay::default();
         under_way.push(pending::<u8>());
         let mut next = Box::pin(under_way.next());

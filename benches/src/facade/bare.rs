@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn all_blocks_of_a_run_are_copied_by_one_thread_and_by_two() {
+    fn run_is_copied_whole_by_one_thread_and_by_two() {
         for (how, two) in [(How::Memcpy, false), (How::Memcpy, true), (How::Past(HostCopy::new()), true)] {
             let memory = Memory::new(Shape { block_bytes: 4096, blocks: 5, layers: 1 }, 0);
             let mut noise = vec![0; memory.from.bytes()];

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_has_its_part_and_each_block_has_its() {
+    fn counts_split_into_a_request_and_its_blocks() {
         let counts = SIZES.map(|blocks| 7.0 + 3.0 * blocks as f64);
         assert_eq!(parts(counts), (3.0, 7.0));
     }

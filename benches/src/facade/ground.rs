@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_prefix_is_below_the_device_when_it_is_asked_for() {
+    fn each_requested_prefix_is_below_the_device() {
         for layers in [1, 4] {
             let shape = Shape { block_bytes: 4096, blocks: 4, layers };
             let ground = Ground::host(shape, 8 * shape.bytes(), 1).expect("memory");

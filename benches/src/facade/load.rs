@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_to_be_waited_for_is_told() {
+    fn waited_allocation_is_counted() {
         let (told, heard) = tokio::sync::oneshot::channel();
         let mut one = pin!(awaited(heard));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_of_what_was_seen() {
+    fn quantiles_are_of_the_samples() {
         let sorted: Vec<u64> = (1..=1000).collect();
         assert_eq!([2, 100, 1000].map(|above| quantile(&sorted, above)), [500.0, 990.0, 999.0]);
         assert!(quantile(&[], 100).is_nan());

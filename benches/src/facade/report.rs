@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_markdown_and_json() {
+    fn table_is_markdown_and_json() {
         let mut table = Table::new("simulated device", &["what", "ns", "reach"]);
         let spread = Spread { low: 9.0, median: 10.0, high: 11.0 };
         table.rows.push(vec![Cell::word("one"), Cell::figure(spread, 1), Cell::reach("≤ 5", false)]);

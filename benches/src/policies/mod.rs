@@ -37,7 +37,7 @@ mod tests {
     use kvstrata_core::Policy;
 
     #[test]
-    fn counts_on_the_bundled_trace_are_those_of_the_record() {
+    fn bundled_trace_has_the_recorded_counts() {
         let trace = Trace::read(TraceSource::Bundled).expect("the bundled trace");
         let classic = Classic::ALL.map(|(_, classic)| classic.hits(&trace, 1000));
         assert_eq!(classic, [12_847, 12_900, 13_871, 16_041, 15_275, 15_615, 21_803]);
@@ -50,7 +50,7 @@ mod tests {
 
     /// A pool that holds all distinct blocks evicts none, and hits every block that was there before.
     #[test]
-    fn what_holds_everything_has_the_optimum_s_hits() {
+    fn pool_for_everything_has_the_hits_of_the_optimum() {
         for trace in made_up::other(0) {
             let all = pool::run(&trace, Policy::Reuse, trace.distinct, false);
             assert_eq!(all.evictions, 0, "{}", trace.name);

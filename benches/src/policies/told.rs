@@ -96,14 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_conversation_has_ended_when_nobody_asks_for_its_last_full_block_again() {
+    fn conversation_ends_at_the_last_use_of_its_last_full_block() {
         let raw = [vec![1, 2, 3], vec![1, 2, 4, 5], vec![1, 9], vec![8], vec![8, 7]];
         let trace = Trace::new("short", raw.into_iter().map(|ids| (0, ids)).collect());
         assert_eq!(endings(&trace), [3, 1, 0, 1, 0]);
     }
 
     #[test]
-    fn a_sign_that_decides_leaves_nothing_unknown() {
+    fn deciding_sign_leaves_nothing_unknown() {
         let requests = [(1, 0, 1, true), (1, 0, 1, true), (2, 0, 1, false), (2, 0, 1, false)];
         assert!((entropy(&requests, |_| ()) - 4.0).abs() < 1e-9);
         assert!(entropy(&requests, |at| requests[at].0).abs() < 1e-9);

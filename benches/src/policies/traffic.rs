@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_pool_cannot_run_is_refused_by_line() {
+    fn impossible_request_is_refused_by_line() {
         let line = |ids| {
             format!(
                 "{{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": [{ids}]}}\n"

@@ -51,7 +51,10 @@ pub struct LayerGroup {
 /// // An indexer's keys count as layers of their own, 61 to 121.
 /// let groups = LayerGroups::new(122, vec![
 ///     LayerGroup { layers: all.clone(), layout: layout(latent, 1 << 30)? },
-///     LayerGroup { layers: all.iter().map(|layer| 61 + layer).collect(), layout: layout(indexer, 1 << 40)? },
+///     LayerGroup {
+///         layers: all.iter().map(|layer| 61 + layer).collect(),
+///         layout: layout(indexer, 1 << 40)?,
+///     },
 /// ])?;
 /// assert_eq!(groups.find(61 + 7), Some((1, 7)));
 /// assert_eq!(groups.bytes_per_token(), 61 * (576 * 2 + 132));

@@ -42,7 +42,8 @@ use alloc::vec::Vec;
 /// // Blocks of 16 tokens of two layers become blocks of 64, in one piece each on both sides.
 /// let config = LayoutConfig::new().num_layers(2).outer_dim(2).heads(8, 128);
 /// let fine = Layout::fully_contiguous(config.num_blocks(8).page_size(16), Region::system(0, 8 * 65_536))?;
-/// let coarse = Layout::fully_contiguous(config.num_blocks(2).page_size(64), Region::system(1 << 30, 2 * 262_144))?;
+/// let region = Region::system(1 << 30, 2 * 262_144);
+/// let coarse = Layout::fully_contiguous(config.num_blocks(2).page_size(64), region)?;
 /// let blocks = [7, 2, 5, 4].map(BlockId);
 /// let plan = PagePlan::new(&fine, &blocks, &coarse, &[BlockId(1)], .., .., ..)?;
 /// // A piece for each layer, for keys and for values, of each block of 16.

@@ -15,8 +15,8 @@
 //! - **Down**: a block moves down only when it is evicted. It is copied to the next tier. If that tier
 //!   has the hash already, only its recency there is refreshed. So a tier never holds a hash twice, and
 //!   never rewrites a block that it has.
-//! - **The disk tier** is a [`DiskTier`](kvstrata::backend::disk::DiskTier): the next start finds its blocks, and
-//!   an admission filter or a write budget may refuse blocks.
+//! - **The disk tier** is a [`DiskTier`](kvstrata::backend::disk::DiskTier): the next start finds its
+//!   blocks, and an admission filter or a write budget may refuse blocks.
 //! - **Up**: an onboard is a copy. The lower tier keeps the block until it evicts the block. Disk hits
 //!   are copied through staging buffers and enter the host tier when the device evicts them.
 //! - A tier of 0 blocks is left out. Without a host tier, victims of the device go to disk

@@ -29,7 +29,7 @@ fn token_bytes(model: &ModelGeometry) -> u64 {
 }
 
 #[test]
-fn published_files_have_the_known_bytes() {
+fn published_model_files_have_the_known_bytes() {
     for (name, bytes, groups) in [
         ("llama-2-7b", 524_288, "all 32"),
         ("llama-3-70b", 327_680, "all 80"),
@@ -62,7 +62,7 @@ fn published_files_have_the_known_bytes() {
 
 /// The file of a model and its preset agree, layer by layer.
 #[test]
-fn files_and_presets_agree() {
+fn model_files_and_presets_agree() {
     for name in [
         "llama-2-7b",
         "llama-3-70b",
@@ -113,7 +113,7 @@ fn changed(fields: &str) -> Result<ModelGeometry, ModelError> {
 }
 
 #[test]
-fn a_quantized_cache_has_its_own_type() {
+fn quantized_cache_has_its_own_type() {
     let dtype = |fields: &str| changed(fields).expect("a model").dtype;
     let scheme = "\"quantization_config\": {\"kv_cache_scheme\": {\"num_bits\": 8, \"type\": \"float\"}}";
     assert_eq!(dtype(scheme), Some(DType::F8E4M3));
@@ -123,7 +123,7 @@ fn a_quantized_cache_has_its_own_type() {
 }
 
 #[test]
-fn fields_are_refused_by_name() {
+fn wrong_model_fields_are_refused_by_name() {
     for (fields, wanted) in [
         (
             "\"model_type\": \"mamba2\"",
@@ -181,7 +181,7 @@ fn fields_are_refused_by_name() {
 
 /// The largest allowed numbers give a state that is refused, without an overflow.
 #[test]
-fn the_largest_numbers_do_not_overflow() {
+fn largest_model_numbers_do_not_overflow() {
     let fields = "\"model_type\": \"qwen3_next\", \"num_hidden_layers\": 65536, \"num_key_value_heads\": 65536, \
                   \"linear_conv_kernel_dim\": 65536, \"linear_num_key_heads\": 65536, \"linear_num_value_heads\": 65536, \
                   \"linear_key_head_dim\": 65536, \"linear_value_head_dim\": 65536";

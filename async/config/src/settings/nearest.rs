@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closest_is_found_and_what_is_far_is_not() {
+    fn nearest_name_is_found_and_a_far_one_is_not() {
         let known = || ["device.blocks", "disk.blocks", "host.bytes"].map(str::to_owned);
         assert_eq!(nearest("devise.block", known()).as_deref(), Some("device.blocks"));
         assert_eq!(nearest("disc.blocks", known()).as_deref(), Some("disk.blocks"));

@@ -6,7 +6,7 @@ use crate::settings::raw::Raw;
 use crate::settings::{GroupSettings, ManagerConfig, TenantSettings};
 
 #[test]
-fn a_value_that_is_not_allowed_is_named_with_its_place_and_what_is() {
+fn wrong_value_is_named_with_its_place_and_the_allowed_ones() {
     let blocks = "must be a number from 1 to 268435456 blocks, such as 64K";
     let cases = [
         ("device.blocks = 0", format!("device.blocks = 0 (k.toml:1): {blocks}")),
@@ -75,7 +75,7 @@ fn a_value_that_is_not_allowed_is_named_with_its_place_and_what_is() {
 
 /// The bounds apply before memory is allocated for the layers.
 #[test]
-fn layers_are_bounded_and_written_as_they_are_read() {
+fn layer_lists_are_bounded_and_written_as_read() {
     for text in [
         "\"1-5/0\"",
         "\"0-65536\"",
@@ -114,7 +114,7 @@ fn layers_are_bounded_and_written_as_they_are_read() {
 }
 
 #[test]
-fn a_variable_and_a_call_are_named_as_such() {
+fn wrong_variables_and_calls_are_named_as_such() {
     let build = |name: &'static str, value: &'static str| {
         ManagerConfig::builder().variables([(name, value)]).build().expect_err("must be refused").to_string()
     };
@@ -148,7 +148,7 @@ fn a_variable_and_a_call_are_named_as_such() {
 
 #[cfg(unix)]
 #[test]
-fn what_is_not_utf8_is_refused_and_shown() {
+fn text_outside_utf8_is_refused_and_shown() {
     use std::os::unix::ffi::OsStrExt;
     let value = std::ffi::OsStr::from_bytes(b"/a/\xff");
     let error = ManagerConfig::builder()
@@ -176,7 +176,7 @@ fn what_is_not_utf8_is_refused_and_shown() {
 }
 
 #[test]
-fn what_is_unknown_is_named_with_what_may_be_meant() {
+fn unknown_key_is_named_with_the_nearest_one() {
     let cases = [
         (
             "[devise]\nblocks = 3",
@@ -234,7 +234,7 @@ fn what_is_unknown_is_named_with_what_may_be_meant() {
 }
 
 #[test]
-fn what_is_not_toml_is_named_with_its_line() {
+fn invalid_toml_is_named_with_its_line() {
     for (text, line) in [("a = 1\na = 2", 2), ("\n\nx = [", 3), ("= 5", 1), ("x = \"a\nb\"", 1)] {
         let error = refusal(text);
         assert!(error.starts_with(&format!("k.toml:{line}: not TOML: ")), "{text}: {error}");
@@ -244,7 +244,7 @@ fn what_is_not_toml_is_named_with_its_line() {
 
 /// Conflicts between settings. One rule per entry: the file, and the whole message.
 #[test]
-fn numbers_that_do_not_go_together_are_both_named() {
+fn contradicting_numbers_are_both_named() {
     let cases = [
         (
             "watermark.device_low = 0.95",
@@ -341,7 +341,7 @@ fn numbers_that_do_not_go_together_are_both_named() {
 
 /// No default causes an error: defaults follow the given values.
 #[test]
-fn defaults_follow_what_is_given() {
+fn defaults_follow_the_given_settings() {
     let config = good(
         "device.blocks = 8\nhost.blocks = 16\ndisk.blocks = 1\nwatermark.device = 0.5\nidle.host_after = 5000",
     );
@@ -365,7 +365,7 @@ fn defaults_follow_what_is_given() {
 }
 
 #[test]
-fn lists_of_the_builder_are_checked_too() {
+fn builder_lists_are_checked() {
     let group = GroupSettings { layers: vec![70_000], ..GroupSettings::default() };
     let tenant = TenantSettings { name: "a".to_owned(), device: Some(1.5), ..TenantSettings::default() };
     let error =

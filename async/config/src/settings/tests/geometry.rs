@@ -32,7 +32,7 @@ fn presets_are_those_of_the_core() {
 
 /// Layers 0, 2, 4 … of gpt-oss attend to the last 128 tokens and form a group of their own.
 #[test]
-fn a_preset_with_windows_has_a_group_for_them() {
+fn preset_with_windows_has_a_group_for_them() {
     for (name, layers) in [("gpt-oss-20b", 24), ("gpt-oss-120b", 36)] {
         let config = good(&format!("model = \"{name}\"\n[device]\nblocks = 8\n[geometry]\ntp = 2"));
         let [full, window] = config.groups() else { panic!("two groups") };
@@ -57,7 +57,7 @@ fn a_preset_with_windows_has_a_group_for_them() {
 }
 
 #[test]
-fn any_geometry_is_given_key_by_key() {
+fn geometry_can_be_given_key_by_key() {
     let config = good(
         "[geometry]\nlayers = 2\nkv_heads = 4\nhead_size = 64\nalignment = \"4K\"\nhead_order = \"HND\"",
     );
@@ -232,7 +232,7 @@ fn groups_given_no_share_cover_the_same_tokens() {
 
 /// Striped volumes are equal: the number of a group's blocks is a multiple of their number.
 #[test]
-fn a_groups_blocks_are_spread_evenly_over_the_paths() {
+fn blocks_of_a_group_spread_evenly_over_the_paths() {
     let text = HYBRID.replace("[device]", "disk.blocks = 9\ndisk.paths = [\"a\", \"b\", \"c\"]\n[device]");
     let config = good(&text);
     let blocks: Vec<_> = config.groups().iter().map(|group| config.blocks_of(group, Tier::DISK)).collect();
@@ -246,7 +246,7 @@ fn a_groups_blocks_are_spread_evenly_over_the_paths() {
 
 /// A block too large for a volume is refused by the settings, not later by the manager.
 #[test]
-fn a_block_larger_than_a_slot_goes_without_a_disk() {
+fn block_larger_than_a_slot_goes_without_a_disk() {
     let text = "model = \"llama-3-70b\"\ngeometry.page_size = 16384\ndevice.blocks = 1\nhost.blocks = 1\n";
     good(text);
     assert_eq!(
@@ -258,7 +258,7 @@ fn a_block_larger_than_a_slot_goes_without_a_disk() {
 
 /// The config.json of a model gives the same groups as its preset, or as a list of groups.
 #[test]
-fn a_config_json_is_a_model() {
+fn config_json_is_read_as_a_model() {
     let file = |name: &str| format!("{}/tests/models/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let of = |name: &str, more: &str| good(&format!("geometry.config = \"{}\"\n{more}", file(name)));
     for name in ["llama-3-70b", "qwen2.5-7b", "deepseek-v3", "gemma-3-4b", "gpt-oss-20b"] {

@@ -35,7 +35,7 @@ fn root() -> &'static Path {
 }
 
 #[test]
-fn the_defaults_are_possible_and_need_neither_a_device_nor_a_disk() {
+fn defaults_are_valid_without_a_gpu_and_a_disk() {
     let config = ManagerConfig::builder().build().expect("the defaults are possible");
     assert_eq!((config.device.kind, config.disk.blocks), (super::DeviceKind::Sim, 0));
     assert_eq!((config.tier_bytes(Tier::Device), config.tier_bytes(Tier::Host)), (128 << 20, 512 << 20));
@@ -45,7 +45,7 @@ fn the_defaults_are_possible_and_need_neither_a_device_nor_a_disk() {
 
 /// There is one table: each setting is in the builder, variables, reference, file and output.
 #[test]
-fn each_setting_is_in_all_places() {
+fn each_setting_is_in_all_sources() {
     let (rows, reference, keys, markdown) = (rows(), all(), keys(), markdown());
     let toml = ManagerConfig::builder().build().expect("possible").to_toml();
     let shown = ManagerConfig::builder().build().expect("possible").to_string();
@@ -91,7 +91,7 @@ fn each_setting_is_in_all_places() {
 }
 
 #[test]
-fn the_stronger_origin_wins_whatever_the_order() {
+fn stronger_origin_wins_in_any_order() {
     let file = "[device]\nblocks = 10\n[idle]\nhost_after = 10\ndisk_after = 50\n";
     let variables = [("KVSTRATA_DEVICE_BLOCKS", "20"), ("KVSTRATA_IDLE_HOST_AFTER", "20"), ("PATH", "/bin")];
     let first = ManagerConfig::builder().toml("k.toml", file).variables(variables).device_blocks(30).build();
@@ -124,7 +124,7 @@ fn the_stronger_origin_wins_whatever_the_order() {
 }
 
 #[test]
-fn the_environment_names_the_file() {
+fn environment_names_the_settings_file() {
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().join("k.toml");
     std::fs::write(&path, "device.blocks = 7\nhost.blocks = 7").expect("written");
@@ -138,7 +138,7 @@ fn the_environment_names_the_file() {
 }
 
 #[test]
-fn values_are_written_as_people_write_them() {
+fn values_are_written_in_units_of_people() {
     let config = good(
         "device.bytes = \"16MiB\"\nwatermark.device = \"95%\"\nwatermark.host = 1\ntransfer.queue = \"1K\"\ndeadline.allocate = \"250ms\"\n\
          deadline.onboard = \"2m\"\ntransfer.retry_after = \"0s\"\ndisk.paths = [\"/a,b\", \"c\"]\ndisk.blocks = \"1_000\"\ndisk.trim = true",
@@ -172,7 +172,7 @@ fn values_are_written_as_people_write_them() {
 }
 
 #[test]
-fn what_differs_from_the_default_is_marked_with_its_origin() {
+fn changed_settings_are_marked_with_their_origin() {
     let text = good("[device]\nblocks = 64\npolicy = \"reuse\"").to_string();
     let line = |key: &str| {
         text.lines().find(|line| line[2..].starts_with(key)).unwrap_or_else(|| panic!("{key} in {text}"))
@@ -184,7 +184,7 @@ fn what_differs_from_the_default_is_marked_with_its_origin() {
 }
 
 #[test]
-fn the_settings_of_the_documents_are_those_of_the_table() {
+fn documented_settings_are_those_of_the_table() {
     let path = root().join("docs/settings.md");
     let there = std::fs::read_to_string(&path).expect("docs/settings.md");
     assert!(
@@ -200,7 +200,7 @@ fn the_settings_of_the_documents_are_those_of_the_table() {
 
 /// A variable that the project uses and that is not in this list would be refused.
 #[test]
-fn the_projects_other_variables_are_known() {
+fn other_variables_of_the_project_are_known() {
     let mut found = BTreeSet::new();
     for folder in ["core", "ffi", "kernels", "async", "benches", "fuzz", "ci", "docs"] {
         collect(&root().join(folder), &mut found);

@@ -1,4 +1,5 @@
-//! Random configurations read back as the same configuration; random files are read or refused, without a panic.
+//! Random configurations read back as the same configuration. Random files are read or refused, without
+//! a panic.
 //!
 //! A number determines each of them, and a failure prints it.
 
@@ -66,7 +67,7 @@ fn random_builder(seed: u64) -> (ManagerConfigBuilder, Vec<&'static str>) {
 }
 
 #[test]
-fn what_is_written_is_read_as_the_same() {
+fn written_settings_read_back_as_the_same() {
     let mut met = BTreeSet::new();
     for seed in 0..4_000 {
         let (builder, changed) = random_builder(seed);
@@ -107,7 +108,7 @@ fn each_value_is_read_as_it_is_written() {
 
 /// Input that nests deeper than any setting is refused, without a stack overflow.
 #[test]
-fn depth_is_bounded() {
+fn nesting_depth_is_bounded() {
     for count in [10, 100, 1_000, 100_000] {
         let deep = [
             format!("x = {}", "[".repeat(count)),
@@ -124,7 +125,7 @@ fn depth_is_bounded() {
 }
 
 #[test]
-fn no_file_makes_it_panic() {
+fn random_files_do_not_panic() {
     let parts = [
         "[",
         "]",
