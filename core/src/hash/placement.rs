@@ -16,8 +16,8 @@
 //! 1999, theorem 4.2). That the fold spreads them over few places is not proved but measured: families
 //! of chosen keys make as many pairs of one place as random keys do
 //! (`placement_of_chosen_keys_spreads_like_random_keys`); one process in a hundred has a chain of some
-//! tens. It costs 2 cycles more than a fixed multiplication. Strongly universal functions were measured too, and made
-//! lookups of a resident block 30 % slower (`docs/decisions/019-placement.md`).
+//! tens. It costs 2 cycles more than a fixed multiplication. Strongly universal functions were measured
+//! too, and made lookups of a resident block 30 % slower (`docs/decisions/019-placement.md`).
 
 use super::SequenceHash;
 
