@@ -65,7 +65,7 @@ pub(super) fn transparent_huge_pages() -> Fact {
 
 pub(super) fn hugetlb() -> Fact {
     let name = "huge page pool";
-    let why = "reserved huge pages cannot be split or run out; arenas take them first";
+    let why = "reserved huge pages cannot be split or run out; kvstrata's host memory uses them first";
     let pool = "/sys/kernel/mm/hugepages/hugepages-2048kB";
     let count = |file: &str| read_trimmed(format!("{pool}/{file}")).and_then(|text| text.parse::<u64>().ok());
     match (count("nr_hugepages"), count("free_hugepages")) {

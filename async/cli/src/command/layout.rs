@@ -56,7 +56,7 @@ Units:
 
 Exit codes:
   0  success
-  2  impossible; the message names the option, its value and the remedy";
+  2  the request cannot be carried out; the message names the option, its value and the remedy";
 
 /// Draw where the bytes of a model's KV cache lie: shape, strides, pieces, offsets
 ///
@@ -196,13 +196,15 @@ fn arrangements() -> impl clap::builder::TypedValueParser<Value = Arrangement> {
         }
         Arrangement::CrossLayer => "One region, one tensor for all layers: vLLM 0.12",
         Arrangement::CrossLayerPacked => {
-            "Like cross-layer, the key of a head next to its value: vLLM since #44455"
+            "Like cross-layer, the key of a head next to its value: vLLM since pull request #44455"
         }
         Arrangement::OuterFirst => "One region a layer, all keys before all values: vLLM with FlashAttention",
         Arrangement::BlockFirst => {
             "One region a layer, the keys of a block before its values: vLLM with FlashInfer or MLA"
         }
-        Arrangement::Packed => "One region a layer, the key of a head next to its value: vLLM since #44455",
+        Arrangement::Packed => {
+            "One region a layer, the key of a head next to its value: vLLM since pull request #44455"
+        }
         Arrangement::TokenMajor => "One region for the keys of each layer, one for its values: SGLang",
     })
 }

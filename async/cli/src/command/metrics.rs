@@ -15,7 +15,7 @@ Examples:
 
 Exit codes:
   0  success
-  2  impossible; the message names the option, its value and the remedy";
+  2  the request cannot be carried out; the message names the option, its value and the remedy";
 
 /// Print the metrics of a manager: names, labels, types, units, meanings
 ///

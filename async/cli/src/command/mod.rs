@@ -56,21 +56,21 @@ Start here:
   kvstrata config --toml
       Prints the settings of a manager that an engine embeds, as a file to edit.
   kvstrata top worker-3:9400
-      Watches a manager that serves its metrics.
+      Watches the manager that serves its metrics at this address.
 
 The --help of each command has more examples.
 
 Exit codes:
   0    success
   1    a replay found a wrong byte
-  2    impossible; the message names the option, its value and the remedy
+  2    the request cannot be carried out; the message names the option, its value and the remedy
   130  SIGINT ended a replay early; its report covers the requests served
   143  the same for SIGTERM";
 
 /// A tiered KV-cache block manager for LLM inference
 ///
 /// It keeps KV blocks in device memory, in host memory and on NVMe. Inference engines embed the manager
-/// (crate kvstrata). This command measures it, sets it up and watches it.
+/// (crate kvstrata). This command replays traces through it, prints its settings and watches it.
 #[derive(Debug, Parser)]
 #[command(
     name = "kvstrata",

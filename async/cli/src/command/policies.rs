@@ -25,7 +25,7 @@ Examples:
 How to read the table:
   The row of N blocks has the hits of a device of N blocks alone.
   No row has the hits of a device together with lower tiers: a block may be in several tiers, and each tier sees other uses than a \
-  single tier would. The row of their sum is an estimate; `replay` counts the hits.
+  single tier would. The row with the sum of all tiers' blocks is an estimate; `replay` counts the hits of several tiers.
   The gap between a policy and the optimum is the most that a better policy could gain.
   Where the rows stop rising, more blocks gain nothing.
 
@@ -34,7 +34,7 @@ Units:
 
 Exit codes:
   0  success
-  2  impossible; the message names the option, its value and the remedy";
+  2  the request cannot be carried out; the message names the option, its value and the remedy";
 
 /// Compare the hits of eviction policies on a trace, by capacity
 ///

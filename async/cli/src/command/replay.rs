@@ -31,7 +31,7 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Examples:
   kvstrata replay
-      The bundled trace over all three tiers. Takes less than a minute and 4 GiB of disk.
+      The bundled trace over all three tiers. Takes some 15 seconds and, while it runs, 4 GiB of disk.
   kvstrata replay --requests 1000 --json -
       A short run. JSON goes to standard output, the table to standard error.
   kvstrata replay --policy lru --host-blocks 0 --disk-blocks 0
@@ -55,7 +55,7 @@ Signals:
 Exit codes:
   0    success
   1    a wrong byte was found
-  2    impossible; the message names the option, its value and the remedy
+  2    the request cannot be carried out; the message names the option, its value and the remedy
   130  ended early by SIGINT
   143  ended early by SIGTERM";
 
@@ -101,11 +101,12 @@ pub(super) struct ReplayArgs {
     /// Discard the contents of the files of --disk and start over
     #[arg(long, requires = "disk")]
     reinitialize: bool,
-    /// When to fill the files of --disk once: a first write to unwritten space is slower than a rewrite
+    /// When to write the files of --disk once in advance: a first write to unwritten space is slower than
+    /// a rewrite
     ///
-    /// A new file is filled whole; in the background, only its slots. In an existing file, only space
-    /// that was never written is filled, for example after a run was killed while filling. Finding that
-    /// space needs a file system that reports it (ext4, xfs, btrfs), and no --trim.
+    /// A new file is filled whole; in the background, only the places of blocks. In an existing file, only
+    /// space that was never written is filled, for example after a run was killed while filling. Finding
+    /// that space needs a file system that reports it (ext4, xfs, btrfs), and no --trim.
     #[arg(long, value_name = "WHEN", default_value = "first", requires = "disk")]
     disk_fill: DiskFill,
     /// Encrypt the disk tier (AES-256-GCM) with the key in this file: 64 hexadecimal
@@ -127,7 +128,8 @@ pub(super) struct ReplayArgs {
     /// Which blocks to write to the disk tier
     #[arg(long, value_name = "FILTER", default_value = "always", value_parser = admissions())]
     disk_admission: AdmissionPolicy,
-    /// Most bytes a day to write to the disk tier, at most ten minutes' worth at once [default: unlimited]
+    /// Maximum bytes a day written to the disk tier; at once, at most the share of ten minutes
+    /// [default: unlimited]
     ///
     /// Days are counted by the trace's timestamps, so the counts are the same in every run.
     #[arg(long, value_name = "BYTES", value_parser = number::scaled)]
@@ -136,7 +138,7 @@ pub(super) struct ReplayArgs {
     ///
     /// After that time, blocks of the host tier that are not yet written are dropped to make room, and
     /// counted. By default no block is dropped, and the counts are the same in every run, however slow
-    /// the disk is. Use 0s or a few milliseconds to see the hits that an engine has over a slow disk.
+    /// the disk is. 0s or a few milliseconds show the hits of an engine with a slow disk.
     #[arg(long, value_name = "TIME", value_parser = patience)]
     patience: Option<Duration>,
     /// Bytes of a block, at least 64
@@ -154,20 +156,21 @@ pub(super) struct ReplayArgs {
     /// Seed of the blocks' bytes, which depend on the seed and on the block's id
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// The device
+    /// Kind of the device tier
     ///
-    /// By default the device is simulated: the counts are the same, and a GPU may be in use by others.
+    /// By default the device is simulated: the counts are those of a GPU, and no GPU is taken from its users.
     /// Between a GPU and the host tier, blocks are copied as an engine's would be, from and to pinned
     /// memory. Requests fill blocks and read them back through a few pinned blocks.
     #[arg(long, value_name = "DEVICE", default_value = "sim")]
     device: Device,
     /// Requests served at the same time
     ///
-    /// With 1, the counts are the same in every run, except for a few blocks that are found now in
-    /// the host, now on the disk.
+    /// With 1, the counts are the same in every run, except that a few blocks are found in the host in one
+    /// run and on the disk in another.
     #[arg(long, value_name = "N", default_value_t = 1)]
     concurrency: usize,
-    /// Issue requests at the trace's own times, this many times as fast; 0: each as soon as it can be served
+    /// Speed of the trace's clock: 1 its own times, 100 a hundred times as fast, 0 each request as soon
+    /// as it can be served
     ///
     /// Times count from the first request. The report shows how late requests begin. They are late when
     /// --concurrency or the device's blocks do not suffice.

@@ -56,7 +56,7 @@ Address:
 
 Sections of the view:
   TIER
-      The fill of each tier. A block in use has a holder. An inactive block has none, but stays until its room is needed; a tier \
+      The fill of each tier. A request or a transfer holds a block in use. An inactive block is held by none, and stays until its room is needed; a tier \
       without free blocks is therefore normal.
   PATH
       The transfers between tiers. p50 and p99 are the upper ends of the histogram buckets with the median and the 99th percentile \
@@ -79,7 +79,7 @@ Behaviour:
 
 Exit codes:
   0  success
-  2  impossible; the message names the option, its value and the remedy";
+  2  the request cannot be carried out; the message names the option, its value and the remedy";
 
 /// Watch a manager that serves its metrics: tiers, transfers, hits, trouble
 ///

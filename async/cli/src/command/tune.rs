@@ -40,7 +40,7 @@ Files:
 
 Exit codes:
   0  success
-  2  impossible; the message names the option, its value and the remedy";
+  2  the request cannot be carried out; the message names the option, its value and the remedy";
 
 /// Measure which copy route is cheapest on a GPU, and store the costs
 ///

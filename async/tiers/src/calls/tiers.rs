@@ -150,8 +150,8 @@ impl Tiers {
     /// handle does this, and its thread waits for it as long.
     ///
     /// Blocks of device and host are not written to the disk, except deferred copies of
-    /// `offload.mode = "through"` that find room. [Persist](Group::persist) blocks that are to outlive the
-    /// process before.
+    /// `offload.mode = "write-through"` that find room. [Persist](Group::persist) blocks that are to
+    /// outlive the process before.
     ///
     /// It begins at once: from the call on no blocks are given. Dropping the answer ends nothing: work
     /// under way ends with the last handle.
