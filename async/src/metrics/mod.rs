@@ -5,11 +5,11 @@
 //!                                (struct)   ├─► reference                        docs/metrics.md
 //!                                           └─► serde
 //! ```
-//!
-//! | file | contents |
-//! |---|---|
-//! | `endpoint.rs` | [`Endpoint`]: `/metrics` and `/healthz` |
-//! | `head.rs` | the head of an HTTP request |
+
+// | file | contents |
+// |---|---|
+// | `endpoint.rs` | `Endpoint`: `/metrics` and `/healthz` |
+// | `head.rs` | the head of an HTTP request |
 
 mod endpoint;
 mod head;

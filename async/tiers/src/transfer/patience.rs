@@ -25,8 +25,8 @@ use std::time::Duration;
 const TIMES: u32 = 2;
 /// The cost of a late request. Each request that is served pays one.
 const COST: i32 = 200;
-/// Bounds of the budget: the most that is saved, which is also there at first, and the most that is owed
-/// (`LEAST`). A drive that hesitates for a while may spend all of it at once.
+/// Bounds of the budget, in costs of late requests: the most that is saved, which is also there at first, and
+/// the most that is owed (`LEAST`). A drive that hesitates for a while may spend all of it at once.
 const MOST: i32 = 30 * COST;
 const LEAST: i32 = -4 * COST;
 /// The budget at which requests wait again.
