@@ -7,6 +7,8 @@ mod embed;
 mod engine;
 #[path = "../examples/layerwise.rs"]
 mod layerwise;
+#[path = "../examples/tour.rs"]
+mod tour;
 #[expect(dead_code, reason = "its `main` reads arguments, which are the test's here")]
 #[path = "../examples/warm_restart.rs"]
 mod warm_restart;
@@ -30,6 +32,11 @@ fn readme_shows_the_code_of_the_embed_example() {
 #[test]
 fn engine_example_ends_well() {
     engine::main().expect("it ends well");
+}
+
+#[test]
+fn tour_example_ends_well() {
+    tour::main().expect("it ends well");
 }
 
 #[test]

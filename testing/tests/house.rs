@@ -131,3 +131,52 @@ fn paths_that_comments_name_exist() {
     let missing: Vec<_> = sources.into_iter().flat_map(|source| tree.missing_in_comments(source)).collect();
     assert!(missing.is_empty(), "{missing:#?}");
 }
+
+/// Types whose methods an engine does not call.
+const PLUMBING: [&str; 5] = ["Need", "StackParts", "Made", "DiskError", ""];
+
+/// The files of this repository, as documentation links to them.
+const LINK: &str = "[Example](https://github.com/kvstrata/kvstrata/blob/main/";
+
+#[test]
+fn public_methods_of_the_facade_have_an_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let tree = Tree::of(&root);
+    let mut wrong = Vec::new();
+    for path in tree.sources(&["async"]) {
+        if !path.starts_with("async/tiers/src/calls/") && !path.starts_with("async/src/manager/") {
+            continue;
+        }
+        let text = fs::read_to_string(root.join(path)).expect("a source");
+        let (mut owner, mut doc) = (String::new(), String::new());
+        for line in text.split("#[cfg(test)]").next().unwrap_or_default().lines() {
+            if let Some(of) = line.strip_prefix("impl") {
+                let name = of.rsplit(" for ").next().unwrap_or_default().trim_start();
+                let name =
+                    if name.starts_with('<') { name.split("> ").nth(1).unwrap_or_default() } else { name };
+                owner = name.chars().take_while(|of| of.is_alphanumeric()).collect();
+            }
+            let line = line.trim_start();
+            if line.starts_with("///") || line.starts_with("#[") {
+                doc += line;
+                continue;
+            }
+            let name = line.strip_prefix("pub ").and_then(|rest| rest.split_once("fn "));
+            if let Some((_, rest)) = name.filter(|(before, _)| matches!(*before, "" | "const " | "async "))
+                && !PLUMBING.contains(&owner.as_str())
+                && !doc.contains("doc(hidden)")
+                && !["```", "has an example"].iter().any(|own| doc.contains(own))
+            {
+                let name: String = rest.chars().take_while(|of| of.is_alphanumeric() || *of == '_').collect();
+                let linked = doc.split(LINK).nth(1).and_then(|rest| rest.split(')').next());
+                let text =
+                    linked.and_then(|file| fs::read_to_string(root.join(file)).ok()).unwrap_or_default();
+                if ![".", ":"].iter().any(|before| text.contains(&format!("{before}{name}("))) {
+                    wrong.push(format!("{path}: {owner}::{name}"));
+                }
+            }
+            doc.clear();
+        }
+    }
+    assert!(wrong.is_empty(), "neither an example nor a link to one that calls it: {wrong:#?}");
+}

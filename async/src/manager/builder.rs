@@ -46,7 +46,7 @@ impl<'b> ManagerBuilder<'b> {
     ///         let blocks = config.blocks_of(group, Tier::Device) as usize;
     ///         let tensors = Arc::new(SimDevice::with_layers(0, blocks, &[group.block_bytes() as usize])?);
     ///         let mover = ThreadsMover::new(Arc::clone(&tensors), Arc::clone(memory), 1)?;
-    ///         Ok(Device::new(Arc::new(mover)).port(tensors))
+    ///         Ok(Device::new(Arc::new(mover)).port(tensors).note("the engine's tensors"))
     ///     })
     ///     .build()?;
     /// assert_eq!(manager.default_group().capacity(Tier::Device), 8);

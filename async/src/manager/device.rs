@@ -16,6 +16,8 @@ pub struct Device {
 
 impl Device {
     /// Returns a device whose blocks this mover copies to and from the group's host memory.
+    ///
+    /// [`ManagerBuilder::device`](super::ManagerBuilder::device) has an example.
     #[must_use]
     pub fn new(mover: Arc<dyn DeviceMover>) -> Device {
         Device { mover, port: None, note: None }
@@ -23,12 +25,16 @@ impl Device {
 
     /// Adds a port to the blocks' bytes ([`Group::device_port`](super::Group::device_port)), for callers
     /// whose kernels do not reach them.
+    ///
+    /// [`ManagerBuilder::device`](super::ManagerBuilder::device) has an example.
     #[must_use]
     pub fn port(self, port: Arc<dyn DevicePort>) -> Device {
         Device { port: Some(port), ..self }
     }
 
     /// Adds a note to the device's line in [`describe`](super::Tiers::describe).
+    ///
+    /// [`ManagerBuilder::device`](super::ManagerBuilder::device) has an example.
     #[must_use]
     pub fn note(self, note: impl Into<String>) -> Device {
         Device { note: Some(note.into()), ..self }

@@ -94,6 +94,8 @@ impl KvBlockManager {
     /// `async/tests/manager/below.rs`. An engine with its own device memory uses
     /// [`builder`](KvBlockManager::builder).
     ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/tests/manager/below.rs)
+    ///
     /// # Errors
     /// [`BuildError`], if the parts do not fit together, or contradict the given settings.
     pub fn of_parts(config: &ManagerConfig, parts: Parts) -> Result<KvBlockManager, BuildError> {

@@ -28,6 +28,8 @@ pub struct OwnRuntime {
 impl OwnRuntime {
     /// Starts `threads` threads, at least one.
     ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
+    ///
     /// # Errors
     /// The system's error, if it gives fewer threads.
     pub fn start(threads: u32) -> io::Result<OwnRuntime> {
@@ -44,6 +46,8 @@ impl OwnRuntime {
     }
 
     /// Returns the handle of the manager's runtime.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn handle(&self) -> &Handle {
         &self.handles[0]

@@ -73,6 +73,8 @@ impl Group {
     /// Acquires all blocks of a sequence: onboards the leading run that some tier has, and allocates
     /// blocks for the rest. The returned call begins when it is awaited, or by `into_future`.
     ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/embed.rs)
+    ///
     /// # Errors
     /// [`AcquireError`], if the run cannot be onboarded or blocks for the rest cannot be allocated.
     pub fn acquire<'a>(&'a self, hashes: &'a [SequenceHash]) -> Acquire<'a> {
@@ -82,22 +84,30 @@ impl Group {
 
 impl<'a> Acquire<'a> {
     /// Asks for so many additional blocks, for tokens that fill no block yet.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn more(self, blocks: usize) -> Acquire<'a> {
         Acquire { more: blocks, ..self }
     }
 
     /// Sets the urgency of the onboard; the default is [`Class::Urgent`].
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn class(self, class: Class) -> Acquire<'a> {
         Acquire { class, ..self }
     }
 
     /// Names the request: requests of one class take turns, and spans have this number. 0: no request.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn request(self, request: u64) -> Acquire<'a> {
         Acquire { request, ..self }
     }
 
     /// Sets the longest wait for the whole call. None: each part has the manager's `deadline.allocate`
     /// or `deadline.onboard`.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn deadline(self, deadline: impl Into<Option<Duration>>) -> Acquire<'a> {
         Acquire { deadline: deadline.into(), ..self }
     }

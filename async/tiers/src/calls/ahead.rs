@@ -37,6 +37,8 @@ impl Ahead {
     ///
     /// Call this before the engine tells of the iteration's last layer, or of its end. From then on the
     /// blocks count as written, and may have been copied: the call comes too late, and returns 0.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/layerwise.rs)
     pub fn withdraw(self) -> usize {
         let Some(mark) = self.mark.filter(|_| !self.inner.is_inherited()) else { return 0 };
         self.inner.with(|traffic| traffic.withdraw_list(&self.inner, mark, Cause::Cancelled))

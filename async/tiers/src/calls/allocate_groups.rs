@@ -37,12 +37,16 @@ impl<'g> AllocateGroups<'g> {
     }
 
     /// Sets the longest wait. None: the manager's `deadline.allocate`.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn deadline(mut self, deadline: impl Into<Option<Duration>>) -> AllocateGroups<'g> {
         self.options.deadline = deadline.into();
         self
     }
 
     /// Names the request in spans. 0: none.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn request(mut self, request: u64) -> AllocateGroups<'g> {
         self.options.request = request;
         self

@@ -40,12 +40,16 @@ impl<'g> Allocate<'g> {
     }
 
     /// Sets the longest wait. None: the manager's `deadline.allocate`.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn deadline(mut self, deadline: impl Into<Option<Duration>>) -> Allocate<'g> {
         self.options.deadline = deadline.into();
         self
     }
 
     /// Names the request in spans only: callers are served in order of arrival. 0: none.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn request(mut self, request: u64) -> Allocate<'g> {
         self.options.request = request;
         self

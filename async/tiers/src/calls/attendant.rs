@@ -22,6 +22,8 @@ pub enum Next {
 
 impl Attendant {
     /// Answers all calls that are late by now.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/src/manager/attendance.rs)
     #[must_use]
     pub fn on_time(&self) -> Next {
         let Some(inner) = self.0.upgrade() else { return Next::Never };
@@ -32,6 +34,8 @@ impl Attendant {
 
     /// Closes the engine, since its runtime ends: it gives nothing more, and transfers that have not
     /// begun to move are cancelled. Returns whether the engine gave blocks until now; none if it is gone.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/src/manager/attendance.rs)
     #[must_use]
     pub fn close_for_good(&self) -> Option<bool> {
         let inner = self.0.upgrade()?;
@@ -43,6 +47,8 @@ impl Attendant {
     }
 
     /// Answers all waiting calls as late, since there is neither a runtime nor a thread any more.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/src/manager/attendance.rs)
     pub fn answer_all(&self) {
         if let Some(inner) = self.0.upgrade() {
             inner.with(|traffic| while traffic.answer_first(&inner, None) {});

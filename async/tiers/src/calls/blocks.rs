@@ -1,4 +1,5 @@
 //! Owned lists of blocks, which keep their manager alive and release their blocks when dropped.
+//! Past 500 lines because each method links to its example.
 //!
 //! An engine holds blocks by the request, so the unit is a list: it has one counted reference to the
 //! manager and one release, tail first. A list may be sent to any thread and dropped on any. If the
@@ -110,30 +111,40 @@ impl BlocksMut {
     }
 
     /// Returns the blocks' numbers, which are their places in the device's memory.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/layerwise.rs)
     #[must_use]
     pub fn ids(&self) -> &[BlockId] {
         &self.ids
     }
 
     /// Returns the number of blocks.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/embed.rs)
     #[must_use]
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
     /// Returns whether there are no blocks.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/warm_restart.rs)
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
     /// Returns the number of the group of layers.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn group(&self) -> usize {
         self.group.index()
     }
 
     /// Takes the first `count` blocks out of the list, or all if it has fewer.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn split_to(&mut self, count: usize) -> BlocksMut {
         let ids = self.ids.drain(..count.min(self.ids.len())).collect();
@@ -141,6 +152,8 @@ impl BlocksMut {
     }
 
     /// Appends another list of the same manager, group and tenant.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/engine.rs)
     ///
     /// # Errors
     /// The other list, if its manager, group or tenant differs.
@@ -161,6 +174,8 @@ impl BlocksMut {
     /// [registered ahead](BlocksMut::register_ahead) instead. A block that another list has registered
     /// ahead gives way to a block of this list with its hash. Behind a parent that a pass is still to
     /// write, these blocks count as written when the parent does.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/embed.rs)
     ///
     /// # Errors
     /// [`RegisterError`], with the blocks, if they cannot be registered.
@@ -192,6 +207,8 @@ impl BlocksMut {
     /// The manager trusts that the iteration writes the blocks. If it does not, since it failed or the
     /// request was not in it (cancelled, or preempted before), the engine must call [`Ahead::withdraw`]
     /// before it tells of the last layer. Dropping the handles is not enough.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/layerwise.rs)
     ///
     /// # Errors
     /// [`RegisterError`], with the blocks, if they cannot be registered.
@@ -318,23 +335,31 @@ impl Blocks {
     }
 
     /// Returns the blocks' numbers, which are their places in the device's memory.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/layerwise.rs)
     pub fn ids(&self) -> impl ExactSizeIterator<Item = BlockId> + DoubleEndedIterator + '_ {
         self.refs.iter().map(|block| block.id)
     }
 
     /// Returns the number of blocks.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/embed.rs)
     #[must_use]
     pub fn len(&self) -> usize {
         self.refs.len()
     }
 
     /// Returns whether there are no blocks.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/warm_restart.rs)
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.refs.is_empty()
     }
 
     /// Returns the number of the group of layers.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn group(&self) -> usize {
         self.group.index()
@@ -346,6 +371,8 @@ impl Blocks {
     /// get another class. Their copies below are [`High`](Priority::High), since no call could give
     /// those another class. On the disk a class lasts as long as the process: a volume's records have no
     /// room for it.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn set_priority(&self, priority: Priority) {
         let tier_pool = &self.inner.group(self.group).device;
         for block in self.refs.iter().filter_map(|block| tier_pool.pool().upgrade(*block)) {
@@ -354,6 +381,8 @@ impl Blocks {
     }
 
     /// Releases all blocks behind the first `len`.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn truncate(&mut self, len: usize) {
         let behind = self.split_off(len);
         give_back(&self.inner, self.group, behind);
@@ -365,6 +394,8 @@ impl Blocks {
     }
 
     /// Releases the first `count` blocks.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn drop_first(&mut self, count: usize) {
         let rest = self.refs.split_off(count.min(self.refs.len()));
         give_back(&self.inner, self.group, mem::replace(&mut self.refs, rest));
@@ -372,6 +403,8 @@ impl Blocks {
 
     /// Returns the iteration that writes the last of the blocks, if it is not over: some list has
     /// [registered them ahead](BlocksMut::register_ahead) of it.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn written_in(&self) -> Option<u64> {
         if self.inner.is_inherited() {
@@ -384,6 +417,8 @@ impl Blocks {
     /// Returns how many of the blocks, from the first on, are still found under their hashes. A block
     /// behind these was withdrawn while it was held: it is not written ([`Ahead::withdraw`]), was
     /// rotten, or its tenant is purged. Compute nothing from it, nor from those behind it.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn registered(&self) -> usize {
         let pool = &self.inner.group(self.group).device.pool();
@@ -393,6 +428,8 @@ impl Blocks {
     }
 
     /// Clones the list, with one more reference to each block, or to none.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     ///
     /// # Errors
     /// [`TooManyReferences`], if a block has 1,048,575 already.
@@ -408,6 +445,8 @@ impl Blocks {
     }
 
     /// Appends the blocks that follow in the sequence.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/engine.rs)
     ///
     /// # Errors
     /// The other list, if it is of another manager or group.

@@ -65,6 +65,8 @@ pub struct Census {
 
 impl Census {
     /// Returns whether nothing is under way and no caller waits.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let under_way = self.up + self.down + self.gated + self.queued + self.moving + self.purges;

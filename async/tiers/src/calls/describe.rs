@@ -10,17 +10,23 @@ use std::fmt::Write;
 
 impl Tiers {
     /// Returns all tiers, from the device down.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn tiers(&self) -> impl DoubleEndedIterator<Item = Tier> + Clone + use<> {
         self.inner().tiers()
     }
 
     /// Returns the name of a tier: `device`, `host`, or the name that its parts give to a tier below.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn tier_name(&self, tier: Tier) -> &str {
         self.inner().tier_names.tier(tier)
     }
 
     /// Returns the tier with a name.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn tier(&self, name: &str) -> Option<Tier> {
         self.inner().tier_names.find(name)

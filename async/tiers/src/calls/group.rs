@@ -43,18 +43,24 @@ impl Group {
     }
 
     /// Returns the group's number.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn number(&self) -> usize {
         self.group.index()
     }
 
     /// Returns the group's name in the settings.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner().group(self.group).name
     }
 
     /// Returns the tokens of a block. For a recurrent state: the tokens from one kept state to the next.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn page_size(&self) -> u64 {
         self.inner().group(self.group).needs.page()
@@ -63,6 +69,8 @@ impl Group {
     /// Returns the hashes of a sequence's full blocks, by the group's pages. For engines that keep only
     /// tokens, and match and register by these hashes. An engine that goes on generating keeps a
     /// [`TokenBlockSequence`] instead, which makes each hash once.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn hashes_of(&self, tokens: &[Token], salt: Salt) -> Vec<SequenceHash> {
         let page = usize::try_from(self.page_size()).unwrap_or(usize::MAX);
@@ -74,6 +82,8 @@ impl Group {
     /// Returns an empty sequence with the group's pages and the deployment's hash function, for requests
     /// that go on generating and for prompts with images ([`TokenBlockSequence::mark`]).
     ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/embed.rs)
+    ///
     /// # Panics
     /// Never: a group's page has tokens.
     #[must_use]
@@ -83,18 +93,24 @@ impl Group {
     }
 
     /// Returns the longest leading run of a sequence over all tiers, held.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn match_prefix(&self, hashes: &[SequenceHash]) -> PrefixMatch {
         self.inner().look_up(self.group, hashes).by(&self.handle.tenant)
     }
 
     /// Returns the longest leading run that the device has, held. This is one use of each of its blocks.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn match_device(&self, hashes: &[SequenceHash]) -> Blocks {
         self.inner().look_up_in_device(self.group, hashes)
     }
 
     /// Returns the same run without noting a use: the request's earlier match of these hashes has noted it.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn match_noted(&self, hashes: &[SequenceHash]) -> Blocks {
         self.inner().match_device(self.group, hashes)
@@ -102,6 +118,8 @@ impl Group {
 
     /// Notes a use of a block of the device: the block becomes the most recent of its tier. Returns
     /// whether the device has it.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn touch(&self, hash: SequenceHash) -> bool {
         !self.inner().use_in_device(self.group, &[hash]).is_empty()
     }
@@ -117,6 +135,8 @@ impl Group {
     ///
     /// Of blocks that belong to another tenant, at most as many come as that tenant may have in the
     /// device. The next one is missed ([`Cause::Quota`](crate::transfer::Cause::Quota)).
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     ///
     /// # Errors
     /// [`OnboardError`], if the run cannot be onboarded; it is released.
@@ -145,6 +165,8 @@ impl Group {
     }
 
     /// Allocates blocks that need no wait for a transfer. None if there are fewer, or if other callers wait.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/engine.rs)
     #[must_use]
     pub fn try_allocate(&self, count: usize) -> Option<BlocksMut> {
         allocate::try_allocate(self.inner(), self.group, count, self.handle.tenant.id())
@@ -152,6 +174,8 @@ impl Group {
 
     /// Returns how many blocks of a tier are free or not held. An allocation can get so many, unless
     /// other callers take them first.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn available(&self, tier: Tier) -> usize {
         self.inner().group(self.group).pool(tier).map_or(0, BlockPool::available)
@@ -165,6 +189,8 @@ impl Group {
     /// the task that begins the iterations must not await this call within one: it would wait until the
     /// deadline. The same holds for [`persist`](Group::persist), and for an onboard of a class that is
     /// not urgent.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn offload(&self, blocks: &Blocks, options: OffloadOptions) -> Offload {
         Offload::begin(blocks, options)
     }
@@ -176,6 +202,8 @@ impl Group {
     /// writes waits for the pass. For awaits within an iteration see [`offload`](Group::offload).
     ///
     /// With a host tier, blocks come there first. If the answer is dropped, they stop there.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/warm_restart.rs)
     pub fn persist(&self, hashes: &[SequenceHash]) -> Answer<Offloaded> {
         persist::persist(&self.handle, self.group, hashes)
     }
@@ -185,6 +213,8 @@ impl Group {
     /// blocks than the device, only the leading ones that fit are remembered. The others count in
     /// [`ManagerStats::hints_cut`](crate::metrics::ManagerStats::hints_cut). Drop the returned guard to
     /// withdraw the hint.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn prefetch(&self, hashes: &[SequenceHash]) -> Prefetch {
         Prefetch::of(self.inner(), self.group, hashes, self.handle.tenant.id())
     }
@@ -192,24 +222,32 @@ impl Group {
     /// Takes the same hint by tokens, as a queued request has them. Their hashes are made by the group's
     /// pages, with the salt that the sequence is registered with ([`Tiers::salt`](crate::Tiers::salt)).
     /// The groups of a hybrid model have different pages: hint each group.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn prefetch_tokens(&self, tokens: &[Token], salt: Salt) -> Prefetch {
         self.prefetch(&self.hashes_of(tokens, salt))
     }
 
     /// Returns the port to the bytes of the device's blocks, if the manager has made the device or was
     /// given a port.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/layerwise.rs)
     #[must_use]
     pub fn device_port(&self) -> Option<&Arc<dyn DevicePort>> {
         self.inner().group(self.group).port.as_ref()
     }
 
     /// Returns the counters of a tier's pool: registrations, evictions. All are 0 if there is no such tier.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn pool_stats(&self, tier: Tier) -> Stats {
         self.inner().group(self.group).pool(tier).map_or_else(Default::default, BlockPool::stats)
     }
 
     /// Returns the number of blocks of a tier; 0 if there is no such tier.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn capacity(&self, tier: Tier) -> usize {
         self.inner().group(self.group).pool(tier).map_or(0, BlockPool::capacity)

@@ -78,6 +78,8 @@ pub struct OnboardGroups {
 impl OnboardGroups {
     /// Returns a group's part, to wait for its layers ([`Onboard::layer_ready`], [`Onboard::ids`]). None
     /// after the answer.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn group(&self, group: usize) -> Option<&Onboard> {
         self.under_way.get(group)
@@ -125,18 +127,24 @@ impl Drop for OnboardGroups {
 
 impl GroupsMatch {
     /// Returns the tokens of the longest prefix that all groups have.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
 
     /// Returns each group's part. In an empty prefix all parts are empty.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn groups(&self) -> &[GroupMatch] {
         &self.groups
     }
 
     /// Returns whether the whole prefix is in the device.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.groups.iter().all(|group| group.found.is_ready())
@@ -300,6 +308,8 @@ impl Inner {
 
 impl Tiers {
     /// Returns the number of groups of layers.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn groups(&self) -> usize {
         self.inner().groups.len()
@@ -308,6 +318,8 @@ impl Tiers {
     /// Returns the longest prefix over all tiers for which every group has the blocks that it needs,
     /// held. `hashes` has a list for each group, by that group's pages; for a recurrent state, one hash
     /// for each state that is kept.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn match_groups(&self, hashes: &[&[SequenceHash]]) -> GroupsMatch {
         let mut found = self.inner().match_groups(hashes);
@@ -319,6 +331,8 @@ impl Tiers {
 
     /// Onboards a prefix, all groups at a time. It begins at once. If a tenant is at its quota in a
     /// group, it begins when there is room in all groups.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     ///
     /// # Errors
     /// [`OnboardError`], for example if a group's part does not fit.
@@ -337,6 +351,8 @@ impl Tiers {
     /// Allocates blocks to fill, `counts[i]` of group `i`: all of them or none. Waits as
     /// [`allocate`](crate::Group::allocate) does, in the queues of all groups at once. If the tenant is
     /// at its quota in a group, the call enters no queue until there is room in all groups.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     ///
     /// # Errors
     /// [`AllocateError`](crate::AllocateError), for the first group that has too few.

@@ -26,6 +26,8 @@ pub struct Iteration {
 impl Tiers {
     /// Begins an iteration of the model. Its byte budget ([`iteration.bytes`](crate)) starts anew.
     ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/layerwise.rs)
+    ///
     /// # Errors
     /// [`Misuse`], if an iteration is running.
     pub fn begin_iteration(&self) -> Result<Iteration, Misuse> {
@@ -35,6 +37,8 @@ impl Tiers {
 
     /// Counts a whole iteration, for engines that do not tell when theirs begin and end. Returns its number.
     ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
+    ///
     /// # Errors
     /// [`Misuse`], if an iteration is running.
     pub fn step(&self) -> Result<u64, Misuse> {
@@ -43,6 +47,8 @@ impl Tiers {
 
     /// Checks the watermarks now, and begins the copies that they call for. The end of each iteration
     /// does so too.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn check_watermark(&self) {
         self.inner().check_watermark();
     }
@@ -50,6 +56,8 @@ impl Tiers {
 
 impl Iteration {
     /// Returns the iteration's number, for [gates](crate::scheduler::Gate). Numbers begin at 1.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
@@ -57,6 +65,8 @@ impl Iteration {
 
     /// Tells that this layer and those before it no longer use their parts of blocks. Transfers that
     /// wait for the layer go on.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/layerwise.rs)
     ///
     /// # Errors
     /// [`Misuse`], if the layer is done already, or the model has no layer of that number.
@@ -66,6 +76,8 @@ impl Iteration {
 
     /// Ends the pass: transfers that wait for it go on. Blocks that will have to leave soon, or have
     /// been idle for long, are copied to the tier below.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/layerwise.rs)
     ///
     /// # Errors
     /// [`Misuse`], if this process was forked from the one that began the iteration.

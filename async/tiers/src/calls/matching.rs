@@ -54,24 +54,32 @@ impl PrefixMatch {
     }
 
     /// Returns the number of blocks of the run.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/embed.rs)
     #[must_use]
     pub fn len(&self) -> usize {
         self.device.len() + self.beyond.len()
     }
 
     /// Returns whether nothing was found.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/warm_restart.rs)
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns whether the whole run is in the device.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.beyond.is_empty()
     }
 
     /// Returns how many blocks of the run were found in a tier.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/warm_restart.rs)
     #[must_use]
     pub fn in_tier(&self, tier: Tier) -> usize {
         let leading = if tier == Tier::Device { self.device.len() } else { 0 };
@@ -80,6 +88,8 @@ impl PrefixMatch {
 
     /// Returns the tier in which a block of the run was found. None for a block that is on its way to
     /// the device already, or behind the run.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn tier_of(&self, index: usize) -> Option<Tier> {
         match index.checked_sub(self.device.len()) {
@@ -89,18 +99,24 @@ impl PrefixMatch {
     }
 
     /// Returns how many blocks of the run are on their way to the device already.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn pending(&self) -> usize {
         self.beyond.iter().filter(|found| matches!(found.place, Place::Pending)).count()
     }
 
     /// Returns the leading blocks of the run that the device has.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn device(&self) -> &Blocks {
         &self.device
     }
 
     /// Takes the leading blocks that the device has, and releases the rest.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn into_device(mut self) -> Blocks {
         let rest = Blocks::new(Arc::clone(self.device.inner()), self.device.group_id(), Vec::new());

@@ -141,6 +141,8 @@ impl Onboard {
     /// onboarding's deadline. A block comes as a whole if others have asked for it as a whole and its
     /// copy is queued already.
     ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/layerwise.rs)
+    ///
     /// # Errors
     /// The cause, if a block has failed or is late: compute that block and those behind it.
     pub async fn layer_ready(&self, layer: u32) -> Result<(), Cause> {
@@ -174,6 +176,8 @@ impl Onboard {
     /// Returns the run's blocks in the device, once all of them have a place: from the first layer on.
     /// In an onboarding by layers these ids are final. Otherwise one may change, if another request
     /// registers the same hash meanwhile.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/layerwise.rs)
     #[must_use]
     pub fn ids(&self) -> Option<Vec<BlockId>> {
         let mut ids: Vec<BlockId> = self.device.as_ref()?.ids().collect();

@@ -34,6 +34,8 @@ pub struct TierParts {
 
 impl TierParts {
     /// Returns a tier with a name.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/tests/manager/below.rs)
     #[must_use]
     pub fn new(name: impl Into<String>, port: Arc<dyn TierPort>) -> TierParts {
         TierParts { name: name.into(), port }
@@ -186,6 +188,8 @@ pub enum PartsError {
 
 impl Tiers {
     /// Builds tiers from parts, with an attendant that answers their deadlines for the runtime.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/src/manager/build.rs)
     ///
     /// # Errors
     /// [`PartsError`], if the parts do not fit together.

@@ -73,6 +73,8 @@ pub struct Resumed {
 impl Preempted {
     /// Waits until the copies have ended. This wait is optional: a block without a copy is copied when
     /// it is evicted.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub async fn settled(&mut self) -> Offloaded {
         let mut all = Offloaded::default();
         for offload in self.down.drain(..) {
@@ -94,6 +96,8 @@ impl Group {
     /// engine's last write to `partial` must be over, as for [`BlocksMut::register`]. If blocks were
     /// [registered ahead](BlocksMut::register_ahead) of a pass that the request will not be in,
     /// [withdraw](crate::Ahead::withdraw) them first.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     ///
     /// # Errors
     /// The blocks, if the lists are of different groups or managers, or if `partial` cannot be registered.
@@ -129,6 +133,8 @@ impl Group {
 
     /// Brings a preempted request's blocks back. It begins at once. If the answer is dropped, partial
     /// blocks are lost.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     ///
     /// # Errors
     /// [`OnboardError`], if the blocks cannot be onboarded.

@@ -29,6 +29,8 @@ impl Prefetch {
     }
 
     /// Keeps the hint without its guard.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn detach(mut self) {
         self.inner = None;
     }

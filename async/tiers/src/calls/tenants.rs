@@ -20,6 +20,8 @@ impl Tiers {
     /// At most `quota.tenants` are known at once. Beyond that, tenants with nothing left are forgotten:
     /// no handle, no block in any tier, no transfer. Tenants that the settings name are never forgotten.
     ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
+    ///
     /// # Errors
     /// [`TenantError`], for example if the name is empty, or `quota.tenants` are in use.
     pub fn tenant(&self, name: &str) -> Result<Tiers, TenantError> {
@@ -32,6 +34,8 @@ impl Tiers {
     }
 
     /// Returns the name of the tenant that calls. None: the calls are no tenant's.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn tenant_name(&self) -> Option<&str> {
         self.name.as_deref()
@@ -39,6 +43,8 @@ impl Tiers {
 
     /// Returns the tenant's number here. It stays the tenant's while it has a handle or anything else
     /// here; then another tenant may get it.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn tenant_id(&self) -> TenantId {
         self.handle().tenant.id()
@@ -47,12 +53,16 @@ impl Tiers {
     /// Returns the salt of sequences: sequences with the same salt share blocks. No other tenant has a
     /// tenant's salt. With the default hash function (`hash.function = "keyed"`) this holds against
     /// tenants that choose tokens and `extra` as they like.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/embed.rs)
     #[must_use]
     pub fn salt(&self, model: &str, lora: &str, extra: &[&[u8]]) -> Salt {
         SaltParts { tenant: self.name.as_deref().unwrap_or_default(), model, lora, extra }.salt(self.hasher())
     }
 
     /// Returns the tenant's use of a tier, over all groups.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn usage(&self, tier: Tier) -> TenantUse {
         self.inner().usage(self.handle().tenant.id(), tier)
@@ -61,6 +71,8 @@ impl Tiers {
     /// Purges all of the tenant's blocks from all tiers. It begins at once, and goes on if the answer is
     /// dropped, or comes at its deadline. Until it is over the tenant gets no blocks, and none of its
     /// blocks is found.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     ///
     /// # Errors
     /// [`PurgeError`], if no purge begins.

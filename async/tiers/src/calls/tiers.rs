@@ -66,6 +66,8 @@ impl Tiers {
     }
 
     /// Returns the first group of layers: the only one, unless the model is hybrid.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/embed.rs)
     #[must_use]
     pub fn default_group(&self) -> &Group {
         &self.default_group
@@ -73,6 +75,8 @@ impl Tiers {
 
     /// Returns a group of layers, by its number in the configuration. None if there are not so
     /// many ([`groups`](Tiers::groups)).
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn group(&self, group: usize) -> Option<Group> {
         let number = Some(group).filter(|group| *group < self.groups()).map(GroupId::new)?;
@@ -80,12 +84,16 @@ impl Tiers {
     }
 
     /// Returns the time, by the runtime's clock.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/tests/manager/below.rs)
     #[must_use]
     pub fn now(&self) -> Duration {
         self.inner().elapsed()
     }
 
     /// Returns whether calls are refused: a shutdown has begun.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn is_refusing(&self) -> bool {
         self.inner().refusing.load(Relaxed)
@@ -93,6 +101,8 @@ impl Tiers {
 
     /// Returns whether this process was forked from the one that made the tiers. In such a process no
     /// call does anything.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn is_inherited(&self) -> bool {
         self.inner().is_inherited()
@@ -100,12 +110,16 @@ impl Tiers {
 
     /// Returns the deployment's hash function, with its secret: for salts and sequences that are made
     /// outside of the manager.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn hasher(&self) -> &Hasher {
         &self.inner().hasher
     }
 
     /// Describes tiers, sizes and the ways that bytes take, for people.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/layerwise.rs)
     #[must_use]
     pub fn describe(&self) -> String {
         if self.inner().is_inherited() {
@@ -116,6 +130,8 @@ impl Tiers {
     }
 
     /// Returns the manager's counters.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/engine.rs)
     #[must_use]
     pub fn stats(&self) -> ManagerStats {
         self.inner().counts.snapshot(self.inner().elapsed())
@@ -123,6 +139,8 @@ impl Tiers {
 
     /// Returns all figures that an operator watches. While others go on, sums are a moment old. In a
     /// forked child: the counts at the fork, without disk figures, tenants, and waiting work.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         metrics::metrics(self.inner())
@@ -131,11 +149,15 @@ impl Tiers {
     /// Reports the engine's requests, for the figures that a router asks of a worker
     /// ([`WorkerMetrics`](crate::metrics::WorkerMetrics)). The manager knows blocks, but neither request
     /// slots nor requests that wait outside of it.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     pub fn tell_requests(&self, requests: Requests) {
         self.inner().watch.tell(requests);
     }
 
     /// Returns where every block is. Exact at rest only; for tests and diagnosis.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn census(&self) -> Census {
         // A forked child cannot know.
@@ -155,6 +177,8 @@ impl Tiers {
     ///
     /// It begins at once: from the call on no blocks are given. Dropping the answer ends nothing: work
     /// under way ends with the last handle.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/embed.rs)
     pub fn shutdown(&self) -> Answer<bool> {
         let handle = self.handle().clone();
         if handle.inner.is_inherited() {

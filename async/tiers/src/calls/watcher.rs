@@ -13,6 +13,8 @@ pub struct Watcher(Weak<Inner>);
 
 impl Watcher {
     /// Returns all figures, while the tiers exist.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn metrics(&self) -> Option<Metrics> {
         let inner = self.0.upgrade()?;
@@ -22,6 +24,8 @@ impl Watcher {
     }
 
     /// Returns whether the tiers exist and give blocks.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn gives(&self) -> bool {
         let Some(inner) = self.0.upgrade() else { return false };
@@ -33,6 +37,8 @@ impl Watcher {
 
 impl Tiers {
     /// Returns an observer, for a program that shows figures beside the tiers.
+    ///
+    /// [Example](https://github.com/kvstrata/kvstrata/blob/main/async/examples/tour.rs)
     #[must_use]
     pub fn watcher(&self) -> Watcher {
         Watcher(Arc::downgrade(self.inner()))
