@@ -1,5 +1,5 @@
-//! The calls that the other examples leave out: look-ups, parts of runs, hints, priorities, tenants, groups of
-//! layers, figures.
+//! The calls that the other examples leave out: look-ups, parts of runs, hints, priorities, tenants,
+//! groups of layers, figures.
 //!
 //!     cargo run --release -p kvstrata --example tour
 

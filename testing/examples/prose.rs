@@ -83,6 +83,11 @@ fn check(all: &BTreeMap<String, Figures>, known: &BTreeMap<String, Budget>, root
             }
         }
     }
+    for text in known.keys().filter(|text| !all.contains_key(*text)) {
+        wrong.push(format!(
+            "{text}: has a budget in {BUDGETS} and no text; ci/steps/prose --update removes the line"
+        ));
+    }
     let (lines, words) = size(&fs::read_to_string(root.join("README.md")).expect("the README"));
     if lines > README.0 || words > README.1 {
         wrong.push(format!(

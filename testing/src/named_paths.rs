@@ -115,9 +115,10 @@ impl Tree {
         missing.into_keys().map(|(line, name)| format!("{document}:{line}: {name}")).collect()
     }
 
-    /// Returns documents and sources, by their paths.
+    /// Documents, sources and manifests, by their paths.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
-        self.paths.iter().map(String::as_str).filter(|path| path.ends_with(".md") || path.ends_with(".rs"))
+        let is_text = |path: &&str| [".md", ".rs", "/Cargo.toml"].iter().any(|ending| path.ends_with(ending));
+        self.paths.iter().map(String::as_str).filter(is_text)
     }
 
     /// Returns the sources under some of the root's folders, by their paths.

@@ -23,23 +23,6 @@ use std::path::Path;
 /// The columns of a budget, in their order.
 pub const COLUMNS: [&str; 5] = ["who", "what", "nobody", "turns", "longest"];
 
-/// The folders of crates. A file belongs to the longest one that its path begins with.
-const CRATES: [&str; 13] = [
-    "core",
-    "kernels",
-    "ffi",
-    "ffi/double",
-    "async",
-    "async/tiers",
-    "async/backends",
-    "async/config",
-    "async/cli",
-    "testing",
-    "benches",
-    "fuzz",
-    "ci",
-];
-
 /// A literal with fewer words is a name or a unit.
 const MESSAGE_WORDS: usize = 4;
 
@@ -138,12 +121,20 @@ pub fn show(column: usize, figure: usize) -> impl Display {
     Shown(column, figure)
 }
 
+/// Returns the folders of crates. `ci` has sources beside its crates.
+fn crates<'p>(paths: &[&'p str]) -> Vec<&'p str> {
+    let manifests = paths.iter().filter_map(|path| path.strip_suffix("/Cargo.toml"));
+    manifests.chain(["ci"]).collect()
+}
+
 /// The texts of the repository, by name: `core comments`, `core messages`, `core tests`, `README.md`, `docs`.
 ///
 /// # Panics
 /// If a file cannot be read.
 #[must_use]
 pub fn texts<'p>(root: &Path, paths: impl Iterator<Item = &'p str>) -> BTreeMap<String, Figures> {
+    let paths: Vec<&str> = paths.collect();
+    let crates = crates(&paths);
     let mut texts: BTreeMap<String, Figures> = BTreeMap::new();
     for path in paths {
         let read = || fs::read_to_string(root.join(path)).expect("a text");
@@ -151,7 +142,7 @@ pub fn texts<'p>(root: &Path, paths: impl Iterator<Item = &'p str>) -> BTreeMap<
             document(path, &read(), texts.entry(document_group(path).to_owned()).or_default());
         } else if path.ends_with(".rs")
             && let Some(name) =
-                CRATES.iter().filter(|of| path.starts_with(&format!("{of}/"))).max_by_key(|of| of.len())
+                crates.iter().filter(|of| path.starts_with(&format!("{of}/"))).max_by_key(|of| of.len())
         {
             for (kind, figures) in source(path, &read()) {
                 texts.entry(format!("{name} {kind}")).or_default().add(figures);
@@ -237,13 +228,23 @@ pub fn budgets(file: &str) -> Result<BTreeMap<String, Budget>, String> {
     lines.map(budget).collect()
 }
 
+/// Reads a rate with one digit behind its point, in tenths, or a whole number.
+fn tenths(figure: &str) -> Option<usize> {
+    let digits = match figure.split_once('.') {
+        Some((whole, tenth)) if tenth.len() == 1 => format!("{whole}{tenth}"),
+        Some(_) => return None,
+        None => figure.to_owned(),
+    };
+    digits.parse().ok()
+}
+
 fn budget(line: &str) -> Result<(String, Budget), String> {
     let wrong = || format!("{line:?}: a text, then figures for {}", COLUMNS.join(", "));
     let (name, figures) = line.split_once(':').ok_or_else(wrong)?;
     let mut budget = Budget::default();
     let mut figures = figures.split_whitespace();
     for figure in &mut budget {
-        *figure = figures.next().and_then(|of| of.replace('.', "").parse().ok()).ok_or_else(wrong)?;
+        *figure = figures.next().and_then(tenths).ok_or_else(wrong)?;
     }
     Ok((name.to_owned(), budget))
 }
@@ -281,5 +282,6 @@ mod tests {
         let all = budgets("# text\ncore comments: 4.6 11.0 1.4 0.3 110\n").expect("a budget");
         assert_eq!(all["core comments"], [46, 110, 14, 3, 110]);
         assert!(budgets("core comments 1").is_err());
+        assert!(budgets("core comments: 4.65 11.0 1.4 0.3 110").is_err());
     }
 }

@@ -132,7 +132,7 @@ fn paths_that_comments_name_exist() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// Types whose methods an engine does not call.
+/// Types with methods that an engine does not call.
 const PLUMBING: [&str; 5] = ["Need", "StackParts", "Made", "DiskError", ""];
 
 /// The files of this repository, as documentation links to them.

@@ -10,22 +10,44 @@
 //!                                 └─ now, wake_at, spawn ──► Runtime: tokio, or a test's virtual time
 //! ```
 //!
-//! | module | contents |
-//! |---|---|
-//! | `calls` | [`Tiers`]: the calls, their handles and futures |
-//! | `operations` | changes under the lock: transfers, admission, tenants |
-//! | `engine` | the ground that both share: settings, tiers, counters, the lock |
-//! | `state` | the state under the lock, by owner |
-//! | [`transfer`] | transfers between tiers; the ports of movers and tiers |
-//! | [`scheduler`] | the model's iterations, and the gates that they open |
-//! | [`metrics`] | the figures, as plain data |
-//! | [`Runtime`] | the port to the runtime |
+//! An engine embeds the crate `kvstrata`, which runs this one on tokio and gives out its types. This crate
+//! alone is for another runtime, and for tiers and devices of your own. A runtime is four methods:
+//!
+//! ```
+//! use kvstrata_tiers::{Runtime, Task, Work};
+//! use std::time::{Duration, Instant};
+//!
+//! struct Threads(Instant);
+//!
+//! impl Runtime for Threads {
+//!     fn now(&self) -> Duration {
+//!         self.0.elapsed()
+//!     }
+//!     fn wake_at(&self, _at: Duration) {} // here a timer is set, which calls `Attendant::on_time`
+//!     fn spawn(&self, _task: Task) {} // here a task is polled to its end
+//!     fn run_blocking(&self, work: Work, wait: Duration) -> bool {
+//!         let thread = std::thread::spawn(work);
+//!         wait.is_zero() || thread.join().is_ok()
+//!     }
+//! }
+//!
+//! assert!(Threads(Instant::now()).run_blocking(Box::new(|| ()), Duration::ZERO));
+//! ```
+//!
+//! - [`Tiers`], [`Group`]: the calls for all groups of layers, and for one
+//! - [`Blocks`], [`BlocksMut`], [`Acquired`]: blocks that are held, blocks to fill, and both
+//! - [`transfer::TierPort`], [`transfer::DeviceMover`]: the ports of tiers and of devices
+//! - [`Runtime`], [`Attendant`]: the port of the runtime, and its counterpart
+//! - [`TiersParts`], [`StackParts`]: the parts of an engine
+//! - [`scheduler`]: the model's iterations; [`metrics`]: the figures, as plain data
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,
     allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests have threads and clocks")
 )]
 
+// `calls`: handles and futures; `operations`: changes under the lock; `engine`: the parts that both share;
+// `state`: the state under the lock, by owner.
 mod calls;
 mod engine;
 pub mod metrics;
