@@ -145,7 +145,8 @@ impl Tree {
             let names = names.filter(|name| is_source(name) || name.ends_with('/'));
             let gone = names.flat_map(braces).filter(|name| self.find(name).is_empty());
             missing.extend(gone.map(|name| format!("{source}:{}: {name}", line + 1)));
-            let Some(row) = comment.strip_prefix("! | ") else { continue };
+            let row = comment.strip_prefix("! | ").or_else(|| comment.strip_prefix(" | "));
+            let Some(row) = row else { continue };
             let cell = row.split(" | ").next().unwrap_or_default();
             for name in cell.split('`').skip(1).step_by(2).filter(|name| is_source(name)) {
                 let places = [join(folder, name), join(module, name), join(&root, name)];

@@ -13,16 +13,6 @@
 //!                   └─ small pieces ► rows: one by one, a second walk runs ahead   whole lines: non-temporal
 //! ```
 //!
-//! | file | contents |
-//! |---|---|
-//! | `path.rs` | the vector code that the CPU has, and the way into it |
-//! | `store.rs` | whole lines: loads, stores, hints; the bytes at either end |
-//! | `lanes.rs` | large pieces |
-//! | `rows.rs` | small pieces, and plans that the caches hold |
-//! | `checksum.rs` | copy and hash in one pass |
-//! | `bytes.rs` | one stretch of bytes, without a plan |
-//! | `threads.rs` | threads that the caller hands in |
-//!
 //! The reasons, measured on Zen 4 by `benches/run --copies` (2 cores in a virtual machine, 2 MiB pages
 //! asked for). The table is in benches/README.md; a constant's figures stand beside it in the code.
 //!
@@ -51,6 +41,16 @@
 //!   belongs to one piece.
 //! - I3: when an executor returns, its stores are ordered before the caller's next operations: each
 //!   thread ends with a store fence.
+
+// | file | contents |
+// |---|---|
+// | `path.rs` | the vector code that the CPU has, and the way into it |
+// | `store.rs` | whole lines: loads, stores, hints; the bytes at either end |
+// | `lanes.rs` | large pieces |
+// | `rows.rs` | small pieces, and plans that the caches hold |
+// | `checksum.rs` | copy and hash in one pass |
+// | `bytes.rs` | one stretch of bytes, without a plan |
+// | `threads.rs` | threads that the caller hands in |
 
 mod bytes;
 mod checksum;

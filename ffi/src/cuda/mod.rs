@@ -11,24 +11,24 @@
 //!                               └─ …                    (each holds the target of its arrow)
 //! ```
 //!
-//! | file | contents |
-//! |---|---|
-//! | `sys.rs` | the driver's entries, found at run time |
-//! | `code.rs`, `error.rs` | the driver's codes; errors and their remedies |
-//! | `driver.rs`, `description.rs` | the driver; a device's properties |
-//! | `context.rs` | an open device, its context, its quarantine |
-//! | `memory.rs`, `ipc.rs`, `imports.rs` | device memory: allocated, lent, or another process's |
-//! | `pinned.rs`, `populate.rs`, `numa.rs` | host memory that devices reach |
-//! | `stream.rs`, `event.rs`, `copy.rs`, `module.rs` | operations that the driver executes in order |
-//! | `engine.rs`, `capture.rs` | order with the engine's streams; the engine's graph captures |
-//! | `back.rs` | driver objects on their way back, at once or later |
-//! | `batch.rs` | the memory and the pieces of a transfer |
-//! | `queue.rs`, `slots.rs`, `work.rs`, `rejected.rs` | submission, ownership |
-//! | `completion.rs`, `transfer.rs` | completion |
-//! | `plan/` | copy plans: by the copy engine or a kernel, whichever is cheaper |
-//!
 //! The tests (`ffi/tests/cuda/`) run all of it over a test double of libcuda (`ffi/double/`), which
 //! counts misuse. Tests that need a device are in `ffi/tests/cuda_device.rs`.
+
+// | file | contents |
+// |---|---|
+// | `sys.rs` | the driver's entries, found at run time |
+// | `code.rs`, `error.rs` | the driver's codes; errors and their remedies |
+// | `driver.rs`, `description.rs` | the driver; a device's properties |
+// | `context.rs` | an open device, its context, its quarantine |
+// | `memory.rs`, `ipc.rs`, `imports.rs` | device memory: allocated, lent, or another process's |
+// | `pinned.rs`, `populate.rs`, `numa.rs` | host memory that devices reach |
+// | `stream.rs`, `event.rs`, `copy.rs`, `module.rs` | operations that the driver executes in order |
+// | `engine.rs`, `capture.rs` | order with the engine's streams; the engine's graph captures |
+// | `back.rs` | driver objects on their way back, at once or later |
+// | `batch.rs` | the memory and the pieces of a transfer |
+// | `queue.rs`, `slots.rs`, `work.rs`, `rejected.rs` | submission, ownership |
+// | `completion.rs`, `transfer.rs` | completion |
+// | `plan/` | copy plans: by the copy engine or a kernel, whichever is cheaper |
 
 mod back;
 mod batch;

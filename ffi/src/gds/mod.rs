@@ -27,16 +27,16 @@
 //! Written against the headers and libraries of cuFile 1.14 and 1.19. Tested with a stand-in for cuFile.
 //! The calls of cuFile were also tested by hand, before volumes made them, with those two libraries in
 //! compatibility mode over a stand-in for CUDA's driver. Not yet run on a device.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `sys.rs` | cuFile's and CUDA's types and entries, found at run time |
-//! | `error.rs` | cuFile's codes; [`GdsError`], [`OutOfRange`] |
-//! | `driver.rs` | [`GdsDriver`]: cuFile, opened, and the device's context |
-//! | `memory.rs` | [`DeviceMemory`], [`GdsBuffer`], [`DeviceRange`]: owners of memory that cuFile writes |
-//! | `sums.rs` | [`DeviceSums`]: the port for sums made on the device |
-//! | `file.rs` | a registered file |
-//! | `pool.rs` | the threads that wait for cuFile; `disk/ring/gds.rs` has them |
+
+// | file | contents |
+// |---|---|
+// | `sys.rs` | cuFile's and CUDA's types and entries, found at run time |
+// | `error.rs` | cuFile's codes; `GdsError`, `OutOfRange` |
+// | `driver.rs` | `GdsDriver`: cuFile, opened, and the device's context |
+// | `memory.rs` | `DeviceMemory`, `GdsBuffer`, `DeviceRange`: owners of memory that cuFile writes |
+// | `sums.rs` | `DeviceSums`: the port for sums made on the device |
+// | `file.rs` | a registered file |
+// | `pool.rs` | the threads that wait for cuFile; `disk/ring/gds.rs` has them |
 
 mod driver;
 mod error;

@@ -2,14 +2,14 @@
 //!
 //! A probe never panics and never hangs. A part that may wait for a sick driver or a dead network mount
 //! runs on a thread of its own, and is reported as limited if it does not answer in time.
-//!
-//! | file | facts |
-//! |---|---|
-//! | `kernel.rs` | kernel version, io_uring, CPU features |
-//! | `memory.rs` | memory, memory-lock limit, huge pages, NUMA nodes |
-//! | `room.rs` | memory that this process can still have, by the machine and by its control groups |
-//! | `disk.rs` | the file system of a path, its free space, O_DIRECT |
-//! | `vendor.rs` | CUDA driver and devices, nvcc, NIXL, cuFile |
+
+// | file | facts |
+// |---|---|
+// | `kernel.rs` | kernel version, io_uring, CPU features |
+// | `memory.rs` | memory, memory-lock limit, huge pages, NUMA nodes |
+// | `room.rs` | memory that this process can still have, by the machine and by its control groups |
+// | `disk.rs` | the file system of a path, its free space, O_DIRECT |
+// | `vendor.rs` | CUDA driver and devices, nvcc, NIXL, cuFile |
 
 mod disk;
 mod kernel;

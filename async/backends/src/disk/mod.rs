@@ -8,21 +8,21 @@
 //!
 //!   open:  slot tables of the volumes ─► valid records ─► blocks of the pool, in their old age order
 //! ```
-//!
-//! | file | contents |
-//! |---|---|
-//! | `tier.rs` | [`DiskTier`]: lookups, reads, lost volumes |
-//! | `take.rs` | slots for writes; volumes that temporarily take no writes |
-//! | `erase.rs` | permanent erasure of slots, optionally with zeros, batched over all callers |
-//! | `unforgotten.rs` | slots that become free once their records are forgotten |
-//! | `errand.rs` | work that must wait for a volume, and its threads |
-//! | `write.rs` | writes, from a taken slot to a registered block |
-//! | `mover.rs`, `mover/request.rs` | [`DiskMover`]: the tier behind its port; requests in flight |
-//! | `recover.rs` | recovered blocks, put into the pool |
-//! | `said.rs` | log lines about a volume, each once |
-//! | `stats.rs` | counters: offered, written, refused, rejected |
-//! | `admission.rs` | [`Admission`]: which blocks are worth a write |
-//! | `budget.rs` | [`Budget`]: bytes a day |
+
+// | file | contents |
+// |---|---|
+// | `tier.rs` | `DiskTier`: lookups, reads, lost volumes |
+// | `take.rs` | slots for writes; volumes that temporarily take no writes |
+// | `erase.rs` | permanent erasure of slots, optionally with zeros, batched over all callers |
+// | `unforgotten.rs` | slots that become free once their records are forgotten |
+// | `errand.rs` | work that must wait for a volume, and its threads |
+// | `write.rs` | writes, from a taken slot to a registered block |
+// | `mover.rs`, `mover/request.rs` | `DiskMover`: the tier behind its port; requests in flight |
+// | `recover.rs` | recovered blocks, put into the pool |
+// | `said.rs` | log lines about a volume, each once |
+// | `stats.rs` | counters: offered, written, refused, rejected |
+// | `admission.rs` | `Admission`: which blocks are worth a write |
+// | `budget.rs` | `Budget`: bytes a day |
 
 mod admission;
 mod budget;

@@ -10,14 +10,14 @@
 //! is its hit, the rest is allocated and registered after the run, and all blocks are released tail
 //! first. So the hits of a policy are those of `replay --host-blocks 0 --disk-blocks 0`.
 //!
-//! | file | contents |
-//! |---|---|
-//! | `prompts.rs` | the blocks of a trace, renumbered and checked to form a tree |
-//! | `pool.rs` | the hits of a policy |
-//! | `optimum.rs` | the most possible hits |
-//! | `report.rs` | the result, for programs and for people |
-//!
 //! I1. The same trace, policy and capacity give the same count.
+
+// | file | contents |
+// |---|---|
+// | `prompts.rs` | the blocks of a trace, renumbered and checked to form a tree |
+// | `pool.rs` | the hits of a policy |
+// | `optimum.rs` | the most possible hits |
+// | `report.rs` | the result, for programs and for people |
 
 mod optimum;
 mod pool;

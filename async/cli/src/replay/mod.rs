@@ -32,21 +32,21 @@
 //!
 //! A request with more blocks than the device is served in its first `--device-blocks` blocks. A cache
 //! ordered by last release, tail first, would keep the same blocks. The rest counts as `uncached_blocks`.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `settings.rs` | [`Settings`], and their limits |
-//! | `device.rs` | [`Device`]: the device's port and mover |
-//! | `tiers.rs`, `volume.rs`, `clock.rs` | the manager, the volumes, the disk tier in the trace's time |
-//! | `intake.rs` | reads requests ahead of need |
-//! | `run.rs` | order and times of requests, admission, the end |
-//! | `worker.rs` | one request, from match to release |
-//! | `pattern.rs` | the bytes of a block |
-//! | `tally.rs`, `histogram.rs` | counts |
-//! | `series.rs` | samples of the counts over time |
-//! | `report.rs`, `table.rs` | the result, for programs and for people |
-//! | `fault.rs` | a device that damages bytes, to show that damage is noticed |
-//! | `machine.rs` | cores and peak memory |
+
+// | file | contents |
+// |---|---|
+// | `settings.rs` | `Settings`, and their limits |
+// | `device.rs` | `Device`: the device's port and mover |
+// | `tiers.rs`, `volume.rs`, `clock.rs` | the manager, the volumes, the disk tier in the trace's time |
+// | `intake.rs` | reads requests ahead of need |
+// | `run.rs` | order and times of requests, admission, the end |
+// | `worker.rs` | one request, from match to release |
+// | `pattern.rs` | the bytes of a block |
+// | `tally.rs`, `histogram.rs` | counts |
+// | `series.rs` | samples of the counts over time |
+// | `report.rs`, `table.rs` | the result, for programs and for people |
+// | `fault.rs` | a device that damages bytes, to show that damage is noticed |
+// | `machine.rs` | cores and peak memory |
 
 mod clock;
 mod device;

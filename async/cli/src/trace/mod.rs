@@ -11,13 +11,13 @@
 //! assumption raises a warning with its number ([`TraceWarnings`]). An id stands for a block and all
 //! blocks before it. Input is plain, gzip, xz or zstd, by its first bytes. It is streamed, so memory
 //! does not grow with the trace.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `source.rs` | opens a file or the bundled trace, and decompresses it |
-//! | `zstd.rs` | reads all frames of a zstd stream and compares their checksums |
-//! | `reader.rs` | bytes to lines to [`Request`]s; errors that name the line |
-//! | `doubts.rs` | lines that contradict the assumptions |
+
+// | file | contents |
+// |---|---|
+// | `source.rs` | opens a file or the bundled trace, and decompresses it |
+// | `zstd.rs` | reads all frames of a zstd stream and compares their checksums |
+// | `reader.rs` | bytes to lines to `Request`s; errors that name the line |
+// | `doubts.rs` | lines that contradict the assumptions |
 
 mod doubts;
 mod reader;

@@ -8,18 +8,18 @@
 //!
 //! A transfer owns both of its ends: the engine has the pool's handles until it lands, and the guards of
 //! host memory travel with the bytes. No transfer under way waits for another, so a queue always drains.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `path.rs` | paths between tiers, and classes of urgency |
-//! | `failure.rs` | why bytes did not arrive |
-//! | `memory.rs` | host memory in blocks, with a sum for each layer |
-//! | `copies.rs`, `landing.rs` | the work of a mover, and its answer |
-//! | `queue.rs` | the queue of a path: classes, turns, bytes in flight; the bytes of an iteration |
-//! | `patience.rs` | how long requests wait for writes below |
-//! | `breaker.rs` | when a path is too slow for more transfers |
-//! | `port.rs`, `tier_port.rs` | the ports: a device, a tier below host memory |
-//! | `tier_stats.rs` | counts of a tier, by cause |
+
+// | file | contents |
+// |---|---|
+// | `path.rs` | paths between tiers, and classes of urgency |
+// | `failure.rs` | why bytes did not arrive |
+// | `memory.rs` | host memory in blocks, with a sum for each layer |
+// | `copies.rs`, `landing.rs` | the work of a mover, and its answer |
+// | `queue.rs` | the queue of a path: classes, turns, bytes in flight; the bytes of an iteration |
+// | `patience.rs` | how long requests wait for writes below |
+// | `breaker.rs` | when a path is too slow for more transfers |
+// | `port.rs`, `tier_port.rs` | the ports: a device, a tier below host memory |
+// | `tier_stats.rs` | counts of a tier, by cause |
 
 mod breaker;
 mod copies;
