@@ -66,7 +66,7 @@ fn missing_cuda_part_is_given_as_a_reason() {
 }
 
 #[test]
-fn the_device_keeps_the_contract() {
+fn device_keeps_the_contract() {
     let Some(device) = device() else { return };
     println!("{}", device.describe());
     device_contract::check(&CudaDeviceTier::new(&device, 4, 1000).expect("4 kB"));

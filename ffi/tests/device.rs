@@ -5,7 +5,7 @@ mod device_contract;
 use kvstrata_ffi::device::SimDevice;
 
 #[test]
-fn the_simulated_device_keeps_the_contract() {
+fn simulated_device_keeps_the_contract() {
     device_contract::check(&SimDevice::new(4, 1000).expect("4 kB"));
 }
 

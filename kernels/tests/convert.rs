@@ -105,7 +105,7 @@ fn each_value_becomes_the_nearest() {
 }
 
 #[test]
-fn a_scale_moves_the_range_and_bounds_hold() {
+fn scale_moves_the_range_and_bounds_hold() {
     for scale in [0.25_f32, 1.0, 4.0, 0.3] {
         let numbers: Vec<u32> = (0..=0xffff).filter(|bits| value(DType::BF16, *bits).is_finite()).collect();
         let narrow = convert(Conversion::Bf16ToE4m3, scale, &numbers);

@@ -90,7 +90,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_payload_is_summed_as_the_disk_tier_does(vectors in 16_usize..13_000, seed in any::<u8>(), most_ctas in 1_u32..9) {
+    fn payload_is_summed_as_the_disk_tier_does(vectors in 16_usize..13_000, seed in any::<u8>(), most_ctas in 1_u32..9) {
         let payload: Vec<u128> = (0..vectors as u128).map(|at| (at + u128::from(seed)).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060)).collect();
         let bytes: Vec<u8> = payload.iter().flat_map(|vector| vector.to_ne_bytes()).collect();
         let address = payload.as_ptr().expose_provenance() as u64;

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_its_method_and_path() {
+    fn request_is_its_method_and_path() {
         let of = |text: &str| match HeadReader::default().push(text.as_bytes()) {
             Some(Ok(Head { method, path })) => (method, path),
             other => panic!("{other:?}"),
@@ -117,7 +117,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_head_is_the_same_however_it_is_cut(
+        fn head_is_the_same_however_it_is_cut(
             line in "(GET|HEAD|POST|x)? ?(http://)?[/a-z?\u{1b}é ]{0,20}",
             fill in 0_usize..2 * MOST_BYTES,
             end in "(\r|\n){0,6}",

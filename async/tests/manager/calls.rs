@@ -60,7 +60,7 @@ async fn description_names_groups_tiers_sizes_and_files() {
     let text = manager.describe();
     let lines: Vec<String> =
         text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-    assert_eq!(lines[0], "group all: pages of 16 tokens, 1 layers, 4.00 KiB a block");
+    assert_eq!(lines[0], "group all: pages of 16 tokens, 1 layer, 4.00 KiB a block");
     for (line, begins) in lines[1..]
         .iter()
         .zip(["device 8 blocks 32.0 KiB 128 tokens reuse ", "host 16 blocks 64.0 KiB 256 tokens lru "])
@@ -72,8 +72,8 @@ async fn description_names_groups_tiers_sizes_and_files() {
     assert!(text.contains(&file.display().to_string()), "{text}");
     assert!(!text.contains("device.kind"), "nobody asked for a GPU: {text}");
     let hybrid = super::groups::hybrid("").describe();
-    assert!(hybrid.contains("group window: pages of 16 tokens, a window of 32, 1 layers"), "{hybrid}");
-    assert!(hybrid.contains("group state: a state every 64 tokens, 1 layers"), "{hybrid}");
+    assert!(hybrid.contains("group window: pages of 16 tokens, a window of 32, 1 layer,"), "{hybrid}");
+    assert!(hybrid.contains("group state: a state every 64 tokens, 1 layer,"), "{hybrid}");
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ mod tests {
     use super::total;
 
     #[test]
-    fn the_total_is_found() {
+    fn total_is_found() {
         let summary = "% time     seconds  usecs/call     calls    errors syscall\n\
             ------ ----------- ----------- --------- --------- ------------------\n\
             \u{20}99.94    0.124521         311       400         2 futex\n\

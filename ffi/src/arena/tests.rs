@@ -19,7 +19,7 @@ fn blocks_are_zeroed_aligned_and_apart() {
 }
 
 #[test]
-fn a_writer_is_alone_and_readers_share() {
+fn writer_is_alone_and_readers_share() {
     let arena = HostArena::new(2, 64).expect("arena");
     let first = arena.read(0).expect("free");
     let second = arena.read(0).expect("shared");
@@ -38,7 +38,7 @@ fn a_writer_is_alone_and_readers_share() {
 }
 
 #[test]
-fn a_writer_becomes_a_reader() {
+fn writer_becomes_a_reader() {
     let arena = HostArena::new(1, 64).expect("arena");
     let mut writer = arena.write(0).expect("free");
     writer[7] = 7;
@@ -117,7 +117,7 @@ fn flags_of(address: u64) -> String {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_arena_is_left_out_of_core_dumps() {
+fn arena_is_left_out_of_core_dumps() {
     let arena = HostArena::new(3, 1 << 20).expect("arena");
     arena.write(2).expect("free").fill(7);
     for address in [arena.base_address(), arena.base_address() + arena.size_bytes() - 1] {

@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chunk_has_at_most_256_mib() {
+    fn chunk_has_at_most_256_mib() {
         assert_eq!(PinOptions::new().chunk_bytes, 256 << 20);
         assert_eq!(PinOptions::new().chunk_bytes(usize::MAX).chunk_bytes, 256 << 20);
         assert_eq!(PinOptions::new().chunk_bytes(5).chunk_bytes, 5);

@@ -97,7 +97,7 @@ fn inode_of(file: RawFd) -> Option<u64> {
 }
 
 #[test]
-fn an_inherited_descriptor_closes_nothing_in_a_child() {
+fn inherited_descriptor_closes_nothing_in_a_child() {
     let file = open_null();
     let number = file.as_raw_fd();
     let closes_another = || {

@@ -69,7 +69,7 @@ fn capture_mode_of_a_thread_is_restored() {
 }
 
 #[test]
-fn a_wait_that_is_refused_is_repeated() {
+fn wait_that_is_refused_is_repeated() {
     for code in [900, 400, 1] {
         let (double, device) = machine();
         let (host, target) = (pinned(&device, 2, 4096), memory(&device, 4096));
@@ -88,7 +88,7 @@ fn a_wait_that_is_refused_is_repeated() {
 }
 
 #[test]
-fn a_look_that_is_refused_is_repeated() {
+fn look_that_is_refused_is_repeated() {
     let (double, device) = machine();
     let (host, target) = (pinned(&device, 1, 4096), memory(&device, 4096));
     let options = QueueOptions::new().way(Way::HostFunction).watch(Duration::from_millis(1));

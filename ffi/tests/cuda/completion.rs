@@ -60,7 +60,7 @@ fn unannounced_completion_ends_by_its_event() {
 }
 
 #[test]
-fn the_flags_memory_stays_until_it_is_written() {
+fn flags_memory_stays_until_it_is_written() {
     let (double, device) = machine();
     let (host, target) = (pinned(&device, 1, 1000), memory(&device, 1000));
     let options = QueueOptions::new().way(Way::Flag);

@@ -17,7 +17,7 @@ fn current() -> *mut c_void {
 }
 
 #[test]
-fn a_call_leaves_the_threads_contexts_as_they_were() {
+fn call_leaves_the_threads_contexts_as_they_were() {
     let (double, device) = machine();
     assert!(current().is_null());
     let other = open(1);
@@ -54,7 +54,7 @@ fn calls_in_a_bound_thread_bind_no_more() {
 }
 
 #[test]
-fn a_panic_leaves_no_context_behind() {
+fn panic_leaves_no_context_behind() {
     let (double, device) = machine();
     let caught =
         catch_unwind(AssertUnwindSafe(|| device.bound(|| std::panic::resume_unwind(Box::new("gone")))));
@@ -138,7 +138,7 @@ fn threads_of_two_devices_do_not_interfere() {
 }
 
 #[test]
-fn a_device_is_open_once_in_a_process() {
+fn device_is_open_once_in_a_process() {
     let (double, device) = machine();
     let again = open(0);
     assert!(std::sync::Arc::ptr_eq(&device, &again), "who else has it learns of its quarantine too");

@@ -21,7 +21,7 @@ fn wrong(double: &Double, device: &Arc<CudaDevice>, call: impl FnOnce() -> CUres
 }
 
 #[test]
-fn a_call_without_a_context_is_seen() {
+fn call_without_a_context_is_seen() {
     let (double, device) = machine();
     let mut address = 0;
     // SAFETY: `address` is ours.
@@ -32,7 +32,7 @@ fn a_call_without_a_context_is_seen() {
 }
 
 #[test]
-fn a_call_that_breaks_a_capture_is_seen() {
+fn call_that_breaks_a_capture_is_seen() {
     let (double, device) = machine();
     double.capture(true);
     let mut context = null_mut();
@@ -169,7 +169,7 @@ fn destroyed_handles_and_other_contexts_streams_are_seen() {
 }
 
 #[test]
-fn a_driver_call_from_a_host_function_is_seen() {
+fn driver_call_from_a_host_function_is_seen() {
     unsafe extern "C" fn calls(_: *mut c_void) {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both are ours. The call is not allowed here; that is the test.
@@ -196,7 +196,7 @@ fn a_driver_call_from_a_host_function_is_seen() {
 }
 
 #[test]
-fn a_target_is_poisoned_until_it_is_written() {
+fn target_is_poisoned_until_it_is_written() {
     let (double, device) = machine();
     let (host, target) = (pinned(&device, 1, 100), memory(&device, 4096));
     let stream = queue(&device, Purpose::Onboard);

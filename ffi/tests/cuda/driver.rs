@@ -104,7 +104,7 @@ fn every_refused_call_of_opening_is_named_and_undone() {
 const CHILD: &str = "KVSTRATA_TEST_CUDA_CHILD";
 
 #[test]
-fn a_child_process_finds_the_double_in_libcudas_place() {
+fn child_process_finds_the_double_in_libcudas_place() {
     if let Some(child) = std::env::var_os(CHILD) {
         let driver = CudaDriver::load().expect("by its name");
         let device = CudaDevice::open(&driver, 0).expect("a device");
@@ -115,7 +115,7 @@ fn a_child_process_finds_the_double_in_libcudas_place() {
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut child = Command::new(std::env::current_exe().expect("this program"));
-    child.args(["--exact", "driver::a_child_process_finds_the_double_in_libcudas_place", "--nocapture"]);
+    child.args(["--exact", "driver::child_process_finds_the_double_in_libcudas_place", "--nocapture"]);
     Double::lend(folder.path(), &mut child).expect("a link");
     child.env(CHILD, "1");
     let output = child.output().expect("run");

@@ -101,7 +101,7 @@ fn transfers_and_an_engines_stream_wait_for_each_other() {
 }
 
 #[test]
-fn a_transfer_waits_for_an_engines_event() {
+fn transfer_waits_for_an_engines_event() {
     for seed in 1..25 {
         let (double, device) = machine();
         double.seed(seed);
@@ -162,7 +162,7 @@ fn marks_of_a_queue_share_one_event() {
 }
 
 #[test]
-fn a_queue_that_is_gone_still_stands_between_two_streams() {
+fn queue_that_is_gone_still_stands_between_two_streams() {
     for seed in 1..25 {
         let (double, device) = machine();
         double.seed(seed);
@@ -187,7 +187,7 @@ fn a_queue_that_is_gone_still_stands_between_two_streams() {
 }
 
 #[test]
-fn a_stream_that_is_captured_is_left_alone() {
+fn stream_that_is_captured_is_left_alone() {
     let (double, device) = machine();
     let stream = engine_stream(&device);
     let (host, target) = (pinned(&device, 2, BYTES as usize), memory(&device, BYTES));
@@ -215,7 +215,7 @@ fn a_stream_that_is_captured_is_left_alone() {
 }
 
 #[test]
-fn a_stream_that_is_lent_is_ordered_and_held() {
+fn stream_that_is_lent_is_ordered_and_held() {
     for seed in 1..25 {
         let (double, device) = machine();
         double.seed(seed);

@@ -13,7 +13,7 @@ fn from_elsewhere(memory: &DeviceStorage) -> IpcHandle {
 }
 
 #[test]
-fn an_import_is_the_same_memory_and_is_closed_at_the_end() {
+fn import_is_the_same_memory_and_is_closed_at_the_end() {
     let (double, device) = machine();
     let (host, exported) = (pinned(&device, 2, 4096), memory(&device, 4096));
     let handle = from_elsewhere(&exported);
@@ -37,7 +37,7 @@ fn an_import_is_the_same_memory_and_is_closed_at_the_end() {
 }
 
 #[test]
-fn a_part_of_an_allocation_says_where_it_is() {
+fn part_of_an_allocation_says_where_it_is() {
     let (double, device) = machine();
     let all = memory(&device, 4096);
     // SAFETY: `all` keeps it, and it has no other user.

@@ -37,7 +37,7 @@ fn kernel(double: &Double) {
 }
 
 #[test]
-fn a_launch_is_given_its_struct_and_its_memory_is_held() {
+fn launch_is_given_its_struct_and_its_memory_is_held() {
     let (double, device) = machine();
     kernel(&double);
     // SAFETY: the double takes any image.

@@ -9,7 +9,7 @@ use kvstrata_ffi::cuda::{CudaError, PinOptions, PinnedStorage, Placement, Purpos
 const MIB: usize = 1 << 20;
 
 #[test]
-fn an_arena_is_registered_in_chunks_and_says_how_far_it_is() {
+fn arena_is_registered_in_chunks_and_says_how_far_it_is() {
     let (double, device) = machine();
     for threads in [1, 3, 9] {
         let before = double.calls("cuMemHostRegister_v2");
@@ -106,7 +106,7 @@ fn is_kept_from_children(address: u64) -> bool {
 }
 
 #[test]
-fn a_child_process_has_nothing_of_a_registered_arena() {
+fn child_process_has_nothing_of_a_registered_arena() {
     if !std::fs::read_to_string("/proc/self/smaps").is_ok_and(|maps| maps.contains("VmFlags:")) {
         println!("SKIP forks: the kernel does not say what children have of a mapping");
         return;

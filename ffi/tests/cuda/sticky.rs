@@ -129,7 +129,7 @@ fn broken(way: Way, operation: u64) {
 }
 
 #[test]
-fn a_device_that_breaks_under_transfers_keeps_them() {
+fn device_that_breaks_under_transfers_keeps_them() {
     for way in Way::ALL {
         for operation in 1..=4 {
             broken(way, operation);

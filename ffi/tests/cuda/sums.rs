@@ -44,7 +44,7 @@ fn filled(device: &Arc<CudaDevice>, bytes: usize) -> (Arc<DeviceStorage>, Vec<u8
 }
 
 #[test]
-fn a_seal_is_its_chunks_sums_modulo_two_to_the_64() {
+fn seal_is_its_chunks_sums_modulo_two_to_the_64() {
     assert_eq!(seal_of(&[]), 0);
     assert_eq!(seal_of(&[u64::MAX, 7, 1 << 63, 1 << 63]), 6);
 }

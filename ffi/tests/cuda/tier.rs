@@ -7,7 +7,7 @@ use kvstrata_cuda_double::Double;
 use kvstrata_ffi::device::CudaDeviceTier;
 
 #[test]
-fn the_cuda_device_keeps_the_contract() {
+fn cuda_device_keeps_the_contract() {
     for seed in 0..4 {
         let double = Double::new();
         double.seed(seed);
@@ -22,7 +22,7 @@ fn the_cuda_device_keeps_the_contract() {
 }
 
 #[test]
-fn a_block_larger_than_the_bounce_goes_in_parts() {
+fn block_larger_than_the_bounce_goes_in_parts() {
     let (double, device) = machine();
     let bytes = (2 << 20) + 12345;
     let tier = CudaDeviceTier::new(&device, 2, bytes).expect("4 MiB");
@@ -56,7 +56,7 @@ fn abandoned_copy_keeps_its_block_until_the_device_answers() {
 }
 
 #[test]
-fn a_refusal_is_retryable_where_its_code_says_so() {
+fn refusal_is_retryable_where_its_code_says_so() {
     let (double, device) = machine();
     let tier = CudaDeviceTier::new(&device, 1, 100).expect("100 B");
     for (code, retryable) in [(1, false), (2, true), (600, true), (801, false)] {
@@ -69,7 +69,7 @@ fn a_refusal_is_retryable_where_its_code_says_so() {
 }
 
 #[test]
-fn a_dead_device_fails_for_good_and_another_goes_on() {
+fn dead_device_fails_for_good_and_another_goes_on() {
     let (double, device) = machine();
     let other = open(1);
     let tier = CudaDeviceTier::new(&device, 2, 100).expect("200 B");

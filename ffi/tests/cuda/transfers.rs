@@ -23,7 +23,7 @@ impl Wake for Woken {
 }
 
 #[test]
-fn a_future_is_woken_once_and_gives_the_batch_back() {
+fn future_is_woken_once_and_gives_the_batch_back() {
     let (double, device) = machine();
     let (host, target) = (pinned(&device, 1, 4096), memory(&device, 4096));
     let queue = queue(&device, Purpose::Onboard);
@@ -90,7 +90,7 @@ fn transfer_dropped_at_any_moment_keeps_its_memory() {
 }
 
 #[test]
-fn a_transfer_that_is_not_finished_is_not_waited_for() {
+fn transfer_that_is_not_finished_is_not_waited_for() {
     let (double, device) = machine();
     let (host, target) = (pinned(&device, 1, 4096), memory(&device, 4096));
     let queue = queue(&device, Purpose::Onboard);
@@ -189,7 +189,7 @@ fn failed_transfer_returns_its_memory_unless_in_use() {
 }
 
 #[test]
-fn a_full_queue_gives_the_batch_back() {
+fn full_queue_gives_the_batch_back() {
     let (double, device) = machine();
     let (host, target) = (pinned(&device, 3, 4096), memory(&device, 4096));
     let options = QueueOptions::new().depth(2);
@@ -283,7 +283,7 @@ fn transfer_of_a_refused_event_is_kept_for_ever() {
 }
 
 #[test]
-fn a_deadline_leaves_the_transfer_to_the_device() {
+fn deadline_leaves_the_transfer_to_the_device() {
     let (double, device) = machine();
     let (host, target) = (pinned(&device, 2, 4096), memory(&device, 4096));
     let queue = queue(&device, Purpose::Onboard);
@@ -335,7 +335,7 @@ impl Drop for Fused {
 }
 
 #[test]
-fn an_owner_that_panics_does_not_stop_the_queue() {
+fn owner_that_panics_does_not_stop_the_queue() {
     let (double, device) = machine();
     let (host, target) = (pinned(&device, 1, 4096), memory(&device, 4096));
     let queue = queue(&device, Purpose::Onboard);

@@ -125,7 +125,7 @@ fn missing_routes_are_not_measured() {
 }
 
 #[test]
-fn a_route_that_copies_wrong_bytes_is_an_error() {
+fn route_that_copies_wrong_bytes_is_an_error() {
     // Short pieces, long ones, and those for the check of widths: 128 vectors of 4 bytes.
     for broken in ["copy16_strewn_small", "copy16_tiled_small", "copy4_tiled_small"] {
         let (double, device) = machine();
@@ -175,7 +175,7 @@ fn less_memory_and_less_time_measure_less() {
 }
 
 #[test]
-fn a_device_that_does_not_answer_is_given_up() {
+fn device_that_does_not_answer_is_given_up() {
     let (double, device) = machine();
     let options = up_to(64 << 10).deadline(Duration::from_millis(20));
     let mut held = false;
@@ -201,7 +201,7 @@ fn a_device_that_does_not_answer_is_given_up() {
 }
 
 #[test]
-fn a_dead_device_ends_it_with_its_error() {
+fn dead_device_ends_it_with_its_error() {
     let (double, device) = machine();
     double.break_at(0, 500, 719);
     let error = quietly(&device, none(), up_to(1 << 20)).expect_err("dead");

@@ -61,7 +61,8 @@ pub(crate) fn describe(inner: &Inner) -> String {
 fn of_group(inner: &Inner, text: &mut String, group: &GroupTiers) -> std::fmt::Result {
     let kind = group.needs.words();
     let (layers, bytes) = (group.layers, binary(group.block_bytes as f64));
-    writeln!(text, "group {}: {kind}, {layers} layers, {bytes} a block", shown(&group.name))?;
+    let s = if layers == 1 { "" } else { "s" };
+    writeln!(text, "group {}: {kind}, {layers} layer{s}, {bytes} a block", shown(&group.name))?;
     for tier in inner.tiers() {
         let Some(pool) = group.pool(tier) else { continue };
         let (blocks, policy) = (pool.capacity(), pool.policy());

@@ -58,7 +58,7 @@ impl Rig {
 
 /// I1: two writers are never in one block together, and the second sees what the first wrote.
 #[test]
-fn a_writer_is_alone_among_writers() {
+fn writer_is_alone_among_writers() {
     model(|| {
         let rig = Rig::new(1);
         let other = rig.clone();
@@ -73,7 +73,7 @@ fn a_writer_is_alone_among_writers() {
 
 /// I1: a writer and a reader are never in one block together; a later reader sees all that was written.
 #[test]
-fn a_writer_is_alone_among_readers() {
+fn writer_is_alone_among_readers() {
     model(|| {
         let rig = Rig::new(1);
         let other = rig.clone();
@@ -111,7 +111,7 @@ fn readers_share_a_block() {
 /// I2: a writer comes in after the last of several readers, whichever that is, and after the reads of all
 /// of them.
 #[test]
-fn a_writer_comes_after_all_readers() {
+fn writer_comes_after_all_readers() {
     model(|| {
         let rig = Rig::new(1);
         let leave = |rig: &Rig| {
@@ -136,7 +136,7 @@ fn a_writer_comes_after_all_readers() {
 
 /// A writer becomes a reader: another reader sees what it wrote, and no writer gets between.
 #[test]
-fn a_writer_becomes_a_reader() {
+fn writer_becomes_a_reader() {
     model(|| {
         let rig = Rig::new(1);
         rig.words.take_write(0).expect("free");

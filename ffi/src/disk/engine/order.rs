@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_urgent_read_does_not_wait_for_prefetches_in_flight() {
+    fn urgent_read_does_not_wait_for_prefetches_in_flight() {
         let mut order = Order::default();
         // As much as the cap on reads allows, all of it ordinary.
         order.read_issued(READS_BYTES, false);

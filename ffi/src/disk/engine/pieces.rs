@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_transfer_ends_the_parts_that_it_covers() {
+    fn short_transfer_ends_the_parts_that_it_covers() {
         let mut pieces = Pieces::new(1);
         let token = pieces.take(Action::Read, 1000, false).expect("room");
         assert!(pieces.is_full() && pieces.take(Action::Read, 0, false).is_none());

@@ -160,7 +160,7 @@ mod tests {
     /// A process that opens the file before its name is gone waits for the lock, and then finds that the
     /// name is gone.
     #[test]
-    fn a_name_is_locked_until_it_is_gone() {
+    fn name_is_locked_until_it_is_gone() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let options = VolumeOptions::new(dir.path().join("volume"), 1, 1).keep(true);
         let Opened { file, made, named } = open(&options, &mut Vec::new()).expect("made");

@@ -100,7 +100,7 @@ proptest! {
     }
 
     #[test]
-    fn a_record_is_of_one_slot_of_one_volume(record in any_record(), volume: u128, other: u128, slot: u32, to: u32) {
+    fn record_is_of_one_slot_of_one_volume(record in any_record(), volume: u128, other: u128, slot: u32, to: u32) {
         let bytes = record.encode(volume, slot);
         if slot != to {
             prop_assert_eq!(Record::decode(&bytes, volume, to), Err(RecordError::Checksum));
@@ -121,7 +121,7 @@ proptest! {
 
     /// Random values in the fields from which offsets are computed, under a right checksum.
     #[test]
-    fn a_crafted_superblock_has_offsets_that_fit(at in 80_usize..136, value: [u8; 8], bits in 0..64_u32) {
+    fn crafted_superblock_has_offsets_that_fit(at in 80_usize..136, value: [u8; 8], bits in 0..64_u32) {
         let value = u64::from_le_bytes(value) >> bits;
         if let Ok(found) = crafted(at, &value.to_le_bytes()) {
             let shape = found.shape;

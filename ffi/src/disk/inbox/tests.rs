@@ -200,7 +200,7 @@ fn requests_are_served_in_order_and_the_end_is_heard() {
 /// I1: the ring thread goes while a caller comes to an empty queue: its request is swept, or the caller
 /// finds out itself.
 #[test]
-fn a_lost_ring_leaves_no_request_behind() {
+fn lost_ring_leaves_no_request_behind() {
     model(|| {
         let rig = Rig::new();
         let other = rig.clone();
@@ -218,7 +218,7 @@ fn a_lost_ring_leaves_no_request_behind() {
 /// I1: the ring thread goes while a caller waits for room, or is about to: the caller does not sleep for
 /// ever, and its request fails.
 #[test]
-fn a_lost_ring_wakes_callers_that_wait_for_room() {
+fn lost_ring_wakes_callers_that_wait_for_room() {
     model(|| {
         let rig = Rig::new();
         let (first, answer) = rig.write(0);

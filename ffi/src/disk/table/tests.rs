@@ -59,7 +59,7 @@ fn write_back(table: &mut Table, image: &mut [u8], room_bytes: usize) -> Vec<Ext
 }
 
 #[test]
-fn an_empty_table_is_clean_and_gives_numbers_from_1() {
+fn empty_table_is_clean_and_gives_numbers_from_1() {
     let mut table = Table::new(VOLUME, 130, None).expect("memory");
     assert_eq!((table.pages(), table.dirty_pages()), (3, 0));
     assert_eq!((table.get(0), table.get(129), table.get(130), table.get(u32::MAX)), (None, None, None, None));
@@ -158,7 +158,7 @@ fn blocks_of_hashes_that_differ_in_one_half_are_two() {
 }
 
 #[test]
-fn a_file_or_a_table_that_became_shorter_loses_only_its_end() {
+fn file_or_a_table_that_became_shorter_loses_only_its_end() {
     let records: Vec<_> =
         (0..200).map(|slot| (slot, record(u128::from(slot) + 1, u64::from(slot) + 1))).collect();
     let (bytes, superblock) = (image(200, &records), superblock(200));
@@ -333,7 +333,7 @@ proptest! {
 /// Without optimization the time would mean nothing. Every slot holds a block, in random order.
 #[cfg(not(debug_assertions))]
 #[test]
-fn a_million_records_are_loaded_in_a_fraction_of_a_second() {
+fn million_records_are_loaded_in_a_fraction_of_a_second() {
     let slots = 1_000_000;
     let all = (0..slots).map(|slot| {
         let sequence = u64::from(slot).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24;
@@ -356,7 +356,7 @@ fn a_million_records_are_loaded_in_a_fraction_of_a_second() {
 /// The same with masked names.
 #[cfg(all(not(debug_assertions), feature = "encryption"))]
 #[test]
-fn a_million_masked_records_are_loaded_in_less_than_a_second() {
+fn million_masked_records_are_loaded_in_less_than_a_second() {
     use crate::disk::Key;
     use core::sync::atomic::AtomicU64;
 

@@ -419,7 +419,7 @@ fn lost_ring_keeps_its_copies_and_delays_no_caller() {
 }
 
 #[test]
-fn a_dropped_pending_leaves_its_buffers_with_the_request() {
+fn dropped_pending_leaves_its_buffers_with_the_request() {
     let dir = dir();
     let (volume, gate) =
         gated(options(&dir, 8, BYTES).key(key()).backend(Backend::Blocking)).expect("volume");

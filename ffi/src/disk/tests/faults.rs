@@ -28,7 +28,7 @@ fn volume(plan: impl FnMut(u64, &Op<'_>) -> Fault + Send + 'static) -> (TempDir,
 }
 
 #[test]
-fn an_error_names_volume_slot_and_errno_and_frees_the_buffer() {
+fn error_names_volume_slot_and_errno_and_frees_the_buffer() {
     for (errno, retryable) in [(libc::EIO, false), (libc::ENOSPC, false), (libc::ENOMEM, true)] {
         // The third of four pieces.
         let (dir, volume, arena) = volume(move |n, _| if n == 2 { Fault::Errno(errno) } else { Fault::None });

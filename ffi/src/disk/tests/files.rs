@@ -61,7 +61,7 @@ fn existing_file_stays_untouched() {
 }
 
 #[test]
-fn a_volume_in_use_is_refused() {
+fn volume_in_use_is_refused() {
     let dir = dir();
     let volume = open(options(&dir, 4, 4096).keep(true)).expect("volume");
     let before = std::fs::metadata(dir.path().join("volume")).expect("there").len();

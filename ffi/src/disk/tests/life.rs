@@ -24,7 +24,7 @@ fn over_each(configure: impl Fn(VolumeOptions) -> VolumeOptions, body: impl Fn(V
 }
 
 #[test]
-fn a_dropped_pending_leaves_the_buffer_with_the_request() {
+fn dropped_pending_leaves_the_buffer_with_the_request() {
     over_each(
         |options| options,
         |volume, gate| {
@@ -56,7 +56,7 @@ fn a_dropped_pending_leaves_the_buffer_with_the_request() {
 }
 
 #[test]
-fn a_dropped_write_still_happens() {
+fn dropped_write_still_happens() {
     over_each(
         |options| options,
         |volume, gate| {
@@ -165,7 +165,7 @@ fn shutdown_answers_requests_in_flight_and_queued() {
 }
 
 #[test]
-fn a_sleeping_ring_is_woken_and_a_busy_one_is_left_alone() {
+fn sleeping_ring_is_woken_and_a_busy_one_is_left_alone() {
     over_each(
         |options| options.depth(1).queue(16),
         |volume, gate| {

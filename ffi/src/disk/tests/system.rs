@@ -157,7 +157,7 @@ impl System for NotOurs {
 }
 
 #[test]
-fn a_found_volume_is_closed_to_others() {
+fn found_volume_is_closed_to_others() {
     let dir = dir();
     holding(&dir, 3);
     set_mode(&dir, 0o664);
@@ -349,7 +349,7 @@ impl Drop for Mounted {
 /// Forgotten slots become holes, so that another file can take their room.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_file_system_pauses_writes_and_takes_them_again() {
+fn full_file_system_pauses_writes_and_takes_them_again() {
     const BYTES: usize = 256 << 10;
     let mounted = match Mounted::new(16 << 20) {
         Ok(mounted) => mounted,

@@ -137,7 +137,7 @@ fn mode_follows_from_cufiles_properties() {
 }
 
 #[test]
-fn a_file_that_cufile_cannot_serve_is_refused() {
+fn file_that_cufile_cannot_serve_is_refused() {
     let fake = Fake::new();
     let driver = fake.driver();
     fake.set(|world| world.register = 5008);

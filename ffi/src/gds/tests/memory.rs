@@ -23,7 +23,7 @@ fn unregistrable_memory_is_returned_or_used_unregistered() {
 }
 
 #[test]
-fn a_range_holds_its_memory_and_so_does_a_share_in_it() {
+fn range_holds_its_memory_and_so_does_a_share_in_it() {
     let fake = Fake::new();
     let driver = fake.driver();
     let range = {

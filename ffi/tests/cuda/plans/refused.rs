@@ -116,7 +116,7 @@ fn plan_outside_its_memory_is_refused() {
 
 /// The copy engine would carry out the pieces that a batch has already, and a kernel would not.
 #[test]
-fn a_batch_with_pieces_is_refused_by_every_route() {
+fn batch_with_pieces_is_refused_by_every_route() {
     let (double, device, copy) = copier(CopyOptions::new());
     let config = LayoutConfig::new().num_blocks(4).page_size(16).heads(1, 64).alignment(256);
     let [from, to] = [0, 1]

@@ -44,7 +44,7 @@ proptest! {
 }
 
 #[test]
-fn a_batch_is_one_launch_or_one_call_and_uploads_nothing() {
+fn batch_is_one_launch_or_one_call_and_uploads_nothing() {
     let (double, device, copy) = copier(CopyOptions::new());
     let [engine, tier] = engine_and_tier(&device, 40);
     let plan = CopyPlan::new(&engine.layout, &[], &tier.layout, &[], .., ..).expect("alike");
@@ -108,7 +108,7 @@ fn memory_of_a_plan_is_held_until_the_device_answers() {
 /// During an open transfer, its thread may look at routes, and other threads may submit the same prepared
 /// copy to other queues.
 #[test]
-fn an_open_transfer_holds_up_its_queue_alone() {
+fn open_transfer_holds_up_its_queue_alone() {
     let (double, device, copy) = copier(CopyOptions::new());
     let [engine, tier] = engine_and_tier(&device, 8);
     let plan = CopyPlan::new(&engine.layout, &[], &tier.layout, &[], .., ..).expect("alike");
@@ -146,7 +146,7 @@ fn an_open_transfer_holds_up_its_queue_alone() {
 /// Pieces of neighbouring blocks are joined; but a copy covers neither two registrations nor two
 /// allocations that happen to adjoin.
 #[test]
-fn a_piece_ends_where_its_memory_does() {
+fn piece_ends_where_its_memory_does() {
     let (double, device, copy) = copier(CopyOptions::new());
     let config = LayoutConfig::new().num_blocks(12).page_size(64).heads(1, 64).alignment(256);
     let engine = Side::device(&device, config, Arrangement::FullyContiguous, 0, false).expect("a layout");

@@ -99,7 +99,7 @@ fn example_of_the_document_is_written_byte_for_byte() {
 
 /// Sums made by the reference implementation for chunks of different lengths.
 #[test]
-fn a_seal_is_the_sum_of_its_chunks() {
+fn seal_is_the_sum_of_its_chunks() {
     let payload: Vec<u8> = (0..2 * CHUNK_BYTES + 1000).map(|at| (at / 300) as u8).collect();
     let sum = u64::from_le_bytes(*seal_of_payload(&payload).first_chunk().expect("16 bytes"));
     assert_eq!(sum, 0xf1c9_f43a_c97b_ecf4);

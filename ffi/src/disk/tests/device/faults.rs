@@ -53,7 +53,7 @@ fn interruptions_are_hidden_unless_they_never_end() {
 }
 
 #[test]
-fn an_error_is_named_counted_and_gives_the_memory_back_first() {
+fn error_is_named_counted_and_gives_the_memory_back_first() {
     let Some(bench) = one(|options| options) else { return };
     bench.write(0, 1, 3).wait().expect("written");
     for (number, cause, words) in [

@@ -109,7 +109,7 @@ fn retired_volume_sums_and_answers_transfers_in_flight() {
 }
 
 #[test]
-fn a_lost_ring_fails_the_request_and_keeps_the_memory_for_good() {
+fn lost_ring_fails_the_request_and_keeps_the_memory_for_good() {
     let breaks = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let shall = Arc::clone(&breaks);
     let made = bench_with(2, BYTES, |_, options| {

@@ -217,7 +217,7 @@ fn read_of_a_block_not_in_the_slot_is_refused() {
 }
 
 #[test]
-fn a_damaged_payload_is_a_miss_and_its_record_goes() {
+fn damaged_payload_is_a_miss_and_its_record_goes() {
     over_each(
         3,
         200 << 10,

@@ -142,7 +142,7 @@ fn wrong_device_requests_fail_at_once() {
 }
 
 #[test]
-fn a_set_deals_device_memory_out_to_its_volumes() {
+fn set_deals_device_memory_out_to_its_volumes() {
     let (fake, dir) = (Fake::new(), dir());
     let options = |n: u32| {
         let options = VolumeOptions::new(dir.path().join(n.to_string()), 2, 8192).keep(true);
