@@ -1,4 +1,5 @@
-# How the models are built and run; sourced after lib.sh by steps/loom and steps/mutations, which share a build.
+# How the models are built and run; sourced after lib.sh by steps/loom and steps/mutations, which share a
+# build.
 # shellcheck shell=bash
 
 # Executables of a build: lines `core:lib PATH`, `core:loom_life PATH`, ….

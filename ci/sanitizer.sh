@@ -10,7 +10,8 @@ sanitizer_setup() { # NAME SANITIZER CANARY: exports the flags once the sanitize
     need_nightly "$1"
     target="$(host_triple "+$nightly")"
     export CARGO_TARGET_DIR="$base/ci-$1"
-    # Exported: a library that a test loads (the double of libcuda) finds the sanitizer's runtime in the program.
+    # Exported: a library that a test loads (the double of libcuda) finds the sanitizer's runtime in the
+    # program.
     export RUSTFLAGS="-Zsanitizer=$2 -Cunsafe-allow-abi-mismatch=sanitizer -Clink-arg=-Wl,--export-dynamic"
     mkdir -p "$CARGO_TARGET_DIR"
 

@@ -2,10 +2,12 @@
 
 use kvstrata::backend::disk::{DiskMover, DiskTier, TierOptions};
 use kvstrata::backend::transfer::{Landed, Landing, Lands, Reserve, TierPort, TierRead, TierWrite, Token};
+use kvstrata::config::DiskFill;
+use kvstrata::{KvBlockManager, ManagerConfig};
 use kvstrata_core::{BlockId, PoolConfig, SequenceHash};
 use kvstrata_ffi::arena::{BlockRead, BlockWrite, HostArena};
 use kvstrata_ffi::disk::{Backend, Name, OwnerId, Pending, Urgency, VolumeOptions};
-use kvstrata_testing::counting::{Counting, counted_here};
+use kvstrata_testing::counting::{Counting, allocations, counted_here};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::sync::Notify;
@@ -66,7 +68,7 @@ fn reads_and_writes_allocate_nothing() {
             slots.clear();
             mover.reserve(Reserve::Some(AT_ONCE), &mut slots);
             for (number, slot) in slots.iter().enumerate() {
-                let name = Name { hash: hash(number), parent: None, owner: OwnerId::NOBODY };
+                let name = Name { hash: hash(number), parent: None, owner: OwnerId::NONE };
                 let bytes = arena.read(number).expect("idle");
                 mover.write(TierWrite { token, slot: *slot, name, bytes, landing: landing() });
             }
@@ -94,7 +96,7 @@ fn reads_and_writes_allocate_nothing() {
     });
     let writes = counted(|| {
         for (number, slot) in slots.iter().enumerate() {
-            let name = Name { hash: hash(number), parent: None, owner: OwnerId::NOBODY };
+            let name = Name { hash: hash(number), parent: None, owner: OwnerId::NONE };
             let bytes = arena.read(number).expect("idle");
             written.push(tier.write_slot(*slot, name, bytes));
         }
@@ -103,4 +105,40 @@ fn reads_and_writes_allocate_nothing() {
     let all =
         [("read", reads), ("written", sent), ("read without the mover", plain), ("written without", writes)];
     assert!(all.iter().all(|(_, count)| *count == 0), "{all:?}, for {} blocks each", AT_ONCE * ROUNDS);
+}
+
+/// Blocks that are allocated, registered and released over a full device, a full host and a full disk: each
+/// pushes one down to the host and one from there to the disk. The bytes are checked on their way.
+#[tokio::test]
+async fn writes_of_a_manager_allocate_nothing_a_block() {
+    const BLOCKS: usize = 16;
+    let config = ManagerConfig::builder()
+        .geometry_block_bytes(Some(BYTES as u64))
+        .device_blocks(64)
+        .host_blocks(64)
+        .disk_blocks(256)
+        .disk_fill(DiskFill::No)
+        .build()
+        .expect("settings");
+    let manager = KvBlockManager::open(&config).expect("a manager");
+    let mut next = 0;
+    let mut hashes = vec![SequenceHash::from_u128(1); BLOCKS];
+    let mut each = [0, 0];
+    for (round, allocated) in each.iter_mut().enumerate() {
+        for _ in 0..ROUNDS {
+            hashes.fill_with(|| {
+                next += 1;
+                hash(next)
+            });
+            let before = allocations();
+            let blocks = manager.default_group().allocate(BLOCKS).await.expect("evictable blocks");
+            drop(blocks.register(&hashes, None).expect("fresh names"));
+            *allocated += allocations() - before;
+        }
+        assert!(round == 0 || manager.stats().offloaded[1] > 0, "blocks went down to the disk");
+    }
+    // A request has some allocations of its own: less than one for each of its blocks.
+    let (requests, blocks) = (ROUNDS as u64, (ROUNDS * BLOCKS) as u64);
+    println!("{} allocations for {requests} requests of {BLOCKS} blocks", each[1]);
+    assert!(each[1] < blocks, "{} allocations for {blocks} blocks", each[1]);
 }

@@ -51,7 +51,7 @@ pub struct TenantId(pub u16);
 
 impl TenantId {
     /// The number for blocks without a tenant.
-    pub const NOBODY: TenantId = TenantId(0);
+    pub const NONE: TenantId = TenantId(0);
 }
 
 const NO_LIMIT: u32 = u32::MAX;
@@ -154,7 +154,7 @@ impl Owners {
     /// Takes credits for `blocks` blocks, all or none (I3). Without a tenant none are needed.
     #[must_use]
     pub fn take(&self, tenant: TenantId, blocks: usize) -> bool {
-        if tenant == TenantId::NOBODY {
+        if tenant == TenantId::NONE {
             return true;
         }
         let Some(used) = self.used.get(usize::from(tenant.0)) else { return false };
@@ -175,7 +175,7 @@ impl Owners {
 
     /// Gives back the credits of `blocks` blocks.
     pub fn give(&self, tenant: TenantId, blocks: usize) {
-        if tenant != TenantId::NOBODY
+        if tenant != TenantId::NONE
             && let Some(used) = self.used.get(usize::from(tenant.0))
         {
             used.fetch_sub(blocks as u32, Relaxed);
@@ -189,7 +189,7 @@ impl Owners {
         else {
             return;
         };
-        if tenant != TenantId::NOBODY && exchange(tag, 0, tenant.0, skipped!("owners_claim_no_exchange")) {
+        if tenant != TenantId::NONE && exchange(tag, 0, tenant.0, skipped!("owners_claim_no_exchange")) {
             used.fetch_add(1, Relaxed);
         }
     }
@@ -227,14 +227,14 @@ impl Owners {
     pub fn give_up(&self, lost: impl Fn(BlockId) -> bool) {
         let blocks = (0..self.tags.len() as u32).map(BlockId);
         blocks
-            .filter(|block| self.counted(*block) != TenantId::NOBODY && lost(*block))
+            .filter(|block| self.counted(*block) != TenantId::NONE && lost(*block))
             .for_each(|block| self.give_up_one(block));
     }
 
     /// The same for one slot, which can no longer be found, though it may be held.
     pub fn give_up_one(&self, slot: BlockId) {
         let owner = self.counted(slot);
-        if let Some(tag) = self.tags.get(slot.index()).filter(|_| owner != TenantId::NOBODY)
+        if let Some(tag) = self.tags.get(slot.index()).filter(|_| owner != TenantId::NONE)
             // If it was handed over meanwhile, its credit has been given back (I4).
             && exchange(tag, owner.0, owner.0 | SPENT, skipped!("owners_give_up_no_exchange"))
         {
@@ -291,10 +291,10 @@ mod tests {
         let owners = Owners::new(10, 4, [0.5, 1.0].into_iter(), 0.19);
         let [half, all, other] = [1, 2, 3].map(TenantId);
         assert_eq!([half, all, other].map(|tenant| owners.limit(tenant)), [Some(5), None, Some(1)]);
-        assert_eq!(owners.limit(TenantId::NOBODY), None);
+        assert_eq!(owners.limit(TenantId::NONE), None);
         assert!(owners.take(half, 4) && !owners.take(half, 2) && owners.take(half, 1));
-        assert!(owners.take(all, 11) && owners.take(TenantId::NOBODY, 1000));
-        assert_eq!([half, all, other, TenantId::NOBODY].map(|tenant| owners.used(tenant)), [5, 11, 0, 0]);
+        assert!(owners.take(all, 11) && owners.take(TenantId::NONE, 1000));
+        assert_eq!([half, all, other, TenantId::NONE].map(|tenant| owners.used(tenant)), [5, 11, 0, 0]);
         owners.claim(BlockId(3), half);
         owners.claim(BlockId(3), all);
         assert_eq!((owners.owner(BlockId(3)), owners.used(half), owners.used(all)), (half, 6, 11));
@@ -319,9 +319,9 @@ mod tests {
         }
         assert_eq!((owners.used(tenant), owners.tagged(tenant).count()), (1, 2));
         assert_eq!([0, 3].map(|slot| owners.owner(BlockId(slot))), [tenant; 2]);
-        assert_eq!([0, 3].map(|slot| owners.counted(BlockId(slot))), [tenant, TenantId::NOBODY]);
-        owners.hand_over(BlockId(3), TenantId::NOBODY);
-        owners.hand_over(BlockId(0), TenantId::NOBODY);
+        assert_eq!([0, 3].map(|slot| owners.counted(BlockId(slot))), [tenant, TenantId::NONE]);
+        owners.hand_over(BlockId(3), TenantId::NONE);
+        owners.hand_over(BlockId(0), TenantId::NONE);
         assert_eq!((owners.used(tenant), owners.tagged(tenant).count()), (0, 0));
     }
 }

@@ -126,7 +126,7 @@ fn claim_against_registration_end_returns_the_credit_once() {
     model(|| {
         let desk = Desk::new(1);
         let other = desk.clone();
-        drop(desk.register(1, TenantId::NOBODY));
+        drop(desk.register(1, TenantId::NONE));
         let thread = spawn(move || {
             if let Some(held) = other.rig.pool.lookup(hash(1)) {
                 other.owners.claim(held.id(), ONE);
@@ -144,7 +144,7 @@ fn claims_of_two_tenants_have_one_winner() {
     model(|| {
         let desk = Desk::new(1);
         let other = desk.clone();
-        drop(desk.register(1, TenantId::NOBODY));
+        drop(desk.register(1, TenantId::NONE));
         let claim = |desk: &Desk, tenant| {
             let held = desk.rig.pool.lookup(hash(1)).expect("nobody takes it");
             desk.owners.claim(held.id(), tenant);
@@ -153,7 +153,7 @@ fn claims_of_two_tenants_have_one_winner() {
         claim(&desk, ONE);
         thread.join().expect("no panic");
         desk.at_rest();
-        assert_ne!(desk.owners.owner(BLOCK), TenantId::NOBODY);
+        assert_ne!(desk.owners.owner(BLOCK), TenantId::NONE);
     });
 }
 
@@ -169,7 +169,7 @@ fn block_taken_back_during_a_release_keeps_its_tag() {
         let other = desk.clone();
         let thread = spawn(move || assert_eq!(other.rig.pool.release_refs([again]), 0));
         assert!(pool.withdraw_held(held));
-        desk.owners.note(BLOCK, TenantId::NOBODY);
+        desk.owners.note(BLOCK, TenantId::NONE);
         match pool.take_withdrawn(held) {
             Some(_taken) => {
                 assert_eq!(desk.owners.used(ONE), 1, "it goes with the block");

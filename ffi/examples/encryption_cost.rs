@@ -24,7 +24,7 @@ type Figures = [f64; 2];
 
 fn name(slot: u32) -> Name {
     let hash = SequenceHash::from_u128(u128::from(slot) + 1);
-    Name { hash, parent: None, owner: OwnerId::NOBODY }
+    Name { hash, parent: None, owner: OwnerId::NONE }
 }
 
 /// Returns the seconds of user and system time of all threads.

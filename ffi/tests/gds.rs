@@ -91,7 +91,7 @@ fn bytes_survive_the_way_from_a_device_to_a_volume_and_back() {
         let range = |offset| buffer.range(offset, BYTES).expect("in range");
         memory.copy_in(0, &content).expect("in range");
         memory.copy_in(BYTES, &vec![0xEE; BYTES]).expect("in range");
-        let name = Name { hash: SequenceHash::from_u128(7), parent: None, owner: OwnerId::NOBODY };
+        let name = Name { hash: SequenceHash::from_u128(7), parent: None, owner: OwnerId::NONE };
         volume.write_device(slot, name, range(0)).wait().expect("written");
         volume.read_device(slot, name.hash, Urgency::Urgent, range(BYTES)).wait().expect("read");
         memory.copy_out(BYTES, &mut back).expect("in range");

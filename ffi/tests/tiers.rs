@@ -17,7 +17,7 @@ fn fill(block: u32, bytes: &mut [u8]) {
 
 fn name(block: u32) -> Name {
     let hash = SequenceHash::from_u128(u128::from(block) + 1);
-    Name { hash, parent: None, owner: OwnerId::NOBODY }
+    Name { hash, parent: None, owner: OwnerId::NONE }
 }
 
 #[test]

@@ -137,8 +137,10 @@ impl Runtime for Attendance {
         started && (wait.is_zero() || end.recv_timeout(wait).is_ok())
     }
 
-    fn yield_now(&self) -> Task {
-        Box::pin(tokio::task::yield_now())
+    fn wake_later(&self, waker: &Waker) {
+        // Its first poll defers the wake until the runtime has looked for events.
+        let turn = pin!(tokio::task::yield_now());
+        let _ = turn.poll(&mut Context::from_waker(waker));
     }
 
     fn closed(&self) {

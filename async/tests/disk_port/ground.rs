@@ -61,7 +61,7 @@ pub fn hash(number: u64) -> SequenceHash {
 }
 
 pub fn name(number: u64) -> Name {
-    Name { hash: hash(number), parent: None, owner: OwnerId::NOBODY }
+    Name { hash: hash(number), parent: None, owner: OwnerId::NONE }
 }
 
 /// The bytes of a block.

@@ -14,7 +14,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 /// A task of the engine. If it is dropped before its end, it answers its waiters.
@@ -40,24 +40,25 @@ pub trait Runtime: Send + Sync {
     /// is no thread, the work is dropped.
     fn run_blocking(&self, work: Work, wait: Duration) -> bool;
 
-    /// Returns a task that ends when other tasks have had their turn.
-    fn yield_now(&self) -> Task {
-        Box::pin(yield_now())
+    /// Wakes a task after other ready tasks have had their turn. The engine calls it from the task itself,
+    /// once for each checked block, so it allocates nothing.
+    fn wake_later(&self, waker: &Waker) {
+        waker.wake_by_ref();
     }
 
     /// Told when the engine is shut down, or its last user is gone.
     fn closed(&self) {}
 }
 
-/// Lets other ready tasks have their turn.
-async fn yield_now() {
+/// Lets other ready tasks have their turn. `wake_later` asks the runtime for it, and returns false if the
+/// runtime is gone; so does the future then. It allocates nothing.
+pub(crate) async fn yield_now(wake_later: impl Fn(&Waker) -> bool) -> bool {
     let mut is_back = false;
     std::future::poll_fn(|context| {
         if std::mem::replace(&mut is_back, true) {
-            return Poll::Ready(());
+            return Poll::Ready(true);
         }
-        context.waker().wake_by_ref();
-        Poll::Pending
+        if wake_later(context.waker()) { Poll::Pending } else { Poll::Ready(false) }
     })
-    .await;
+    .await
 }

@@ -130,7 +130,7 @@ impl Target {
         buffer: BlockRead,
     ) -> impl Future<Output = Result<BlockRead, IoFailure>> + use<> {
         let hash = SequenceHash::from_u128(hash);
-        self.volume.write(slot, Name { hash, parent: None, owner: OwnerId::NOBODY }, buffer)
+        self.volume.write(slot, Name { hash, parent: None, owner: OwnerId::NONE }, buffer)
     }
 
     /// Reads a slot of that name; none if the volume refuses the slot's contents, which is a miss.

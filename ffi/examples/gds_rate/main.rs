@@ -53,7 +53,7 @@ type Move = fn(&Volume, u32, DeviceRange) -> Pending<DeviceRange>;
 
 fn name(slot: u32) -> Name {
     let hash = SequenceHash::from_u128(u128::from(slot) + 1);
-    Name { hash, parent: None, owner: OwnerId::NOBODY }
+    Name { hash, parent: None, owner: OwnerId::NONE }
 }
 
 fn write(volume: &Volume, slot: u32, range: DeviceRange) -> Pending<DeviceRange> {

@@ -26,7 +26,7 @@ pub struct OwnerId(pub u64);
 
 impl OwnerId {
     /// The owner of blocks that were written for no one in particular.
-    pub const NOBODY: OwnerId = OwnerId(0);
+    pub const NONE: OwnerId = OwnerId(0);
 }
 
 /// A key of eight bytes for a sequence hash: XXH3-64 of its sixteen bytes. Records name parents by

@@ -184,7 +184,7 @@ impl Request {
     ) -> Request {
         let (address, payload_bytes) = (buffer.io_pointer(), buffer.len());
         debug_assert!(place.transfer_bytes <= buffer.arena().stride());
-        let name = Name { hash, parent: None, owner: OwnerId::NOBODY };
+        let name = Name { hash, parent: None, owner: OwnerId::NONE };
         let owner = Owner::Read(buffer, cell);
         Request { urgency, ..Request::new(owner, Task::Read, address, name, payload_bytes, place) }
     }
@@ -508,7 +508,7 @@ impl Place {
 
 impl Name {
     /// The name in requests that concern no block.
-    const NONE: Name = Name { hash: SequenceHash::from_u128(0), parent: None, owner: OwnerId::NOBODY };
+    const NONE: Name = Name { hash: SequenceHash::from_u128(0), parent: None, owner: OwnerId::NONE };
 }
 
 /// Bytes that a transfer of `slot_bytes` moves on a device that needs multiples of `alignment`.

@@ -181,7 +181,7 @@ impl DiskTier {
 
     fn overwrite(&self, slots: &[BlockId]) -> Vec<BlockId> {
         let hash = SequenceHash::from_u128(Xxh3.bytes(b"kvstrata.erased"));
-        let name = Name { hash, parent: None, owner: OwnerId::NOBODY };
+        let name = Name { hash, parent: None, owner: OwnerId::NONE };
         // Fresh memory is zeros.
         let Ok(zeros) = HostArena::new(1, self.volumes.slot_bytes()) else { return slots.to_vec() };
         let mut kept = Vec::new();

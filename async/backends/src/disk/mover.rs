@@ -123,7 +123,7 @@ impl TierPort for DiskMover {
             reads_at_once: self.tier.volumes().reads_at_once().try_into().unwrap_or(u32::MAX),
             // Records to forget and zeros of a purge share this queue.
             writes_at_once: (most - most / FOR_OTHERS).try_into().unwrap_or(u32::MAX),
-            says_what_fails: true,
+            logs_failures: true,
         }
     }
 

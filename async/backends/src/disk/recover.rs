@@ -142,7 +142,7 @@ impl Recovering<'_> {
         let parent = parent.and_then(|parent| self.held[parent].as_ref());
         match self.pool.register(complete, parent) {
             Registered::New(block) => {
-                if label.owner != OwnerId::NOBODY {
+                if label.owner != OwnerId::NONE {
                     self.owners.push((block.id(), label.owner));
                 }
                 self.held[index] = Some(block);

@@ -15,7 +15,7 @@
 //! - I2: one thread at a time empties a list. It leaves when the list is empty or the volume's queue is
 //!   full.
 //! - I3: one thread is told that the queue is full. It has a thread that may wait empty the list, or
-//!   reports that there is none ([`nobody_comes`](DiskTier::nobody_comes)).
+//!   reports that there is none ([`no_thread_comes`](DiskTier::no_thread_comes)).
 
 use super::tier::DiskTier;
 use kvstrata_core::{BlockId, MutableBlock};
@@ -54,7 +54,7 @@ impl DiskTier {
 
     /// Has a volume forget the slots on its list, without waiting. False: its queue is full; the caller
     /// must then have [`forget_all`](DiskTier::forget_all) run on a thread that may wait, or call
-    /// [`nobody_comes`](DiskTier::nobody_comes).
+    /// [`no_thread_comes`](DiskTier::no_thread_comes).
     #[must_use]
     pub(super) fn try_forget_all(&self, volume: usize) -> bool {
         let list = &self.unforgotten[volume];
@@ -83,7 +83,7 @@ impl DiskTier {
     }
 
     /// Reports that no thread may wait for room: the next call empties the list.
-    pub(super) fn nobody_comes(&self, volume: usize) {
+    pub(super) fn no_thread_comes(&self, volume: usize) {
         self.unforgotten[volume].lock().expected = false;
     }
 

@@ -138,7 +138,7 @@ impl DiskTier {
         // A volume that is away forgets in memory.
         self.put_unforgotten(old.into_mutable());
         if !self.try_forget_all(volume) {
-            self.nobody_comes(volume);
+            self.no_thread_comes(volume);
         }
         true
     }

@@ -88,7 +88,7 @@ impl SimDisk {
             if let Some(Ok(complete)) = free.map(|free| free.complete(stored.hash)) {
                 drop(next.0.pool.register(complete, None));
                 books.slots.insert(*slot, stored.clone());
-                if stored.owner != OwnerId::NOBODY {
+                if stored.owner != OwnerId::NONE {
                     books.owners.push((BlockId(*slot), stored.owner));
                 }
             }

@@ -242,7 +242,7 @@ impl BlocksMut {
             return refused(self, RegisterFault::Parent);
         }
         let tenant = self.tenant;
-        let of_tenant = tenant != TenantId::NOBODY;
+        let of_tenant = tenant != TenantId::NONE;
         if of_tenant && inner.tenants.purging() && inner.look().is_purging(tenant) {
             return refused(self, RegisterFault::Purging);
         }
@@ -505,7 +505,7 @@ impl Drop for BlocksMut {
             let (ids, inner, device) =
                 (mem::take(&mut self.ids), &self.inner, &self.inner.group(self.group).device);
             let count = ids.len();
-            if self.tenant != TenantId::NOBODY && inner.tenants.purging() {
+            if self.tenant != TenantId::NONE && inner.tenants.purging() {
                 return inner.with(|traffic| {
                     ids.into_iter().for_each(|block| traffic.freed_by(inner, self.group, self.tenant, block));
                     device.owners().give(self.tenant, count);

@@ -14,12 +14,14 @@
 //! volume cannot record that it is forgotten. The mover is asked as often as for other copies.
 
 use crate::engine::inner::Inner;
+use crate::runtime::yield_now;
 use crate::state::{Erased, GroupId, HostSlot, Piece};
 use crate::transfer::{Copies, Copy, HostSide, Landed, Landing, Lands, Token};
 use futures_channel::oneshot;
 use kvstrata_core::BlockId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
 
 /// Overwrites blocks, or only forgets those of the disk. Runs in a task, which waits only for
 /// movers and timers.
@@ -35,7 +37,11 @@ pub(crate) async fn erase(inner: &Arc<Inner>, pieces: Vec<Piece>, zero: bool) ->
             Piece::Host(group, block) | Piece::Staged(group, block) => {
                 erased.count(piece, zero_host(inner, group, block));
                 // Zeroing takes as long as a copy of the block, so other tasks of this thread run in between.
-                inner.runtime.yield_now().await;
+                let later = |waker: &Waker| {
+                    inner.runtime.wake_later(waker);
+                    true
+                };
+                yield_now(later).await;
             }
         }
     }

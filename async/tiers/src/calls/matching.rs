@@ -48,7 +48,7 @@ impl PrefixMatch {
 
     /// Does the same as [`by`](PrefixMatch::by), in place.
     pub(crate) fn asked_by(&mut self, tenant: &TenantHandle) {
-        if self.tenant.id() == TenantId::NOBODY {
+        if self.tenant.id() == TenantId::NONE {
             self.tenant = tenant.clone();
         }
     }
@@ -282,7 +282,7 @@ impl Inner {
             let mut look = |mut traffic: Option<&mut Traffic>| {
                 for index in part.clone() {
                     let parent = index.checked_sub(1).map_or(before, |before| Some(hashes[before]));
-                    let name = Name { hash: hashes[index], parent, owner: OwnerId::NOBODY };
+                    let name = Name { hash: hashes[index], parent, owner: OwnerId::NONE };
                     let Some(place) = self.find(traffic.as_deref_mut(), group, name.hash) else {
                         return false;
                     };

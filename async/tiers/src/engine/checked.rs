@@ -13,10 +13,11 @@
 //!   bound the number of writes that wait.
 
 use crate::contained::contained;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, yield_now};
 use crate::transfer::{Cause, Failure, HostMemory, Landed, TierPort, TierWrite};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
 /// Writes that wait to be checked.
 #[derive(Default)]
@@ -49,8 +50,11 @@ impl Checks {
             while let Some(checked) = running.next() {
                 contained(|| checked.go());
                 // A block takes a while: other tasks of the runtime have their turn after each.
-                let Some(turn) = turns.upgrade().map(|runtime| runtime.yield_now()) else { return };
-                turn.await;
+                let later =
+                    |waker: &Waker| turns.upgrade().map(|runtime| runtime.wake_later(waker)).is_some();
+                if !yield_now(later).await {
+                    return;
+                }
             }
         }));
     }

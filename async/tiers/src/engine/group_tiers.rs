@@ -101,7 +101,7 @@ impl TierPool {
     /// Returns the name of a block that was just evicted, or is held. The owner is added when the block
     /// is written to a lower tier.
     pub(crate) fn name(&self, block: BlockId, hash: SequenceHash) -> Name {
-        Name { hash, parent: self.parents.get(block), owner: OwnerId::NOBODY }
+        Name { hash, parent: self.parents.get(block), owner: OwnerId::NONE }
     }
 
     /// Notes the parent and the owner of a block that is about to be registered, and gives it the
@@ -205,7 +205,7 @@ impl TierPool {
             return None;
         }
         // Unowned, so that the end of this registration gives back no credit.
-        self.owners.note(block.id, TenantId::NOBODY);
+        self.owners.note(block.id, TenantId::NONE);
         let taken = self.pool.take_withdrawn(block).map(|taken| taken.into_mutable().into_id());
         if taken.is_none() {
             self.owners.note(block.id, tenant);
@@ -380,7 +380,7 @@ mod tests {
     use kvstrata_core::PoolConfig;
     use kvstrata_core::owners::Ends;
 
-    const NAME: Name = Name { hash: SequenceHash::from_u128(7), parent: None, owner: OwnerId::NOBODY };
+    const NAME: Name = Name { hash: SequenceHash::from_u128(7), parent: None, owner: OwnerId::NONE };
 
     fn tier_pool() -> (TierPool, TenantId) {
         let owners = Owners::new(1, 3, std::iter::once(1.0), 1.0);

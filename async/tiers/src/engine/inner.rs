@@ -110,7 +110,7 @@ impl Inner {
         runtime: Arc<dyn Runtime>,
     ) -> Arc<Inner> {
         let tells = |group: &GroupTiers| {
-            group.lower.iter().map(|lower| lower.port.facts().says_what_fails).collect::<Vec<bool>>()
+            group.lower.iter().map(|lower| lower.port.facts().logs_failures).collect::<Vec<bool>>()
         };
         let tier_names = TierNames::of(&groups);
         let notices = Notices::new(groups.iter().map(tells).collect(), tier_names.clone());

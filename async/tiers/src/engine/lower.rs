@@ -57,7 +57,7 @@ impl LowerTier {
     /// Takes the owner from a slot that was not written, or is to be forgotten. The slot is free once its
     /// content has been forgotten, after the lock is released.
     pub(crate) fn give_up(&self, slot: BlockId) {
-        self.owners.hand_over(slot, TenantId::NOBODY);
+        self.owners.hand_over(slot, TenantId::NONE);
         self.port.release(slot);
     }
 }

@@ -83,7 +83,7 @@ pub(crate) struct TenantHandle(Option<Arc<TenantId>>);
 
 impl TenantHandle {
     pub(crate) fn id(&self) -> TenantId {
-        self.0.as_deref().copied().unwrap_or(TenantId::NOBODY)
+        self.0.as_deref().copied().unwrap_or(TenantId::NONE)
     }
 }
 
@@ -224,7 +224,7 @@ impl Names {
 
     /// The owner id of a tenant's blocks on the disk.
     pub(crate) fn id(&self, tenant: TenantId) -> OwnerId {
-        self.ids.get(usize::from(tenant.0)).map_or(OwnerId::NOBODY, |id| OwnerId(id.load(Relaxed)))
+        self.ids.get(usize::from(tenant.0)).map_or(OwnerId::NONE, |id| OwnerId(id.load(Relaxed)))
     }
 
     /// The known names, sorted, with their numbers.
@@ -302,7 +302,7 @@ mod tests {
             ["x", "y", "b", "a", "c"].map(owner_id).to_vec(),
             [1, 2, 3, 4, 5].map(|number| names.id(TenantId(number)))
         );
-        assert_eq!(names.id(TenantId::NOBODY), OwnerId::NOBODY);
+        assert_eq!(names.id(TenantId::NONE), OwnerId::NONE);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! Volumes log their failures themselves, by file (`disk/said.rs`). A disk's failure is logged here only
 //! if its port does not log it
-//! ([`TierFacts::says_what_fails`](crate::transfer::TierFacts::says_what_fails)).
+//! ([`TierFacts::logs_failures`](crate::transfer::TierFacts::logs_failures)).
 //!
 //! Invariants
 //! - I1: a subscriber is a caller's code. It never runs under the lock, nor while its thread settles
@@ -62,7 +62,7 @@ impl About {
     }
 
     pub(crate) fn of_group(group: GroupId) -> About {
-        About::of(group, TenantId::NOBODY)
+        About::of(group, TenantId::NONE)
     }
 
     /// Packs both into one word: the group's number plus one, so that 0 means none.
@@ -81,7 +81,7 @@ impl About {
 
     /// Returns the tenant; none if the condition concerns no tenant, or an unknown one.
     pub(crate) fn tenant(self) -> Option<TenantId> {
-        Some(self.tenant).filter(|tenant| *tenant != TenantId::NOBODY)
+        Some(self.tenant).filter(|tenant| *tenant != TenantId::NONE)
     }
 }
 
@@ -354,7 +354,7 @@ impl Notices {
         for whose in &self.whose {
             let without = |word| {
                 let about = About::unpacked(word);
-                (about.tenant == tenant).then(|| About { tenant: TenantId::NOBODY, ..about }.packed())
+                (about.tenant == tenant).then(|| About { tenant: TenantId::NONE, ..about }.packed())
             };
             // Relaxed, as for all of these words: another group and tenant may be stored meanwhile.
             let _ = whose.fetch_update(Relaxed, Relaxed, without);

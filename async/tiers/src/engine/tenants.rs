@@ -20,7 +20,7 @@
 //! Tags and credits of a tier are the core's [`Owners`].
 //!
 //! Calls on a tenant's [`Tiers`](crate::Tiers) are for that tenant, so no call names it. Calls without a
-//! tenant have the number [`TenantId::NOBODY`](crate::TenantId::NOBODY), which has no quota and is not
+//! tenant have the number [`TenantId::NONE`](crate::TenantId::NONE), which has no quota and is not
 //! purged. Blocks with equal hashes are shared, whichever tenant asks: so a tenant's hashes begin with
 //! its [`salt`](crate::Tiers::salt).
 //!

@@ -196,7 +196,7 @@ impl Traffic {
         let host = of.host.as_ref();
         let class = host.map_or(Priority::Normal, |host| host.class(source.id()));
         let there = of.in_lower(name.hash, class);
-        let tenant = host.map_or(TenantId::NOBODY, |host| host.owners().owner(source.id()));
+        let tenant = host.map_or(TenantId::NONE, |host| host.owners().owner(source.id()));
         let going = self.downs.has((group, name.hash));
         if there || self.is_closed() || going || self.is_purging(tenant) {
             return None;

@@ -101,7 +101,7 @@ impl Traffic {
                 if goes_below {
                     // Bytes that are not the block's were never written.
                     let written = failure.cause != Cause::Mismatch;
-                    let whose = if written { tenant } else { TenantId::NOBODY };
+                    let whose = if written { tenant } else { TenantId::NONE };
                     let was = down.write_failed();
                     self.purges.note_left([whose, was], failure.cause == Cause::Lost);
                     self.slot_failed(inner, key);
@@ -140,7 +140,7 @@ impl Traffic {
         if let Some(lower) = inner.group(group).lower(slot.0).filter(|_| !flies)
             && lower.port.pool().registered(slot.1).is_none()
         {
-            lower.owners.hand_over(slot.1, TenantId::NOBODY);
+            lower.owners.hand_over(slot.1, TenantId::NONE);
         }
     }
 

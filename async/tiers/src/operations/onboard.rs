@@ -187,7 +187,7 @@ impl Traffic {
             owners.claim(block.id, asks);
         }
         match owners.owner(block.id) {
-            TenantId::NOBODY => asks,
+            TenantId::NONE => asks,
             owner => owner,
         }
     }

@@ -98,7 +98,7 @@ impl Traffic {
                 return;
             }
             self.guesses.pop_hot();
-            self.guess(inner, Guess { group, tenant: TenantId::NOBODY, hint: 0, name }, !is_free);
+            self.guess(inner, Guess { group, tenant: TenantId::NONE, hint: 0, name }, !is_free);
         }
     }
 

@@ -25,7 +25,7 @@ impl Traffic {
                 && let Some(lower) = inner.group(group).lower(number)
                 && lower.port.is_lost(slot)
             {
-                lower.owners.hand_over(slot, TenantId::NOBODY);
+                lower.owners.hand_over(slot, TenantId::NONE);
                 self.note_lost(tenant);
                 continue;
             }
@@ -149,7 +149,7 @@ impl Traffic {
         let of = inner.group(group);
         match slot.filter(|_| self.is_purging(was)) {
             Some((number, slot)) => {
-                of.lower(number).iter().for_each(|lower| lower.owners.hand_over(slot, TenantId::NOBODY));
+                of.lower(number).iter().for_each(|lower| lower.owners.hand_over(slot, TenantId::NONE));
                 self.hand_to_purge(was, Piece::Below(group, number, slot));
             }
             None => give_up_slot(&mut self.effects, of, slot),

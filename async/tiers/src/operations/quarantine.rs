@@ -31,7 +31,7 @@ impl Traffic {
         match up.source() {
             Source::Host(block) => {
                 let owners = inner.group(group).owners(Tier::Host);
-                let tenant = owners.map_or(TenantId::NOBODY, |owners| owners.owner(block.id));
+                let tenant = owners.map_or(TenantId::NONE, |owners| owners.owner(block.id));
                 self.quarantine_piece(tenant, Piece::Host(group, HostSlot::of(block.id)), true);
                 // A purge need not wait for it any more.
                 owners.iter().for_each(|owners| owners.stir(block.id));

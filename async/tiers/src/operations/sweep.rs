@@ -121,7 +121,7 @@ impl Traffic {
                     if lower.port.is_lost(slot) {
                         self.note_lost(tenant);
                     }
-                    lower.owners.hand_over(slot, TenantId::NOBODY);
+                    lower.owners.hand_over(slot, TenantId::NONE);
                 }
             }
         }
@@ -181,7 +181,7 @@ impl Traffic {
             if self.is_quarantined(piece(group, tier, block)) {
                 // Neither its registration nor its references will end.
                 if let Some(owners) = of.owners(tier) {
-                    owners.note(block, TenantId::NOBODY);
+                    owners.note(block, TenantId::NONE);
                     owners.give(tenant, 1);
                 }
                 work.done.tier(tier).purged += 1;

@@ -104,7 +104,7 @@ impl Down {
             credit: false,
             below: 0,
             slot: None,
-            slot_was: TenantId::NOBODY,
+            slot_was: TenantId::NONE,
             unwritten: None,
             written: false,
             host: None,
@@ -270,7 +270,7 @@ impl Down {
 
     /// Takes its slot for a purge. Returns the slot if the write has not started.
     pub(crate) fn gives_slot_up(&mut self) -> Option<(u8, BlockId)> {
-        (self.slot, self.slot_was) = (None, TenantId::NOBODY);
+        (self.slot, self.slot_was) = (None, TenantId::NONE);
         Some((self.below, self.unwritten.take()?))
     }
 

@@ -74,7 +74,7 @@ impl Guesses {
             }
             if let Some(hash) = hint.hashes.get(hint.next).copied() {
                 let parent = hint.next.checked_sub(1).map(|before| hint.hashes[before]);
-                let name = Name { hash, parent, owner: OwnerId::NOBODY };
+                let name = Name { hash, parent, owner: OwnerId::NONE };
                 return Some(Guess { group: hint.group, tenant: hint.tenant, hint: hint.number, name });
             }
             self.hints.pop_front();

@@ -84,7 +84,7 @@ pub struct TierFacts {
     pub writes_at_once: u32,
     /// Whether it reports its failures and their remedies itself, through `tracing`. Otherwise the
     /// engine reports them, by cause.
-    pub says_what_fails: bool,
+    pub logs_failures: bool,
 }
 
 impl TierFacts {
@@ -92,7 +92,7 @@ impl TierFacts {
     #[must_use]
     pub fn new(description: impl Into<String>) -> TierFacts {
         let (reads_at_once, writes_at_once) = (u32::MAX, u32::MAX);
-        TierFacts { description: description.into(), reads_at_once, writes_at_once, says_what_fails: false }
+        TierFacts { description: description.into(), reads_at_once, writes_at_once, logs_failures: false }
     }
 }
 

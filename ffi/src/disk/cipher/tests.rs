@@ -70,7 +70,7 @@ fn sealed_payload_opens_under_no_other_binding() {
         labelled(&|label| label.parent = parent),
         labelled(&|label| label.parent = None),
         labelled(&|label| label.owner = OwnerId(0xb0f)),
-        labelled(&|label| label.owner = OwnerId::NOBODY),
+        labelled(&|label| label.owner = OwnerId::NONE),
     ];
     for binding in &bindings {
         assert!(!opens(&cipher, &sealed, binding, &payload), "{binding:?}");

@@ -80,7 +80,7 @@ fn any_superblock() -> impl Strategy<Value = Superblock> {
 
 fn any_record() -> impl Strategy<Value = Record> {
     let label = any::<[u8; 32]>().prop_map(Label::from_bytes);
-    let first = label.clone().prop_map(|label| Label { parent: None, owner: OwnerId::NOBODY, ..label });
+    let first = label.clone().prop_map(|label| Label { parent: None, owner: OwnerId::NONE, ..label });
     let label = prop_oneof![label, first];
     (label, 1..=MAX_SEQUENCE, any::<[u8; 16]>(), any::<u32>())
         .prop_map(|(label, sequence, seal, payload_bytes)| Record { label, sequence, seal, payload_bytes })

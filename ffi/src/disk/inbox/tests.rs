@@ -15,11 +15,8 @@ use std::sync::Mutex;
 use std::task::{Context, Wake};
 
 const BLOCKS: usize = 4;
-const NAME: Name = Name {
-    hash: kvstrata_core::SequenceHash::from_u128(1),
-    parent: None,
-    owner: crate::disk::OwnerId::NOBODY,
-};
+const NAME: Name =
+    Name { hash: kvstrata_core::SequenceHash::from_u128(1), parent: None, owner: crate::disk::OwnerId::NONE };
 
 struct Rig {
     inbox: Inbox,

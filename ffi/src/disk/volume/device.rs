@@ -138,7 +138,7 @@ impl Volume {
         urgency: Urgency,
         range: DeviceRange,
     ) -> Pending<DeviceRange> {
-        let name = Name { hash, parent: None, owner: OwnerId::NOBODY };
+        let name = Name { hash, parent: None, owner: OwnerId::NONE };
         self.on_device(Direction::Read, Task::Read, slot, name, urgency, range)
     }
 

@@ -223,7 +223,7 @@ pub(super) fn forget_all(tier: &Arc<DiskTier>, volume: usize) {
         let of = Arc::clone(tier);
         tier.errands[volume].run(Box::new(move |may_wait| match may_wait {
             Ok(()) => of.forget_all(volume),
-            Err(NoThread) => of.nobody_comes(volume),
+            Err(NoThread) => of.no_thread_comes(volume),
         }));
     }
 }

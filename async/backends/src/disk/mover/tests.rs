@@ -90,7 +90,7 @@ impl Ground {
 
     fn write(&self, slot: BlockId, number: u64) {
         let bytes = self.arena.read(number as usize).expect("idle");
-        let name = Name { hash: hash(number), parent: None, owner: OwnerId::NOBODY };
+        let name = Name { hash: hash(number), parent: None, owner: OwnerId::NONE };
         self.mover.write(TierWrite { token: Token(number), slot, name, bytes, landing: self.landing() });
     }
 

@@ -47,7 +47,7 @@ fn recover(pool: &BlockPool, blocks: &[Recovered], linked: bool) -> (u64, Vec<u3
         pool.registered(BlockId(block.slot)).is_some_and(|(_, hash)| hash == block.label.hash)
     };
     let whose = blocks.iter().filter(registered).map(|block| (BlockId(block.slot), block.label.owner));
-    let whose: HashMap<_, _> = whose.filter(|(_, owner)| *owner != OwnerId::NOBODY).collect();
+    let whose: HashMap<_, _> = whose.filter(|(_, owner)| *owner != OwnerId::NONE).collect();
     assert_eq!((owners.len(), owners.into_iter().collect::<HashMap<_, _>>()), (whose.len(), whose));
     (recovered, forgotten.into_inner())
 }
@@ -118,7 +118,7 @@ fn key_of_two_hashes_links_only_the_one_written_next() {
     assert!(one != other && HashKey::of(one) == HashKey::of(other));
     let of = |slot, hash, parent: Option<SequenceHash>| Recovered {
         slot,
-        label: Label { hash, parent: parent.and_then(HashKey::of), owner: OwnerId::NOBODY },
+        label: Label { hash, parent: parent.and_then(HashKey::of), owner: OwnerId::NONE },
         sequence: slot.into(),
     };
     for (blocks, linked) in [
