@@ -65,3 +65,6 @@ pub mod shown;
 #[cfg(unix)]
 mod sync;
 mod sys;
+
+#[cfg(target_os = "linux")]
+pub use sys::eventfd::EventFd;

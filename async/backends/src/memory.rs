@@ -4,7 +4,8 @@
 //!   read, write ──► queue ──► threads: copy between the slot and the buffer, and sum ──► landing
 //! ```
 //!
-//! A slot keeps the hash and the XXH3-64 sum of its block. A read is rejected if its bytes have another sum.
+//! A slot keeps the hash, the length and the sum of its block. A read is rejected if its bytes have
+//! another sum. Buffers may lie anywhere: the bytes are copied.
 //!
 //! Invariants
 //! - I1: each request is answered: by a thread, or by its landing when the queue is dropped.
@@ -15,15 +16,15 @@ use kvstrata_core::{
     SequenceHash,
 };
 use kvstrata_ffi::arena::{ArenaError, BlockRead, BlockWrite, HostArena};
+use kvstrata_ffi::disk::sum_of_payload;
 use kvstrata_ffi::process::Origin;
 use kvstrata_tiers::transfer::{
-    Cause, Erases, Erasing, Extras, Failure, Landed, Reserve, TierFacts, TierPort, TierRead, TierWrite,
+    Cause, Erases, Erasing, Extras, Failure, Landed, Reserve, Sizes, TierFacts, TierPort, TierRead, TierWrite,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io, mem};
-use twox_hash::XxHash3_64;
 
 /// Why the tier cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -59,13 +60,18 @@ pub struct MemoryTier {
 struct Shared {
     pool: BlockPool,
     arena: Arc<HostArena>,
-    /// By slot: the block that is stored there, and its sum.
-    stored: Mutex<Box<[Stored]>>,
+    /// By slot: the block that is stored there.
+    stored: Mutex<Box<[Option<Stored>]>>,
     requests: Mutex<mpsc::Receiver<Request>>,
 }
 
-/// The block of a slot, and the sum of its bytes.
-type Stored = Option<(SequenceHash, u64)>;
+/// The block of a slot.
+#[derive(Debug, Clone, Copy)]
+struct Stored {
+    hash: SequenceHash,
+    bytes: usize,
+    sum: u64,
+}
 
 enum Request {
     Read(TierRead),
@@ -160,16 +166,19 @@ impl Shared {
     }
 
     fn bring(&self, slot: BlockId, hash: SequenceHash, buffer: &mut [u8]) -> Result<(), Cause> {
-        let bytes = self.arena.read(slot.index()).map_err(|_| Cause::Busy)?;
-        buffer.copy_from_slice(&bytes);
+        let held = self.arena.read(slot.index()).map_err(|_| Cause::Busy)?;
         let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner)[slot.index()];
-        let is_it = stored == Some((hash, XxHash3_64::oneshot(buffer)));
-        if is_it { Ok(()) } else { Err(Cause::Rejected) }
+        let Stored { bytes, sum, .. } = stored.filter(|stored| stored.hash == hash).ok_or(Cause::Rejected)?;
+        if buffer.len() != bytes {
+            return Err(Cause::Buffer);
+        }
+        buffer.copy_from_slice(held.get(..bytes).ok_or(Cause::Rejected)?);
+        if sum_of_payload(buffer) == sum { Ok(()) } else { Err(Cause::Rejected) }
     }
 
     fn write(&self, write: TierWrite) {
-        let TierWrite { token, slot, name, bytes, landing } = write;
-        let kept = self.keep(slot, name.hash, &bytes);
+        let TierWrite { token, slot, name, bytes, sum, landing } = write;
+        let kept = self.keep(slot, name.hash, &bytes, sum);
         let outcome: Result<BlockRead, Failure> = match kept {
             Ok(()) => Ok(bytes),
             Err(cause) => {
@@ -182,17 +191,19 @@ impl Shared {
 
     /// Puts the block into the slot and registers it (I2). A duplicate is not kept: its slot becomes
     /// free.
-    fn keep(&self, slot: BlockId, hash: SequenceHash, bytes: &[u8]) -> Result<(), Cause> {
+    fn keep(&self, slot: BlockId, hash: SequenceHash, bytes: &[u8], sum: Option<u64>) -> Result<(), Cause> {
         let owned = self.pool.adopt_mutable(slot).map_err(|_| Cause::Busy)?;
-        let mut target = self.arena.write(slot.index()).map_err(|_| Cause::Busy)?;
-        if target.len() != bytes.len() {
-            return Err(Cause::Tier);
+        let target = self.arena.write(slot.index()).map_err(|_| Cause::Busy)?;
+        if target.len() < bytes.len() {
+            return Err(Cause::Buffer);
         }
+        let mut target = target.first(bytes.len());
         target.copy_from_slice(bytes);
         // Summed in the slot, so that any later corruption is found.
-        let sum = XxHash3_64::oneshot(&target);
+        let sum = sum.unwrap_or_else(|| sum_of_payload(&target));
+        let stored = Stored { hash, bytes: bytes.len(), sum };
         drop(target);
-        self.stored.lock().unwrap_or_else(PoisonError::into_inner)[slot.index()] = Some((hash, sum));
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)[slot.index()] = Some(stored);
         let complete = owned.complete(hash).map_err(|_| Cause::Busy)?;
         drop(self.pool.register(complete, None));
         Ok(())
@@ -247,7 +258,14 @@ impl TierPort for MemoryTier {
     }
 
     fn extras(&self) -> Extras<'_> {
-        Extras { erases: Some(self), ..Extras::default() }
+        Extras { erases: Some(self), sizes: Some(self), ..Extras::default() }
+    }
+}
+
+impl Sizes for MemoryTier {
+    fn bytes_of(&self, block: BlockId) -> usize {
+        let stored = self.shared.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        stored.get(block.index()).copied().flatten().map_or(0, |stored| stored.bytes)
     }
 }
 

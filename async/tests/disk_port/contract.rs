@@ -57,6 +57,7 @@ pub async fn block_is_found_from_its_answer_on(ground: Ground) {
             token: Token(number),
             slot,
             name: name(number),
+            sum: None,
             bytes: ground.filled(0, number),
             landing: Landing::new(Arc::clone(&ear)),
         });

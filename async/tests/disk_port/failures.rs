@@ -6,12 +6,12 @@ use kvstrata::backend::transfer::{Cause, Failure, HostMemory};
 
 pub async fn failed_write_is_not_found_and_its_slot_comes_back(mut ground: Ground) {
     ground.store(0..2).await;
-    let short = HostMemory::new(1, &[BYTES / 2]).expect("memory");
+    let longer = HostMemory::new(1, &[BYTES + 1]).expect("memory");
     for number in 10..20 {
         let slot = ground.take(1).pop().expect("a slot");
-        ground.write_to(slot, number, short.read(0).expect("idle"));
-        assert_eq!(ground.written().await.map(drop), Err(Failure::of(Cause::Tier)));
-        assert!(short.write(0).is_ok(), "the buffer is back with the answer");
+        ground.write_to(slot, number, longer.read(0).expect("idle"));
+        assert_eq!(ground.written().await.map(drop), Err(Failure::of(Cause::Buffer)));
+        assert!(longer.write(0).is_ok(), "the buffer is back with the answer");
         assert!(ground.port.find(hash(number), true).is_none());
     }
     let census = ground.port.pool().census();

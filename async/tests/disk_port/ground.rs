@@ -117,7 +117,14 @@ impl Ground {
 
     pub fn write_to(&mut self, slot: BlockId, number: u64, bytes: BlockRead) -> Token {
         let token = self.token();
-        self.port.write(TierWrite { token, slot, name: name(number), bytes, landing: self.landing() });
+        self.port.write(TierWrite {
+            token,
+            slot,
+            name: name(number),
+            bytes,
+            sum: None,
+            landing: self.landing(),
+        });
         token
     }
 

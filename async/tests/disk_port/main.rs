@@ -14,6 +14,7 @@ mod contract;
 mod failures;
 mod full;
 mod ground;
+mod lengths;
 mod memory;
 mod remote;
 mod simulated;
@@ -72,6 +73,11 @@ on_all! {
     contract::landing_may_start_another_read,
     contract::erased_slots_are_not_found_and_used_again,
     contract::requests_in_flight_at_the_port_drop_are_answered,
+    lengths::short_block_comes_back_as_long_as_it_was,
+    lengths::read_of_another_length_fails_and_the_block_stays,
+    lengths::block_longer_than_a_slot_is_refused,
+    lengths::lent_memory_is_moved_or_refused,
+    lengths::short_requests_at_the_port_drop_are_answered,
     failures::failed_write_is_not_found_and_its_slot_comes_back,
     failures::rotten_block_is_rejected_and_gone,
 }

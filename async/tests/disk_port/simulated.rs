@@ -32,7 +32,7 @@ impl Faults for Breaks {
     }
 }
 
-fn ground_of(disk: &Arc<SimDisk>) -> Ground {
+pub fn ground_of(disk: &Arc<SimDisk>) -> Ground {
     let memory = HostMemory::new(HOST_BLOCKS, &[4096, BYTES - 4096]).expect("memory");
     Ground::new(Arc::clone(disk) as Arc<dyn TierPort>, memory, Box::new(Breaks(Arc::clone(disk))))
 }

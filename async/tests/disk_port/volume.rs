@@ -28,7 +28,7 @@ pub fn folder() -> TempDir {
     tempfile::tempdir_in(place).expect("a directory")
 }
 
-fn open(folder: &Path, slots: u32, options: TierOptions) -> (DiskTier, RecoveryReport) {
+pub fn open(folder: &Path, slots: u32, options: TierOptions) -> (DiskTier, RecoveryReport) {
     let volume = VolumeOptions::new(folder.join("volume"), slots, BYTES).keep(true);
     DiskTier::open(vec![volume], PoolConfig::new(slots), options).expect("a tier")
 }
@@ -218,11 +218,11 @@ fn requests_ending_together_wake_the_task_once() {
     }
     assert_eq!(waking(), 0, "the ring thread will wake it");
     let slot = ground.take(1).pop().expect("a slot");
-    let short = HostMemory::new(1, &[BYTES / 2]).expect("memory");
-    ground.write_to(slot, 9, short.read(0).expect("idle"));
+    let longer = HostMemory::new(1, &[BYTES + 1]).expect("memory");
+    ground.write_to(slot, 9, longer.read(0).expect("idle"));
     assert_eq!(waking(), 1, "nobody else would, for what has failed already");
     runtime.block_on(async {
-        assert_eq!(ground.written().await.map(drop), Err(Failure::of(Cause::Tier)));
+        assert_eq!(ground.written().await.map(drop), Err(Failure::of(Cause::Buffer)));
     });
     assert_eq!(waking(), 0);
     drop(stalled);
@@ -287,7 +287,7 @@ fn last_answer_comes_when_the_tier_is_unowned() {
     for (slot, number) in slots.into_iter().zip(0..) {
         let bytes = arena.read(number as usize).expect("idle");
         let (token, landing) = (Token(number), Landing::new(Arc::clone(&ear)));
-        mover.write(TierWrite { token, slot, name: name(number), bytes, landing });
+        mover.write(TierWrite { token, slot, name: name(number), bytes, sum: None, landing });
     }
     drop((mover, ear));
     drop(stalled);

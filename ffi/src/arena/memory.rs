@@ -25,7 +25,7 @@ use std::sync::{Mutex, PoisonError};
 /// Alignment of every mapping, in bytes: one x86-64 or AArch64 (4 KiB granule) huge page.
 pub const MAPPING_ALIGN_BYTES: usize = 2 << 20;
 
-/// The kind of pages that back a mapping.
+/// The kind of pages that back an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backing {
     /// Reserved huge pages of 2 MiB (`MAP_HUGETLB`).
@@ -34,6 +34,8 @@ pub enum Backing {
     TransparentHuge,
     /// The system's base pages.
     BasePages,
+    /// Those of a caller's memory, of a kind that only the caller knows.
+    Lent,
 }
 
 impl core::fmt::Display for Backing {
@@ -42,6 +44,7 @@ impl core::fmt::Display for Backing {
             Backing::HugeTlb => "2 MiB huge pages (hugetlb)",
             Backing::TransparentHuge => "transparent huge pages",
             Backing::BasePages => "base pages",
+            Backing::Lent => "lent memory",
         })
     }
 }

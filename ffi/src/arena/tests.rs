@@ -1,5 +1,7 @@
 use super::*;
 
+mod lent;
+
 #[test]
 fn blocks_are_zeroed_aligned_and_apart() {
     let arena = HostArena::new(5, 5000).expect("arena");
@@ -59,6 +61,24 @@ fn guards_outlive_the_arena_handle() {
     guard.fill(9);
     let sum = std::thread::spawn(move || guard.iter().map(|byte| u32::from(*byte)).sum::<u32>());
     assert_eq!(sum.join().expect("no panic"), 9 * 64);
+}
+
+#[test]
+fn narrowed_guards_show_the_first_bytes_and_keep_the_room() {
+    let arena = HostArena::new(1, 5000).expect("arena");
+    let mut writer = arena.write(0).expect("free").first(100);
+    assert_eq!((writer.len(), writer.room_bytes(), writer.is_aligned()), (100, 8192, true));
+    writer.fill(7);
+    let reader = writer.into_read();
+    assert_eq!(&*reader, &[7; 100]);
+    let reader = reader.first(200);
+    assert_eq!(reader.len(), 100, "never wider than it was");
+    let reader = reader.first(0);
+    assert_eq!((reader.len(), reader.room_bytes()), (1, 8192));
+    let whole = reader.whole();
+    assert_eq!((whole.len(), whole[99], whole[100]), (5000, 7, 0));
+    drop(whole);
+    assert_eq!(arena.write(0).expect("free again").first(1).whole().len(), 5000);
 }
 
 #[test]

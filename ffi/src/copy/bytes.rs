@@ -46,6 +46,30 @@ impl HostCopy {
     }
 }
 
+impl HostCopy {
+    /// Copies `src` to `dst` and returns the seal of the bytes, made in the same pass: the checksum that a
+    /// volume keeps of a payload ([`disk::seal_of`](crate::disk::seal_of)). So a block that is copied to
+    /// host memory and then written to a volume is hashed once.
+    ///
+    /// ```
+    /// use kvstrata_ffi::copy::HostCopy;
+    /// use kvstrata_ffi::disk::sum_of_payload;
+    ///
+    /// let (from, mut to) = (vec![7; 100_000], vec![0; 100_000]);
+    /// let seal = HostCopy::new().copy_bytes_sealed(&from, &mut to, false)?;
+    /// assert_eq!((seal, to), (sum_of_payload(&from), from));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`copy_bytes`](HostCopy::copy_bytes).
+    pub fn copy_bytes_sealed(&self, src: &[u8], dst: &mut [u8], past_caches: bool) -> Result<u64, CopyError> {
+        check_lengths(src, dst)?;
+        // SAFETY: the lengths are equal; the path is available (the module's I1).
+        Ok(unsafe { path::run_bytes_sealed(self.path, src, dst, past_caches) })
+    }
+}
+
 fn check_lengths(src: &[u8], dst: &[u8]) -> Result<(), CopyError> {
     let (src, dst) = (src.len(), dst.len());
     if src == dst { Ok(()) } else { Err(CopyError::Lengths { src, dst }) }

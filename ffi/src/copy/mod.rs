@@ -61,6 +61,7 @@ mod rows;
 mod store;
 mod threads;
 
+pub(crate) use checksum::SEAL_CHUNK_BYTES;
 pub use error::CopyError;
 pub use path::Path;
 pub use threads::{ScopedThreads, Threads};

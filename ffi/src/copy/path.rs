@@ -114,6 +114,14 @@ macro_rules! path {
                 fence();
                 hash
             }
+
+            #[target_feature(enable = $feature)]
+            pub(super) unsafe fn seal_bytes(src: &[u8], dst: &mut [u8], streams: bool) -> u64 {
+                // SAFETY: the caller's contract.
+                let seal = unsafe { checksum::copy_bytes_sealed::<$lines>(src, dst, streams) };
+                fence();
+                seal
+            }
         }
     };
 }
@@ -175,6 +183,17 @@ pub(super) unsafe fn run_bytes_with_checksum(path: Path, src: &[u8], dst: &mut [
     // SAFETY: as in `run`.
     by_path!(path, hash_bytes(src, dst, streams), unsafe {
         checksum::copy_bytes::<Portable>(src, dst, false)
+    })
+}
+
+/// Copies bytes and makes their seal.
+///
+/// # Safety
+/// As [`run_bytes`].
+pub(super) unsafe fn run_bytes_sealed(path: Path, src: &[u8], dst: &mut [u8], streams: bool) -> u64 {
+    // SAFETY: as in `run`.
+    by_path!(path, seal_bytes(src, dst, streams), unsafe {
+        checksum::copy_bytes_sealed::<Portable>(src, dst, false)
     })
 }
 

@@ -122,11 +122,11 @@ impl Batch {
             Some(Held::Device(range)) => ("device memory", true, range.address(), range.size_bytes()),
             Some(Held::Write(block, _)) => {
                 let base = block.io_pointer().as_ptr().expose_provenance() as u64;
-                ("block", false, base, block.arena().block_bytes() as u64)
+                ("block", false, base, block.len() as u64)
             }
             Some(Held::Read(block, _)) if !target => {
                 let base = block.io_pointer().as_ptr().expose_provenance() as u64;
-                ("block", false, base, block.arena().block_bytes() as u64)
+                ("block", false, base, block.len() as u64)
             }
             Some(Held::Read(..)) => return outside("block, which is borrowed for reading", 0),
             Some(Held::Other(_)) | None => return outside("batch's regions", 0),

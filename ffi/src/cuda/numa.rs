@@ -104,7 +104,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn numa_preference_is_taken_or_its_error_reported() {
         let arena = crate::arena::HostArena::new(1, 4096).expect("an arena");
-        let (base, bytes) = arena.mapped();
+        let (base, bytes) = arena.mapped().expect("a mapping");
         match prefer(base.as_ptr().addr(), bytes, 0) {
             // Some sandboxes filter the call, and kernels without NUMA lack it.
             Ok(()) | Err(libc::EPERM | libc::ENOSYS) => {}

@@ -114,8 +114,9 @@ impl PinnedStorage {
     ) -> Result<Arc<PinnedStorage>, CudaError> {
         let arena =
             HostArena::new(blocks, block_bytes).map_err(|why| CudaError::Arena { why: why.to_string() })?;
-        let (base, bytes) = arena.mapped();
-        let placement = numa::place(base.as_ptr().addr(), bytes, &device.describe().pci_bus_id);
+        let placement = arena.mapped().map_or(Placement::Unknown, |(base, bytes)| {
+            numa::place(base.as_ptr().addr(), bytes, &device.describe().pci_bus_id)
+        });
         PinnedStorage::pin(device, arena, (placement, true), options, progress)
     }
 
@@ -123,8 +124,8 @@ impl PinnedStorage {
     /// [`allocate`](PinnedStorage::allocate).
     ///
     /// # Errors
-    /// [`CudaError::Register`], or [`CudaError::Arena`] if the arena cannot be kept from children. The
-    /// arena stays as it was.
+    /// [`CudaError::Register`], or [`CudaError::Arena`] if the arena is lent, or cannot be kept from
+    /// children. The arena stays as it was.
     pub fn register(
         device: &Arc<CudaDevice>,
         arena: Arc<HostArena>,
@@ -141,7 +142,11 @@ impl PinnedStorage {
         options: PinOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Arc<PinnedStorage>, CudaError> {
-        let (base, mapped_bytes) = arena.mapped();
+        let Some((base, mapped_bytes)) = arena.mapped() else {
+            let why = "lent memory cannot be registered, since its owner may unmap it; copy through an arena \
+                       that `HostArena::new` has made";
+            return Err(CudaError::Arena { why: why.to_owned() });
+        };
         let base = base.as_ptr().expose_provenance();
         let unforked = arena.do_not_fork().map_err(|error| CudaError::Arena {
             why: format!(

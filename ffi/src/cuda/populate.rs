@@ -150,7 +150,7 @@ mod tests {
         const BYTES: usize = 6 << 20;
         for touched in [false, true] {
             let arena = HostArena::new(BYTES >> 20, 1 << 20).expect("an arena");
-            let address = arena.mapped().0.as_ptr().expose_provenance();
+            let address = arena.mapped().expect("a mapping").0.as_ptr().expose_provenance();
             if touched {
                 assert_eq!(resident(address, BYTES), 0);
                 // SAFETY: fresh, and ours alone.

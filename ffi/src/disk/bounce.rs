@@ -16,14 +16,15 @@
 //!   never started.
 //! - I2: a waiting caller is woken by each block that comes back, and by the loss of one. A block that a
 //!   lost ring may still touch never comes back, and from then on no caller waits.
-//! - I3: a device reads only sealed bytes of a block: no request has a copy before it is sealed, and the
-//!   padding is never written.
+//! - I3: a device reads only sealed bytes of a block, and zeros: no request has a copy before it is sealed,
+//!   and the bytes up to the transfer's end, which an earlier payload may have reached, are cleared.
 
 use super::cipher::{Binding, Cipher, Sealed};
 use super::error::FailureCause;
-use super::recovery::Name;
+use super::format::sum_of_payload;
+use super::recovery::{Name, Rejection};
 use super::stats::Counter;
-use crate::arena::{ArenaError, BlockWrite, HostArena};
+use crate::arena::{ArenaError, BLOCK_ALIGN_BYTES, BlockWrite, HostArena};
 use core::ptr::NonNull;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -105,19 +106,27 @@ impl Bounce {
     }
 
     /// Copies and seals a payload as the block `name` in a slot. If no block is idle, waits and counts
-    /// that in `waits`; without a counter, never waits.
+    /// that in `waits`; without a counter, never waits. The seal is the cipher's tag. So a sum that the
+    /// caller made is compared here: no read could tell later that the payload had changed before.
     pub(super) fn seal(
         &self,
         slot: u32,
         name: Name,
-        payload: &[u8],
+        (payload, sum): (&[u8], Option<u64>),
         waits: Option<&Counter>,
     ) -> Result<SealedCopy, NoCopy> {
         let lent = Lent { number: self.pool.take(waits)?, pool: Arc::clone(&self.pool) };
         // Neither happens: an idle block is free (I1), and the volume has checked the length.
-        let block = self.arena.write(lent.number).ok().filter(|block| block.len() == payload.len());
+        let block = self.arena.write(lent.number).ok().filter(|block| block.len() >= payload.len());
         let mut block = block.ok_or(NoCopy::Failed(FailureCause::OutOfService))?;
+        let end = payload.len().next_multiple_of(BLOCK_ALIGN_BYTES).min(block.len());
+        // I3. No volume has a larger alignment.
+        block[payload.len()..end].fill(0);
+        let mut block = block.first(payload.len());
         block.copy_from_slice(payload);
+        if sum.is_some_and(|sum| sum != sum_of_payload(&block)) {
+            return Err(NoCopy::Failed(FailureCause::Rejected(Rejection::Payload)));
+        }
         let binding = Binding { slot, label: name.into() };
         match self.cipher.seal(&binding, &mut block) {
             Ok(sealed) => Ok(SealedCopy { block, lent, sealed }),
@@ -158,6 +167,11 @@ impl Pool {
 impl SealedCopy {
     pub(super) fn io_pointer(&mut self) -> NonNull<u8> {
         self.block.io_pointer()
+    }
+
+    /// Bytes that a transfer of the copy may touch.
+    pub(super) fn room_bytes(&self) -> usize {
+        self.block.room_bytes()
     }
 
     /// The bytes for the device.

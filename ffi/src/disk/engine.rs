@@ -317,7 +317,7 @@ impl Engine {
             Task::Read => {
                 match self.look_up(&request) {
                     Ok(record) => request.sequence = record.sequence,
-                    Err(rejection) => return self.refuse(request, FailureCause::Rejected(rejection)),
+                    Err(cause) => return self.refuse(request, cause),
                 }
                 if self.health.is_away() {
                     return self.refuse(request, FailureCause::Away);
@@ -392,13 +392,15 @@ impl Engine {
         self.punching.contains(&slot) || self.setup.fill.as_ref().is_some_and(|fill| fill.covers(slot))
     }
 
-    /// Finds the slot's record, if it is of the block that the read names.
-    fn look_up(&self, request: &Request) -> Result<Record, Rejection> {
-        let record = self.setup.table.get(request.slot).ok_or(Rejection::Empty)?;
+    /// Finds the slot's record, if it is of the block that the read names, and the buffer is as long. Another
+    /// length is the caller's mistake: it says nothing about the block.
+    fn look_up(&self, request: &Request) -> Result<Record, FailureCause> {
+        let record = self.setup.table.get(request.slot).ok_or(FailureCause::Rejected(Rejection::Empty))?;
+        let (payload_bytes, buffer_bytes) = (record.payload_bytes as usize, request.payload_bytes);
         if record.label.hash != request.name.hash {
-            Err(Rejection::OtherHash)
-        } else if record.payload_bytes as usize != request.payload_bytes {
-            Err(Rejection::Length)
+            Err(FailureCause::Rejected(Rejection::OtherHash))
+        } else if payload_bytes != buffer_bytes {
+            Err(FailureCause::PayloadLength { buffer_bytes, payload_bytes })
         } else {
             Ok(record)
         }

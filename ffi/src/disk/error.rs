@@ -290,13 +290,36 @@ pub enum FailureCause {
         /// The number of slots.
         slots: u32,
     },
-    /// The buffer is not as long as a slot's payload.
-    #[error("the buffer has {buffer_bytes} bytes; it must have {slot_bytes}, the length of a slot")]
+    /// The buffer is longer than a slot; or it is device memory, and shorter.
+    #[error(
+        "the buffer has {buffer_bytes} bytes, and a slot {slot_bytes}; use at most as many, or, in device \
+         memory, exactly as many"
+    )]
     BufferLength {
         /// The buffer's length.
         buffer_bytes: usize,
         /// The slots' length.
         slot_bytes: usize,
+    },
+    /// The buffer of a read is not as long as the slot's block. The block stays.
+    #[error(
+        "the buffer has {buffer_bytes} bytes, and the block in the slot {payload_bytes}; read it into as many"
+    )]
+    PayloadLength {
+        /// The buffer's length.
+        buffer_bytes: usize,
+        /// The block's length.
+        payload_bytes: usize,
+    },
+    /// O_DIRECT cannot move the buffer ([`BlockRead::is_aligned`](crate::arena::BlockRead::is_aligned)).
+    /// Nothing was moved, and the slot is as it was.
+    #[error(
+        "O_DIRECT moves multiples of {alignment} bytes, and the buffer starts or ends elsewhere; copy it \
+         through an arena that `HostArena::new` has made"
+    )]
+    Unaligned {
+        /// The alignment of the volume's transfers, in bytes.
+        alignment: usize,
     },
     /// The system's answer, after retries where those make sense.
     #[error("{}", std::io::Error::from_raw_os_error(*errno))]
@@ -342,6 +365,17 @@ pub enum FailureCause {
 }
 
 impl FailureCause {
+    /// Whether the request's buffer did not fit: nothing was moved, and the slot is as it was.
+    #[must_use]
+    pub fn is_of_the_buffer(&self) -> bool {
+        matches!(
+            self,
+            FailureCause::BufferLength { .. }
+                | FailureCause::PayloadLength { .. }
+                | FailureCause::Unaligned { .. }
+        )
+    }
+
     /// Whether the cause is a shortage of the machine, which says nothing about the device and
     /// may soon pass.
     pub(super) fn passes(&self) -> bool {

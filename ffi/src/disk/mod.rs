@@ -79,7 +79,7 @@ pub use backend::Backend;
 pub use cipher::{Key, KeyError};
 pub use description::{Concern, Description};
 pub use error::{DeviceRefusal, Direction, FailureCause, IoFailure, VolumeError};
-pub use format::seal_of;
+pub use format::{seal_of, sum_of_payload};
 pub use options::{Progress, VolumeOptions};
 pub use payload::Payload;
 pub use pending::Pending;

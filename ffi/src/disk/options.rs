@@ -230,9 +230,11 @@ impl VolumeOptions {
 
     /// Registers an arena's memory with the ring, so that requests over it pin no pages. Optional:
     /// buffers of other arenas work too. So do buffers of this one if the memory-lock limit forbids the
-    /// registration.
+    /// registration. Lent memory is never registered: its owner may unmap it sooner than the ring ends.
     pub fn register(mut self, arena: &Arc<HostArena>) -> Self {
-        self.arenas.push(Arc::clone(arena));
+        if !arena.is_lent() {
+            self.arenas.push(Arc::clone(arena));
+        }
         self
     }
 

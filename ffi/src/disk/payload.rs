@@ -17,7 +17,8 @@ impl Payload {
     ///
     /// The volume does not check the sum. With a wrong sum the block is never served, unless the volume
     /// skips verification: a read finds that payload and seal do not match, and is a counted miss. An
-    /// encrypted volume ignores the sum: its seal is the cipher's tag.
+    /// encrypted volume checks the sum while it encrypts, since its seal is the cipher's tag: with a wrong
+    /// one the write fails.
     #[must_use]
     pub fn summed(bytes: BlockRead, sum: u64) -> Payload {
         Payload { bytes, sum: Some(sum) }

@@ -102,6 +102,8 @@ pub struct Recovered {
     pub label: Label,
     /// The number of the write that made it, counted over the volume's writes: larger is later.
     pub sequence: u64,
+    /// The payload's length: the length of the buffer that reads it.
+    pub payload_bytes: u32,
 }
 
 /// The result of opening a volume.
@@ -167,9 +169,6 @@ pub enum Rejection {
     /// The slot holds another block.
     #[error("the slot holds another block")]
     OtherHash,
-    /// The payload is not as long as the buffer.
-    #[error("the payload's length is not the buffer's")]
-    Length,
     /// The payload does not match its seal: torn, flipped, misdirected, lost, or encrypted with another key.
     #[error("the payload does not match its seal")]
     Payload,

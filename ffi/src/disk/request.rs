@@ -1,7 +1,7 @@
 //! A request on its way: it owns its buffer until the kernel has answered.
 //!
 //! ```text
-//!   slot:   ├──────── payload ────────┼ padding ┤        transfer_bytes = both
+//!   slot:   ├──────── payload ────────┼ padding ┤ not touched ┤     transfer_bytes: payload and padding
 //!   pieces: ├ piece ┼ piece ┼ piece ┼ piece ────┤
 //!            summed   in flight │ issued up to here
 //! ```
@@ -12,7 +12,7 @@
 //! - I1: `owner`, or the sealed copy if there is one, is the guard of the very block that `address`
 //!   points to, or the device memory itself. It is given up only when `in_flight` is 0: then no device
 //!   can still touch the memory.
-//! - I2: `transfer_bytes` is at most the block's stride in its arena, so no piece leaves the block, and
+//! - I2: `transfer_bytes` is at most the room of that block in its arena, so no piece leaves the block, and
 //!   `payload_bytes` is at most `transfer_bytes`.
 //! - I3: a stretch is summed only when no device writes it: a read's after its piece has ended, and a
 //!   write's at any time, since its bytes do not change. A payload is opened, or summed on a device, only
@@ -183,16 +183,28 @@ impl Request {
         place: Place,
     ) -> Request {
         let (address, payload_bytes) = (buffer.io_pointer(), buffer.len());
-        debug_assert!(place.transfer_bytes <= buffer.arena().stride());
+        debug_assert!(payload_bytes <= place.transfer_bytes && place.transfer_bytes <= buffer.room_bytes());
         let name = Name { hash, parent: None, owner: OwnerId::NONE };
         let owner = Owner::Read(buffer, cell);
         Request { urgency, ..Request::new(owner, Task::Read, address, name, payload_bytes, place) }
     }
 
     pub(super) fn write(payload: Payload, name: Name, cell: Arc<Cell<BlockRead>>, place: Place) -> Request {
+        debug_assert!(place.transfer_bytes <= payload.bytes.room_bytes());
+        Request::to_write(payload, name, cell, place)
+    }
+
+    /// A write that fails before it begins, or whose copy goes to the device: the transfer may be longer than
+    /// the buffer's room, since it does not touch the buffer.
+    pub(super) fn to_write(
+        payload: Payload,
+        name: Name,
+        cell: Arc<Cell<BlockRead>>,
+        place: Place,
+    ) -> Request {
         let Payload { bytes: buffer, sum } = payload;
         let (address, payload_bytes) = (buffer.io_pointer(), buffer.len());
-        debug_assert!(place.transfer_bytes <= buffer.arena().stride());
+        debug_assert!(payload_bytes <= place.transfer_bytes);
         let sealing = match sum {
             None => Sealing::Sum(Sum::default()),
             Some(sum) => Sealing::Elsewhere(Some(Sum::given(sum))),
@@ -210,9 +222,9 @@ impl Request {
         place: Place,
     ) -> Request {
         let (address, sequence) = (copy.io_pointer(), copy.sealed.sequence);
+        debug_assert!(place.transfer_bytes <= copy.room_bytes());
         let sealing = Sealing::Done(copy);
-        // As long as the buffer, hence of the same stride.
-        Request { address, sequence, sealing, ..Request::write(buffer.into(), name, cell, place) }
+        Request { address, sequence, sealing, ..Request::to_write(buffer.into(), name, cell, place) }
     }
 
     /// A read or write of device memory, without padding. Never merged: each piece is of one range.
@@ -250,7 +262,7 @@ impl Request {
 
     /// A write of the ring thread's own bytes.
     pub(super) fn own(buffer: BlockRead, task: Task, file_offset: u64, transfer_bytes: usize) -> Request {
-        debug_assert!(transfer_bytes <= buffer.arena().stride());
+        debug_assert!(transfer_bytes <= buffer.room_bytes());
         let address = buffer.io_pointer();
         let place = Place { slot: u32::MAX, file_offset, transfer_bytes };
         Request::new(Owner::Own(buffer), task, address, Name::NONE, 0, place)
@@ -263,7 +275,7 @@ impl Request {
         file_offset: u64,
         transfer_bytes: usize,
     ) -> Request {
-        debug_assert!(transfer_bytes <= buffer.arena().stride());
+        debug_assert!(transfer_bytes <= buffer.room_bytes());
         let address = buffer.io_pointer();
         let place = Place { slot: u32::MAX, file_offset, transfer_bytes };
         Request::new(Owner::OwnRead(buffer), task, address, Name::NONE, 0, place)
@@ -511,8 +523,8 @@ impl Name {
     const NONE: Name = Name { hash: SequenceHash::from_u128(0), parent: None, owner: OwnerId::NONE };
 }
 
-/// Bytes that a transfer of `slot_bytes` moves on a device that needs multiples of `alignment`.
-pub(super) fn transfer_bytes(slot_bytes: usize, alignment: usize) -> Option<usize> {
+/// Bytes that a transfer of a payload moves on a device that needs multiples of `alignment`.
+pub(super) fn transfer_bytes(payload_bytes: usize, alignment: usize) -> Option<usize> {
     debug_assert!(alignment <= BLOCK_ALIGN_BYTES);
-    slot_bytes.checked_next_multiple_of(alignment)
+    payload_bytes.checked_next_multiple_of(alignment)
 }

@@ -163,7 +163,7 @@ impl VolumeSet {
         self.volumes.iter().map(Volume::slots).sum()
     }
 
-    /// Payload bytes a slot: the length that every buffer must have.
+    /// Payload bytes a slot: the length that no buffer may exceed.
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
         self.volumes.first().map_or(0, Volume::slot_bytes)

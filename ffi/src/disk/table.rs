@@ -142,7 +142,10 @@ impl Table {
         order.sort_unstable();
         let mut blocks = Vec::with_capacity(order.len());
         // Blocks that were cleared just now are left out.
-        let block = |(sequence, slot)| Some(Recovered { slot, label: table.get(slot)?.label, sequence });
+        let block = |(sequence, slot)| {
+            let Record { label, payload_bytes, .. } = table.get(slot)?;
+            Some(Recovered { slot, label, sequence, payload_bytes })
+        };
         blocks.extend(order.into_iter().filter_map(block));
         Some((table, blocks, rejected))
     }

@@ -62,7 +62,6 @@ pub struct Volume {
     inbox: Arc<Inbox>,
     shape: Shape,
     index: u32,
-    transfer_bytes: usize,
     /// Maximum queued requests of each class.
     queue: usize,
     /// Buffers for encrypted copies, if the volume is encrypted.
@@ -150,8 +149,14 @@ impl Volume {
 
     /// Reads the block `hash` from a slot into `buffer`, which comes back from [`Pending::wait`]. The
     /// call itself blocks only while the queue of its class is full. The request has failed already if
-    /// the slot does not exist or the buffer has another length than [`slot_bytes`](Volume::slot_bytes).
-    /// It fails a little later if the slot is empty or holds another block ([`FailureCause::Rejected`]).
+    /// the slot does not exist, the buffer is longer than [`slot_bytes`](Volume::slot_bytes), or O_DIRECT
+    /// cannot move it ([`FailureCause::Unaligned`]). It fails a little later if the slot is empty or holds
+    /// another block ([`FailureCause::Rejected`]), or if the block is not as long as the buffer
+    /// ([`FailureCause::PayloadLength`]): narrow the buffer to the block's length
+    /// ([`BlockWrite::first`]).
+    ///
+    /// The transfer is the block's length, rounded up to the [alignment](Description::alignment): it may
+    /// overwrite bytes behind a narrowed buffer, within the buffer's [room](BlockWrite::room_bytes).
     pub fn read(
         &self,
         slot: u32,
@@ -159,7 +164,7 @@ impl Volume {
         urgency: Urgency,
         buffer: BlockWrite,
     ) -> Pending<BlockWrite> {
-        match self.place(slot, buffer.len(), Direction::Read) {
+        match self.place_of_read(slot, &buffer) {
             Err(failure) => Pending::failed(failure),
             Ok(place) => {
                 let cell = self.reads.take();
@@ -169,13 +174,17 @@ impl Volume {
         }
     }
 
-    /// Writes a buffer to a slot as the block `name`; the buffer comes back from [`Pending::wait`]. The
-    /// slot's former block is gone from the moment of the call, whatever the outcome. Otherwise as
-    /// [`read`](Volume::read). A caller that already has the buffer's sum passes [`Payload::summed`], so
-    /// that the volume need not compute it.
+    /// Writes a buffer, 1 to [`slot_bytes`](Volume::slot_bytes) bytes, to a slot as the block `name`; the
+    /// buffer comes back from [`Pending::wait`]. The slot's former block is gone from the moment of the call,
+    /// whatever the outcome, unless the buffer is refused. Otherwise as [`read`](Volume::read). A caller that
+    /// already has the buffer's sum passes [`Payload::summed`], so that the volume need not compute it.
+    ///
+    /// The bytes behind a narrowed buffer, up to the alignment, reach the file as well, except in an
+    /// encrypted volume. No read returns them. A caller that must not leave another owner's bytes there
+    /// clears them.
     pub fn write(&self, slot: u32, name: Name, payload: impl Into<Payload>) -> Pending<BlockRead> {
         let payload = payload.into();
-        match self.place(slot, payload.bytes.len(), Direction::Write) {
+        match self.place_of_write(slot, &payload.bytes) {
             Err(failure) => Pending::failed(failure),
             Ok(place) => {
                 let cell = self.writes.take();
@@ -198,7 +207,7 @@ impl Volume {
         urgency: Urgency,
         buffer: BlockWrite,
     ) -> Result<Pending<BlockWrite>, BlockWrite> {
-        match self.place(slot, buffer.len(), Direction::Read) {
+        match self.place_of_read(slot, &buffer) {
             Err(failure) => Ok(Pending::failed(failure)),
             Ok(place) => {
                 let cell = self.reads.take();
@@ -221,7 +230,7 @@ impl Volume {
         payload: impl Into<Payload>,
     ) -> Result<Pending<BlockRead>, BlockRead> {
         let payload = payload.into();
-        match self.place(slot, payload.bytes.len(), Direction::Write) {
+        match self.place_of_write(slot, &payload.bytes) {
             Err(failure) => Ok(Pending::failed(failure)),
             Ok(place) => {
                 let cell = self.writes.take();
@@ -311,13 +320,48 @@ impl Volume {
             FailureCause::OutOfService
         } else if slot >= slots {
             FailureCause::SlotOutOfRange { slots }
-        } else if buffer_bytes != slot_bytes {
-            FailureCause::BufferLength { buffer_bytes, slot_bytes }
+        } else if let Some(transfer_bytes) = transfer_bytes(buffer_bytes, self.description.alignment)
+            && (1..=slot_bytes).contains(&buffer_bytes)
+        {
+            return Ok(Place { slot, file_offset: self.shape.offset(slot), transfer_bytes });
         } else {
-            let file_offset = self.shape.offset(slot);
-            return Ok(Place { slot, file_offset, transfer_bytes: self.transfer_bytes });
+            FailureCause::BufferLength { buffer_bytes, slot_bytes }
         };
         Err(IoFailure { path: Arc::clone(&self.inbox.path), slot, direction, cause })
+    }
+
+    fn place_of_read(&self, slot: u32, buffer: &BlockWrite) -> Result<Place, IoFailure> {
+        let place = self.place(slot, buffer.len(), Direction::Read)?;
+        self.within(place, buffer.as_ptr().addr(), buffer.room_bytes(), Direction::Read)
+    }
+
+    fn place_of_write(&self, slot: u32, buffer: &BlockRead) -> Result<Place, IoFailure> {
+        let place = self.place(slot, buffer.len(), Direction::Write)?;
+        match self.bounce {
+            // The transfer is that of a copy, which has room for a whole slot.
+            Some(_) => Ok(place),
+            None => self.within(place, buffer.as_ptr().addr(), buffer.room_bytes(), Direction::Write),
+        }
+    }
+
+    /// Checks that a transfer stays within its buffer's room, and that O_DIRECT can move it. Without O_DIRECT
+    /// the padding is optional, so that any buffer will do.
+    fn within(
+        &self,
+        place: Place,
+        address: usize,
+        room_bytes: usize,
+        direction: Direction,
+    ) -> Result<Place, IoFailure> {
+        let Description { direct, alignment, .. } = self.description;
+        if !direct {
+            return Ok(Place { transfer_bytes: place.transfer_bytes.min(room_bytes), ..place });
+        }
+        if address.is_multiple_of(alignment) && place.transfer_bytes <= room_bytes {
+            return Ok(place);
+        }
+        let (path, cause) = (Arc::clone(&self.inbox.path), FailureCause::Unaligned { alignment });
+        Err(IoFailure { path, slot: place.slot, direction, cause })
     }
 
     /// Makes the request of a write, its payload sealed if the volume is encrypted. Err has the
@@ -333,15 +377,14 @@ impl Volume {
     ) -> Result<Request, Option<BlockRead>> {
         let cell = Arc::clone(cell);
         let Some(bounce) = &self.bounce else { return Ok(Request::write(payload, name, cell, place)) };
-        // The seal is the cipher's tag; a given sum is not used.
-        let buffer = payload.bytes;
+        let (buffer, sum) = (payload.bytes, payload.sum);
         let counters = &self.inbox.counters;
-        match bounce.seal(place.slot, name, &buffer, wait.then_some(&counters.waits)) {
+        match bounce.seal(place.slot, name, (&buffer, sum), wait.then_some(&counters.waits)) {
             Ok(copy) => Ok(Request::write_sealed(buffer, copy, name, cell, place)),
             Err(NoCopy::Full) => Err(Some(buffer)),
             Err(NoCopy::Failed(cause)) => {
                 counters.failures.add(1);
-                let mut request = Request::write(buffer.into(), name, cell, place);
+                let mut request = Request::to_write(buffer.into(), name, cell, place);
                 request.failure = Some(cause);
                 request.finish(&self.inbox.path);
                 Err(None)
@@ -398,7 +441,7 @@ fn start(
         option: "slot_bytes",
         why: "exceeds the largest buffer; use smaller slots".to_owned(),
     };
-    let transfer_bytes = transfer_bytes(shape.slot_bytes as usize, alignment).ok_or_else(too_long)?;
+    transfer_bytes(shape.slot_bytes as usize, alignment).ok_or_else(too_long)?;
     let write_back = match keep {
         true => Some(
             WriteBack::new(superblock, table_delay)
@@ -510,7 +553,6 @@ fn start(
         inbox,
         shape,
         index,
-        transfer_bytes,
         queue,
         bounce,
         device,

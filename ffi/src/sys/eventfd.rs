@@ -6,12 +6,16 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
 /// A non-blocking, close-on-exec eventfd.
 #[derive(Debug)]
-pub(crate) struct EventFd {
+pub struct EventFd {
     file: File,
 }
 
 impl EventFd {
-    pub(crate) fn new() -> io::Result<EventFd> {
+    /// Makes one that is not readable yet.
+    ///
+    /// # Errors
+    /// The kernel's error, if the process has no descriptor left.
+    pub fn new() -> io::Result<EventFd> {
         // SAFETY: the call takes no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
@@ -22,19 +26,21 @@ impl EventFd {
         Ok(EventFd { file })
     }
 
-    pub(crate) fn raw(&self) -> RawFd {
+    /// Returns the descriptor, to poll it. It stays open as long as this value.
+    #[must_use]
+    pub fn raw(&self) -> RawFd {
         self.file.as_raw_fd()
     }
 
     /// Makes the descriptor readable. The kernel refuses only if the counter is at its maximum, and then
     /// it is readable.
-    pub(crate) fn ring(&self) {
+    pub fn ring(&self) {
         let _ = (&self.file).write(&1_u64.to_ne_bytes());
     }
 
     /// Makes the descriptor unreadable again. The kernel refuses only if it was not readable, which
     /// is as good.
-    pub(crate) fn silence(&self) {
+    pub fn silence(&self) {
         let _ = (&self.file).read(&mut [0; 8]);
     }
 }

@@ -3,7 +3,7 @@
 use crate::{copy_in, machine, memory, open, queue};
 use kvstrata_core::storage::{Storage, StorageKind};
 use kvstrata_cuda_double::Double;
-use kvstrata_ffi::arena::HostArena;
+use kvstrata_ffi::arena::{HostArena, Span};
 use kvstrata_ffi::cuda::{CudaError, PinOptions, PinnedStorage, Placement, Purpose};
 
 const MIB: usize = 1 << 20;
@@ -84,6 +84,22 @@ fn limits_and_second_registrations_are_errors() {
     let refused = PinnedStorage::allocate(&device, 0, MIB, options, &mut |_, _| {}).expect_err("no blocks");
     assert!(matches!(refused, CudaError::Arena { .. }), "{refused}");
     drop((first, device));
+    double.finish();
+}
+
+#[test]
+fn lent_memory_is_not_registered() {
+    let double = Double::new();
+    let device = open(0);
+    let mut bytes = Box::new([0_u8; 4096]);
+    let span = Span::new(bytes.as_mut_ptr(), 4096).expect("memory");
+    // SAFETY: no guard is made of the arena.
+    let arena = unsafe { HostArena::lent(vec![span], bytes) }.expect("an arena");
+    let refused =
+        PinnedStorage::register(&device, arena, PinOptions::new(), &mut |_, _| {}).expect_err("lent");
+    assert!(refused.to_string().contains("lent memory cannot be registered"), "{refused}");
+    assert_eq!(double.left().registrations, 0);
+    drop(device);
     double.finish();
 }
 

@@ -11,7 +11,9 @@
 
 // | file | contents |
 // |---|---|
-// | `tier.rs` | `DiskTier`: lookups, reads, lost volumes |
+// | `tier.rs` | `DiskTier`: lookups, lost volumes |
+// | `read.rs` | reads, and outcomes of failed ones |
+// | `lengths.rs` | lengths of blocks, by slot |
 // | `take.rs` | slots for writes; volumes that temporarily take no writes |
 // | `erase.rs` | permanent erasure of slots, optionally with zeros, batched over all callers |
 // | `unforgotten.rs` | slots that become free once their records are forgotten |
@@ -28,7 +30,9 @@ mod admission;
 mod budget;
 mod erase;
 mod errand;
+mod lengths;
 mod mover;
+mod read;
 mod recover;
 mod said;
 mod stats;
@@ -43,6 +47,7 @@ pub use kvstrata_tiers::transfer::{
     FailedTransfers, Rejected, RejectedAtOpening, RejectedReads, TierStats, VolumeStates,
 };
 pub use mover::DiskMover;
+pub use read::ReadOutcome;
 pub use recover::RecoveryReport;
-pub use tier::{DiskTier, ReadOutcome, TierError, TierOptions};
+pub use tier::{DiskTier, TierError, TierOptions};
 pub use write::{WriteOutcome, Writing};

@@ -41,8 +41,8 @@ use super::tier::DiskTier;
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, MutableBlock, SequenceHash};
 use kvstrata_ffi::disk::OwnerId;
 use kvstrata_tiers::transfer::{
-    Admits, Closing, Counts, Erases, Erasing, Extras, Forgetting, Lasts, Loses, Reserve, TierFacts, TierPort,
-    TierRead, TierStats, TierWrite,
+    Admits, Closing, Counts, Erases, Erasing, Extras, Forgetting, Lasts, Loses, Reserve, Sizes, TierFacts,
+    TierPort, TierRead, TierStats, TierWrite,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -55,7 +55,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use request::{Asked, Request, Transfer, UnderWay, Whose, forget_all};
+use request::{Asked, Request, Transfer, UnderWay, Whose, forget_all, payload};
 
 /// One in this many places of a volume's write queue is reserved for work other than the manager's
 /// writes.
@@ -148,12 +148,12 @@ impl TierPort for DiskMover {
     }
 
     fn write(&self, write: TierWrite) {
-        let TierWrite { token, slot, name, bytes, landing } = write;
+        let TierWrite { token, slot, name, bytes, sum, landing } = write;
         let place = self.in_order.then(|| self.desk.place());
         let whose = Whose { token, landing, place };
-        match self.tier.try_write_slot(slot, name, bytes) {
+        match self.tier.try_write_slot(slot, name, payload(bytes, sum)) {
             Ok(pending) => self.follow(whose, Transfer::Write { slot, name, pending }),
-            Err(bytes) => self.follow_later(whose, Asked::Write { slot, name, bytes }),
+            Err(bytes) => self.follow_later(whose, Asked::Write { slot, name, bytes, sum }),
         }
     }
 
@@ -172,6 +172,7 @@ impl TierPort for DiskMover {
             lasts: Some(self),
             loses: Some(self),
             counts: Some(self),
+            sizes: Some(self),
         }
     }
 }
@@ -267,6 +268,12 @@ impl Loses for DiskMover {
 impl Counts for DiskMover {
     fn stats(&self) -> TierStats {
         self.tier.stats()
+    }
+}
+
+impl Sizes for DiskMover {
+    fn bytes_of(&self, block: BlockId) -> usize {
+        self.tier.bytes_of(block)
     }
 }
 

@@ -32,7 +32,7 @@ enum Kind {
     Request,
     Empty,
     OtherHash,
-    Length,
+    Buffer,
     Payload,
     AfterCrash,
     Lost,
@@ -56,7 +56,10 @@ impl Kind {
             FailureCause::Device(_) | FailureCause::CuFile(_) | FailureCause::DeviceSum { .. } => {
                 Kind::Device
             }
-            FailureCause::SlotOutOfRange { .. } | FailureCause::BufferLength { .. } => Kind::Request,
+            FailureCause::SlotOutOfRange { .. } => Kind::Request,
+            FailureCause::BufferLength { .. }
+            | FailureCause::PayloadLength { .. }
+            | FailureCause::Unaligned { .. } => Kind::Buffer,
             FailureCause::Rejected(_)
             | FailureCause::OutOfService
             | FailureCause::Away
@@ -69,7 +72,6 @@ impl Kind {
             Rejection::Payload if after_crash => Kind::AfterCrash,
             Rejection::Empty => Kind::Empty,
             Rejection::OtherHash => Kind::OtherHash,
-            Rejection::Length => Kind::Length,
             Rejection::Payload => Kind::Payload,
         }
     }
@@ -88,7 +90,10 @@ impl Kind {
             Kind::Spent => "start again: the volume then accepts writes",
             Kind::Device => "check GPUDirect Storage (kvstrata doctor, cufile.log), or do without it",
             Kind::Request => "report a bug: pool metadata should prevent this",
-            Kind::Empty | Kind::OtherHash | Kind::Length | Kind::Payload => {
+            Kind::Buffer => {
+                "report a bug: a transfer must be as long as its block, and aligned for O_DIRECT; the block stays"
+            }
+            Kind::Empty | Kind::OtherHash | Kind::Payload => {
                 "if no other program writes to the file, suspect the drive (smartctl, nvme smart-log); the block must be recomputed"
             }
             Kind::AfterCrash => {

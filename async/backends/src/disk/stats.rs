@@ -19,7 +19,6 @@ pub(super) struct Stripe {
     pub(super) abandoned: AtomicU64,
     empty: AtomicU64,
     other_hash: AtomicU64,
-    length: AtomicU64,
     payload: AtomicU64,
     after_crash: AtomicU64,
 }
@@ -44,7 +43,6 @@ impl Counters {
             Rejection::Payload if after_crash => &mine.after_crash,
             Rejection::Empty => &mine.empty,
             Rejection::OtherHash => &mine.other_hash,
-            Rejection::Length => &mine.length,
             Rejection::Payload => &mine.payload,
         });
     }
@@ -53,7 +51,6 @@ impl Counters {
         let rejected_reads = RejectedReads {
             empty: self.0.sum(|stripe| &stripe.empty),
             other_hash: self.0.sum(|stripe| &stripe.other_hash),
-            length: self.0.sum(|stripe| &stripe.length),
             payload: self.0.sum(|stripe| &stripe.payload),
             after_crash: self.0.sum(|stripe| &stripe.after_crash),
         };

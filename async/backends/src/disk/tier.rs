@@ -31,16 +31,14 @@ use super::admission::{Admission, AdmissionPolicy};
 use super::budget::Budget;
 use super::erase::Erasures;
 use super::errand::Errands;
+use super::lengths::Lengths;
 use super::recover::{self, RecoveryReport};
 use super::said::Said;
 use super::stats::Counters;
 use super::unforgotten::Unforgotten;
 use kvstrata_core::pool::Passed;
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ConfigError, ImmutableBlock, PoolConfig, SequenceHash};
-use kvstrata_ffi::arena::BlockWrite;
-use kvstrata_ffi::disk::{
-    Concern, FailureCause, IoFailure, OwnerId, Pending, Urgency, VolumeError, VolumeOptions, VolumeSet,
-};
+use kvstrata_ffi::disk::{Concern, OwnerId, VolumeError, VolumeOptions, VolumeSet};
 use kvstrata_tiers::shared::random_seed;
 use kvstrata_tiers::transfer::{Rejected, RejectedAtOpening, RejectedReads, TierStats};
 use std::mem;
@@ -102,7 +100,7 @@ pub enum TierError {
     },
 }
 
-/// Blocks on disk. `Send + Sync`. Calls block only to wait for a [`Pending`] or for room in a volume's
+/// Blocks on disk. `Send + Sync`. Calls block only to wait for a `Pending` transfer or for room in a volume's
 /// queue.
 #[derive(Debug)]
 pub struct DiskTier {
@@ -120,7 +118,8 @@ pub struct DiskTier {
     pub(super) left: Box<[AtomicBool]>,
     /// By slot: whether its block was written by a process that ended without a shutdown. Empty after a
     /// clean end.
-    after_crash: Box<[AtomicBool]>,
+    pub(super) after_crash: Box<[AtomicBool]>,
+    pub(super) lengths: Lengths,
     /// By volume.
     pub(super) said: Box<[Said]>,
     pub(super) admission: Admission,
@@ -139,17 +138,6 @@ pub struct DiskTier {
     /// By volume.
     pub(super) erasures: Box<[Erasures]>,
     pub(super) counters: Counters,
-}
-
-/// Why a read returned no block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReadOutcome {
-    /// The volume answered with something other than the block. The tier has counted it.
-    Rejected,
-    /// The transfer failed, or its volume is lost.
-    Failed,
-    /// The volume temporarily does not answer, or the machine was short of a resource: the block stays.
-    Spared,
 }
 
 /// Reused memory of calls that take slots.
@@ -201,6 +189,7 @@ impl DiskTier {
             stale: (0..slots).map(|_| AtomicBool::new(false)).collect(),
             left: (0..slots).map(|_| AtomicBool::new(false)).collect(),
             after_crash,
+            lengths: Lengths::found(slots, &recovery.blocks),
             said: volumes.volumes().iter().map(|_| Said::default()).collect(),
             admission: Admission::new(options.admission, slots as u32, seed),
             budget: options.write_budget.map(|bytes| Budget::new(bytes, block_bytes)),
@@ -296,86 +285,6 @@ impl DiskTier {
         drop(block);
         self.unregister(reference);
         None
-    }
-
-    /// Reads a block. The caller holds it until the read has ended, and passes a failure to
-    /// [`rejected`](DiskTier::rejected).
-    pub fn read(
-        &self,
-        block: &ImmutableBlock<'_>,
-        urgency: Urgency,
-        buffer: BlockWrite,
-    ) -> Pending<BlockWrite> {
-        self.read_slot(block.id(), block.hash(), urgency, buffer)
-    }
-
-    /// Like [`read`](DiskTier::read), for a block that is held by its number.
-    pub fn read_slot(
-        &self,
-        slot: BlockId,
-        hash: SequenceHash,
-        urgency: Urgency,
-        buffer: BlockWrite,
-    ) -> Pending<BlockWrite> {
-        self.volumes.read(slot.0, hash, urgency, buffer)
-    }
-
-    /// Records that a read of a block failed, and ends its record. When the last reference is released,
-    /// call [`unregister`](DiskTier::unregister).
-    pub fn rejected(&self, block: &ImmutableBlock<'_>, failure: &IoFailure) -> ReadOutcome {
-        self.rejected_slot(block.id(), failure)
-    }
-
-    /// Like [`rejected`](DiskTier::rejected), for a block that is held by its number.
-    pub fn rejected_slot(&self, slot: BlockId, failure: &IoFailure) -> ReadOutcome {
-        let forget = |slot| {
-            self.volumes.forget(slot);
-            true
-        };
-        self.reject(slot, failure, forget).unwrap_or(ReadOutcome::Failed)
-    }
-
-    /// The same, without waiting. `None`: nothing was recorded, because the queue of its volume is full.
-    pub(super) fn try_rejected_slot(&self, slot: BlockId, failure: &IoFailure) -> Option<ReadOutcome> {
-        self.reject(slot, failure, |slot| self.volumes.try_forget(slot))
-    }
-
-    fn reject(
-        &self,
-        slot: BlockId,
-        failure: &IoFailure,
-        forget: impl FnOnce(u32) -> bool,
-    ) -> Option<ReadOutcome> {
-        let slot = slot.0;
-        match failure.cause {
-            // The payload does not match its record: the volume has then emptied the slot. Or the record
-            // is another block's, and stays.
-            FailureCause::Rejected(why) => {
-                let after_crash = self.after_crash.get(slot as usize).is_some_and(|slot| slot.load(Relaxed));
-                self.counters.rejected(why, after_crash);
-                self.say_rejected(self.volume_of(slot), why, after_crash);
-                return Some(ReadOutcome::Rejected);
-            }
-            FailureCause::OutOfService => self.lose(slot),
-            _ if self.spares(slot, failure) => {
-                self.say_failed(self.volume_of(slot), failure);
-                self.say_state(self.volume_of(slot));
-                return Some(ReadOutcome::Spared);
-            }
-            // While the block is held, so that the slot has no other owner (I1).
-            _ => {
-                let noted = forget(slot);
-                self.say_failed(self.volume_of(slot), failure);
-                return noted.then_some(ReadOutcome::Failed);
-            }
-        }
-        Some(ReadOutcome::Failed)
-    }
-
-    /// Whether a failure says nothing about the slot: its block is as good as before.
-    fn spares(&self, slot: u32, failure: &IoFailure) -> bool {
-        let volume = self.volume_of(slot);
-        failure.is_retryable() || self.is_away(volume) || self.volumes.volumes()[volume].is_in_doubt()
     }
 
     /// Unregisters a block, unless it is gone, or held: its holder will see the same failure.

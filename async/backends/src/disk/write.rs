@@ -64,9 +64,9 @@ impl DiskTier {
         &self,
         slot: BlockId,
         name: Name,
-        bytes: BlockRead,
+        payload: Payload,
     ) -> Result<Pending<BlockRead>, BlockRead> {
-        let writing = self.volumes.try_write(slot.0, name, bytes)?;
+        let writing = self.volumes.try_write(slot.0, name, payload)?;
         self.set_stale(slot, false);
         Ok(writing)
     }
@@ -75,13 +75,13 @@ impl DiskTier {
     pub fn finish(&self, mut writing: Writing<'_>) -> WriteOutcome {
         let Some((slot, request)) = writing.under_way.take() else { return WriteOutcome::Failed };
         let outcome = request.wait();
-        self.ended(slot.into_id(), writing.name, outcome.as_ref().map(drop))
+        self.ended(slot.into_id(), writing.name, outcome.as_ref())
     }
 
     /// Records the outcome of a write to a slot that is owned by its number; the slot is no longer the
     /// caller's. Registers the block. After a failure, or for a duplicate, waits while the queue of the
     /// slot's volume is full.
-    pub fn ended(&self, slot: BlockId, name: Name, outcome: Result<(), &IoFailure>) -> WriteOutcome {
+    pub fn ended(&self, slot: BlockId, name: Name, outcome: Result<&BlockRead, &IoFailure>) -> WriteOutcome {
         let outcome = self.note_ended(slot, name, outcome);
         self.forget_all(self.volume_of(slot.0));
         outcome
@@ -93,13 +93,14 @@ impl DiskTier {
         &self,
         slot: BlockId,
         name: Name,
-        outcome: Result<(), &IoFailure>,
+        outcome: Result<&BlockRead, &IoFailure>,
     ) -> WriteOutcome {
         // Refused only if the caller did not own the slot: then there is nothing to free or to register.
         let Ok(slot) = self.pool.adopt_mutable(slot) else { return WriteOutcome::Failed };
         match outcome {
-            Ok(()) => {
+            Ok(bytes) => {
                 self.counters.add(|mine| &mine.written);
+                self.lengths.set(slot.id(), bytes.len());
                 self.set_ours(slot.id());
                 self.set_left(slot.id(), false);
                 self.say_state(self.volume_of(slot.id().0));

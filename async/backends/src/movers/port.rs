@@ -52,10 +52,10 @@ impl DeviceMover for PortMover {
 
 fn carry_out(port: &dyn DevicePort, memory: &Arc<HostMemory>, copy: &mut Copy) -> Result<(), Failure> {
     let (block, verify, layers) = (copy.device.0, copy.verify, copy.layers.clone());
-    let arena = match &copy.host {
-        HostSide::Read(block) => block.arena(),
-        HostSide::Write(block) => block.arena(),
-        HostSide::Zeros => memory.arena(),
+    let (arena, bytes) = match &copy.host {
+        HostSide::Read(block) => (block.arena(), block.len()),
+        HostSide::Write(block) => (block.arena(), block.len()),
+        HostSide::Zeros => (memory.arena(), memory.arena().block_bytes()),
         HostSide::Kept { .. } => return Err(Failure::of(Cause::Device)),
     };
     // The sums of another memory's blocks are not kept here.
@@ -65,6 +65,10 @@ fn carry_out(port: &dyn DevicePort, memory: &Arc<HostMemory>, copy: &mut Copy) -
     let each = || layers.clone().filter_map(|layer| Some((layer, memory.layer(layer)?)));
     let (Some((_, first)), Some((_, last))) = (each().next(), each().next_back()) else { return Ok(()) };
     let all = first.start..last.end;
+    // A narrowed guard has too few.
+    if bytes < all.end {
+        return Err(Failure::of(Cause::Device));
+    }
     match &mut copy.host {
         HostSide::Write(host) => {
             port.copy_out(block, all.start, &mut host[all])?;

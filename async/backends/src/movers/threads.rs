@@ -125,6 +125,15 @@ impl Ends {
         let (block, verify) = (copy.device.0, copy.verify);
         for layer in copy.layers.clone() {
             let Some(bytes) = self.memory.layer(layer) else { return Err(Failure::of(Cause::Device)) };
+            let has = match &copy.host {
+                HostSide::Read(host) => host.len(),
+                HostSide::Write(host) => host.len(),
+                HostSide::Zeros | HostSide::Kept { .. } => usize::MAX,
+            };
+            // A narrowed guard has too few bytes.
+            if has < bytes.end {
+                return Err(Failure::of(Cause::Device));
+            }
             match &mut copy.host {
                 HostSide::Write(host) if self.is_ours(host.arena()) => {
                     let sum = self.device.copy_layer_out(block, layer, &mut host[bytes], &self.copy)?;

@@ -9,13 +9,12 @@ use kvstrata_core::{
 };
 use kvstrata_ffi::disk::OwnerId;
 use kvstrata_tiers::transfer::{
-    Admits, Cause, Closing, Erases, Erasing, Extras, Forgetting, Lasts, Loses, Reserve, TierFacts, TierPort,
-    TierRead, TierWrite,
+    Admits, Cause, Closing, Erases, Erasing, Extras, Forgetting, Lasts, Loses, Reserve, Sizes, TierFacts,
+    TierPort, TierRead, TierWrite,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
-use twox_hash::XxHash3_64;
 
 mod books;
 mod under_way;
@@ -244,7 +243,15 @@ impl TierPort for SimDisk {
     }
 
     fn extras(&self) -> Extras<'_> {
-        Extras { admits: Some(self), erases: Some(self), lasts: Some(self), loses: Some(self), counts: None }
+        let (admits, erases, lasts, loses) =
+            (Some(self as _), Some(self as _), Some(self as _), Some(self as _));
+        Extras { admits, erases, lasts, loses, counts: None, sizes: Some(self) }
+    }
+}
+
+impl Sizes for SimDisk {
+    fn bytes_of(&self, block: BlockId) -> usize {
+        lock(&self.0.books).slots.get(&block.0).map_or(0, |stored| stored.bytes.len())
     }
 }
 

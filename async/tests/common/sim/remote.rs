@@ -16,7 +16,7 @@ use kvstrata_core::{
     BlockId, BlockPool, BlockRef, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
 };
 use kvstrata_tiers::transfer::{
-    Cause, Erases, Erasing, Extras, Failure, Landed, Reserve, TierFacts, TierPort, TierRead, TierWrite,
+    Cause, Erases, Erasing, Extras, Failure, Landed, Reserve, Sizes, TierFacts, TierPort, TierRead, TierWrite,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -162,6 +162,9 @@ impl Store {
             state.events.rejected += 1;
             return Err(Cause::Rejected);
         };
+        if read.buffer.len() != bytes.len() {
+            return Err(Cause::Buffer);
+        }
         read.buffer.copy_from_slice(bytes);
         state.events.read += 1;
         state.events.back += u64::from(state.absences > 0);
@@ -179,8 +182,8 @@ impl Store {
         // A slot whose write fails is free when `owned` is dropped.
         state.blocks.remove(&slot.0);
         self.answers(state)?;
-        if write.bytes.len() != self.block_bytes {
-            return Err(Cause::Tier);
+        if write.bytes.len() > self.block_bytes {
+            return Err(Cause::Buffer);
         }
         if self.pool.lookup(hash).is_some() {
             return Ok(());
@@ -271,7 +274,13 @@ impl TierPort for Remote {
     }
 
     fn extras(&self) -> Extras<'_> {
-        Extras { erases: Some(self), ..Extras::default() }
+        Extras { erases: Some(self), sizes: Some(self), ..Extras::default() }
+    }
+}
+
+impl Sizes for Remote {
+    fn bytes_of(&self, block: BlockId) -> usize {
+        lock(&self.0.state).blocks.get(&block.0).map_or(0, |(_, bytes)| bytes.len())
     }
 }
 

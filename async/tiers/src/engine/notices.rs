@@ -230,7 +230,7 @@ impl Notice {
 
 /// Whether a failure lies with a tier below host memory, whichever mover reports it.
 fn is_of_lower(cause: Cause) -> bool {
-    matches!(cause, Cause::Rejected | Cause::Tier | Cause::Lost)
+    matches!(cause, Cause::Rejected | Cause::Buffer | Cause::Tier | Cause::Lost)
 }
 
 fn of_failure(cause: Cause) -> Option<(Grade, &'static str, &'static str)> {
@@ -264,6 +264,11 @@ fn of_failure(cause: Cause) -> Option<(Grade, &'static str, &'static str)> {
             Grade::Error,
             "the tier returned wrong data for a block: it is a miss and must be recomputed",
             "check the tier's storage, and whether another program writes to it",
+        ),
+        Cause::Buffer => (
+            Grade::Warning,
+            "a block below is not as long as this group's: it is a miss and must be recomputed",
+            "if nothing else writes to the tier, report a bug: pool metadata should prevent this",
         ),
         Cause::Tier => (
             Grade::Warning,

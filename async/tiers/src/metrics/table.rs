@@ -228,9 +228,9 @@ pub(super) const TABLE: &[Row] = rows! {
         busy.",
         |m, take| each_path(m, take, |path| Real(m.stats.path(path.path).busy.as_secs_f64()));
     Counter "transfer_failures_total" ["path", "cause"] "transfers",
-        "Failed transfers, each a miss or retried; cancelled: called off before they moved. Two causes \
-        count blocks: deadline, not there in time for a waiting caller; slow, dropped so that no request \
-        waited for the write.",
+        "Failed transfers, each a miss or retried; cancelled: called off before they moved; buffer: memory \
+        of another length than the block's, which stays. Two causes count blocks: deadline, not there in \
+        time for a waiting caller; slow, dropped so that no request waited for the write.",
         |m, take| for path in &m.paths {
             for cause in Cause::ALL {
                 take(&[&path.name, cause.name()], Whole(m.stats.path(path.path).failed_by(cause)));
@@ -238,8 +238,8 @@ pub(super) const TABLE: &[Row] = rows! {
         };
     Counter "verification_failures_total" ["tier", "cause"] "blocks",
         "Blocks read with other bytes than stored, each a miss. Memory: mismatch of a checksum. Disk: empty \
-        (no record), other_hash (another block), length (of another length), payload (not that of its \
-        record), after_crash (the same after a process ended without a shutdown, where it is usual).",
+        (no record), other_hash (another block), payload (not that of its record), after_crash (the same \
+        after a process ended without a shutdown, where it is usual).",
         |m, take| for failures in &m.verification_failures {
             take(&[m.tier_name(failures.tier), failures.cause], Whole(failures.count));
         };

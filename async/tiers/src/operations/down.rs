@@ -264,7 +264,7 @@ impl Traffic {
                 (Ok(bytes), Some(lower), Some(slot)) => {
                     let name = Name { owner: inner.tenants.names.id(down.tenant()), ..down.name() };
                     let landing = inner.landing().of_write(token);
-                    let write = TierWrite { token, slot, name, bytes, landing };
+                    let write = TierWrite { token, slot, name, bytes, sum: None, landing };
                     let check = inner.rules.verify_host.then(|| Arc::clone(memory));
                     self.effects.write(Arc::clone(&lower.port), write, check, down.request());
                     Some(())

@@ -381,7 +381,8 @@ fn next_source(source: Source, cause: Cause) -> Option<u8> {
 fn is_spoilt(source: Source, cause: Cause) -> bool {
     match source {
         Source::Host(_) => cause == Cause::Mismatch,
-        Source::Below(..) => matches!(cause, Cause::Rejected | Cause::Tier | Cause::Lost),
+        // The tier keeps a block of another length, which no request of this group can read.
+        Source::Below(..) => matches!(cause, Cause::Rejected | Cause::Buffer | Cause::Tier | Cause::Lost),
     }
 }
 

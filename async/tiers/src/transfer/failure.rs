@@ -18,6 +18,9 @@ pub enum Cause {
     Busy,
     /// The tier below answered with something other than the block.
     Rejected,
+    /// The buffer did not fit: it is not as long as the block, longer than a slot, or not aligned as the tier
+    /// needs it. Nothing was moved, and the block stays.
+    Buffer,
     /// The tier below host memory failed, or the part of it that has the block.
     Tier,
     /// The volume is out of service for good.
@@ -39,11 +42,12 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 12] = [
+    pub const ALL: [Cause; 13] = [
         Cause::Mismatch,
         Cause::Device,
         Cause::Busy,
         Cause::Rejected,
+        Cause::Buffer,
         Cause::Tier,
         Cause::Lost,
         Cause::Away,
@@ -62,6 +66,7 @@ impl Cause {
             Cause::Device => "device",
             Cause::Busy => "busy",
             Cause::Rejected => "rejected",
+            Cause::Buffer => "buffer",
             Cause::Tier => "tier",
             Cause::Lost => "lost",
             Cause::Away => "away",
@@ -119,6 +124,7 @@ impl From<&IoFailure> for Failure {
     fn from(failure: &IoFailure) -> Failure {
         Failure::of(match failure.cause {
             FailureCause::Rejected(_) => Cause::Rejected,
+            cause if cause.is_of_the_buffer() => Cause::Buffer,
             FailureCause::OutOfService => Cause::Lost,
             FailureCause::Away | FailureCause::WritesPaused => Cause::Away,
             _ if failure.is_retryable() => Cause::Away,

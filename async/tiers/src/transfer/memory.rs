@@ -66,8 +66,11 @@ impl HostMemory {
                 Some(*end)
             })
             .collect();
-        let (block_bytes, layers_bytes) = (arena.block_bytes(), ends.last().copied().unwrap_or(0));
-        if block_bytes != layers_bytes {
+        let layers_bytes = ends.last().copied().unwrap_or(0);
+        // Lent blocks have lengths of their own.
+        let other =
+            (0..arena.blocks()).map(|block| arena.bytes_of(block)).find(|bytes| *bytes != layers_bytes);
+        if let Some(block_bytes) = other {
             return Err(MemoryError::Layers { block_bytes, layers_bytes });
         }
         let sums = (0..arena.blocks() * ends.len()).map(|_| AtomicU64::new(0)).collect();

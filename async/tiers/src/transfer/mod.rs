@@ -43,7 +43,7 @@ pub use patience::Patience;
 pub use port::DeviceMover;
 pub use queue::{Allowance, Limits, Popped, Queue, Ticket};
 pub use tier_port::{
-    Admits, Closing, Counts, Erases, Erasing, Extras, Forgetting, Lasts, Loses, Reserve, TierFacts, TierPort,
-    TierRead, TierWrite,
+    Admits, Closing, Counts, Erases, Erasing, Extras, Forgetting, Lasts, Loses, Reserve, Sizes, TierFacts,
+    TierPort, TierRead, TierWrite,
 };
 pub use tier_stats::{FailedTransfers, Rejected, RejectedAtOpening, RejectedReads, TierStats, VolumeStates};

@@ -9,6 +9,7 @@
 //!     Lasts    outlives the process: a restart finds its blocks
 //!     Loses    has parts that fail on their own
 //!     Counts   counts its work
+//!     Sizes    takes blocks shorter than its slots
 //! ```
 
 use super::landing::{Landing, Token};
@@ -32,7 +33,8 @@ pub struct TierRead {
     pub hash: SequenceHash,
     /// Its urgency: which reads go first.
     pub urgency: Urgency,
-    /// The memory to read to. It comes back with the answer.
+    /// The memory to read to, as long as the block ([`Sizes`]; [`BlockWrite::first`] narrows it). It comes
+    /// back with the answer.
     pub buffer: BlockWrite,
     /// Where to answer.
     pub landing: Landing,
@@ -47,8 +49,13 @@ pub struct TierWrite {
     pub slot: BlockId,
     /// The block, its parent, and its owner.
     pub name: Name,
-    /// The block's bytes. They come back if the write succeeds.
+    /// The block's bytes: a slot's length, or less where the tier has [`Sizes`]. They come back if the write
+    /// succeeds.
     pub bytes: BlockRead,
+    /// The sum of the bytes ([`sum_of_payload`](kvstrata_ffi::disk::sum_of_payload)), if the engine made it
+    /// when they came. The tier keeps this one instead of its own: bytes that change before they are
+    /// written are then found when they are read, or refused.
+    pub sum: Option<u64>,
     /// Where to answer.
     pub landing: Landing,
 }
@@ -105,6 +112,9 @@ impl TierFacts {
 /// - Every read and write is answered, once, also when the hardware fails, is gone, or the port is
 ///   dropped. Dropping a read or write answers it as failed ([`Landing`]), also in a port that panics.
 /// - A written block is found from its answer on, if that is a success, and not before its bytes are down.
+/// - A read with a buffer of another length than the block's fails with
+///   [`Cause::Buffer`](super::Cause::Buffer), and the block stays. So does a transfer of lent memory that the
+///   tier cannot move: a volume with O_DIRECT moves [aligned](BlockRead::is_aligned) memory.
 pub trait TierPort: Send + Sync + Debug {
     /// Returns the pool of the tier's slots.
     fn pool(&self) -> &BlockPool;
@@ -154,6 +164,8 @@ pub struct Extras<'t> {
     pub loses: Option<&'t dyn Loses>,
     /// It counts.
     pub counts: Option<&'t dyn Counts>,
+    /// Its blocks have lengths of their own.
+    pub sizes: Option<&'t dyn Sizes>,
 }
 
 impl fmt::Debug for Extras<'_> {
@@ -164,6 +176,7 @@ impl fmt::Debug for Extras<'_> {
             .field("lasts", &self.lasts.is_some())
             .field("loses", &self.loses.is_some())
             .field("counts", &self.counts.is_some())
+            .field("sizes", &self.sizes.is_some())
             .finish()
     }
 }
@@ -224,6 +237,12 @@ pub trait Loses {
 pub trait Counts {
     /// Returns the counts.
     fn stats(&self) -> TierStats;
+}
+
+/// Takes blocks shorter than its slots, and gives them back as long as they were.
+pub trait Sizes {
+    /// Returns the bytes of a block that the caller holds.
+    fn bytes_of(&self, block: BlockId) -> usize;
 }
 
 /// The extras of any tier, with defaults for a tier without them.
@@ -303,6 +322,12 @@ impl dyn TierPort + '_ {
     #[must_use]
     pub fn is_lost(&self, slot: BlockId) -> bool {
         self.extras().loses.is_some_and(|of| of.is_lost(slot))
+    }
+
+    /// See [`Sizes::bytes_of`]. None: all blocks of this tier are of one length.
+    #[must_use]
+    pub fn bytes_of(&self, block: BlockId) -> Option<usize> {
+        self.extras().sizes.map(|of| of.bytes_of(block))
     }
 
     /// See [`Counts::stats`].

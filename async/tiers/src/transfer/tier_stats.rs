@@ -59,8 +59,6 @@ causes! {
         empty,
         /// Slots with a record of another hash.
         other_hash,
-        /// Payloads of another length than a slot's.
-        length,
         /// Payloads that contradict their record.
         payload,
         /// Such payloads with records of a process that ended without a shutdown. A crash between a
@@ -155,8 +153,7 @@ impl Rejected {
     #[must_use]
     pub fn of(opening: &RejectedAtOpening, reads: &RejectedReads) -> Rejected {
         let RejectedAtOpening { record, length, salt, duplicate, truncated, superblock, table } = *opening;
-        let RejectedReads { empty, other_hash, length: read, payload, after_crash } = *reads;
-        let length = length + read;
+        let RejectedReads { empty, other_hash, payload, after_crash } = *reads;
         Rejected {
             record,
             length,

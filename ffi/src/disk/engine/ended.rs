@@ -253,19 +253,18 @@ impl Engine {
         }
         // Looked up again: a write or a forget in the meantime, though none should come, decides. Then
         // the bytes read are not the bytes written, and prove nothing about them.
-        let rejection = match self.look_up(request) {
-            Err(rejection) => Some(rejection),
-            Ok(record) if record.sequence != request.sequence => Some(Rejection::Empty),
-            Ok(record) => self.verify(request, &record).err(),
-        };
-        match rejection {
-            None => self.setup.inbox.counters.reads.add(1),
-            Some(rejection) => {
-                request.failure = Some(FailureCause::Rejected(rejection));
-                if rejection == Rejection::Payload {
-                    self.clear_record(request.slot);
-                }
+        let cause = match self.look_up(request) {
+            Err(cause) => Some(cause),
+            Ok(record) if record.sequence != request.sequence => {
+                Some(FailureCause::Rejected(Rejection::Empty))
             }
+            Ok(record) => self.verify(request, &record).err().map(FailureCause::Rejected),
+        };
+        request.failure = cause;
+        match cause {
+            None => self.setup.inbox.counters.reads.add(1),
+            Some(FailureCause::Rejected(Rejection::Payload)) => self.clear_record(request.slot),
+            Some(_) => {}
         }
     }
 

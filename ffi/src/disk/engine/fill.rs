@@ -9,6 +9,8 @@
 //! Invariants
 //! - I1: zeros are written only to slots that hold no block, that no caller has written, and that no
 //!   caller is writing. A write to a slot of the stretch in flight waits for the stretch.
+//! - I2: a slot counts as written with its first payload, also if that is shorter than the slot. Its end
+//!   then stays unwritten, which makes the first longer write slower, no more.
 
 use super::super::format::Shape;
 use super::super::request::{Request, Task};

@@ -32,8 +32,8 @@ mod tests;
 mod wanted;
 
 pub(crate) use record::{COUNT_BITS, MAX_SEQUENCE, Record};
-pub use seal::seal_of;
 pub(crate) use seal::{CHUNK_BYTES, SEAL_BYTES, SealKind, Sum};
+pub use seal::{seal_of, sum_of_payload};
 pub(crate) use shape::Shape;
 pub(crate) use superblock::{NO_SALTS, Salts, Superblock, Which, has_magic, pick};
 pub(crate) use wanted::Wanted;

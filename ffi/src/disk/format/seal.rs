@@ -12,7 +12,7 @@ use super::super::recovery::Rejection;
 use twox_hash::XxHash3_64;
 
 /// Bytes that are hashed together.
-pub(crate) const CHUNK_BYTES: usize = 64 << 10;
+pub(crate) const CHUNK_BYTES: usize = crate::copy::SEAL_CHUNK_BYTES;
 /// A seal's length.
 pub(crate) const SEAL_BYTES: usize = 16;
 
@@ -95,6 +95,14 @@ impl Sum {
 #[must_use]
 pub fn seal_of(sums: &[u64]) -> u64 {
     sums.iter().fold(0, |seal, sum| seal.wrapping_add(*sum))
+}
+
+/// The sum of a whole payload, for [`Payload::summed`](super::super::Payload::summed).
+#[must_use]
+pub fn sum_of_payload(payload: &[u8]) -> u64 {
+    let mut sum = Sum::default();
+    sum.add(0, payload);
+    sum.number()
 }
 
 /// The seal of a whole payload.

@@ -317,10 +317,11 @@ fn make(entries: u32) -> io::Result<(IoUring, &'static str)> {
     }
 }
 
-/// The arenas in chunks of whole blocks, so that no piece of a block straddles two chunks.
+/// The arenas in chunks of whole blocks, so that no piece of a block straddles two chunks. A lent arena has
+/// none: its blocks have no stride, and its memory is not the ring's to pin.
 fn chunks_of(arenas: &[Arc<HostArena>]) -> Vec<Chunk> {
     let mut chunks = Vec::new();
-    for arena in arenas {
+    for arena in arenas.iter().filter(|arena| !arena.is_lent()) {
         let start = arena.base_address() as usize;
         let end = start + arena.size_bytes() as usize;
         let step = CHUNK_BYTES / arena.stride() * arena.stride();

@@ -92,12 +92,34 @@ pub(super) struct Known {
     pub(super) certain: bool,
     /// Salts were lost for a known reason: the names in the records that needed them cannot be read.
     pub(super) salts_lost: bool,
+    /// The superblocks of all lives so far.
+    lives: Vec<(u128, Salts)>,
 }
 
 impl Known {
     pub(super) fn add(&mut self, superblock: &Superblock, certain: bool) {
         self.any_of.push((superblock.volume_id, superblock.salts));
         self.certain |= certain;
+    }
+}
+
+impl Known {
+    /// Notes that a life has begun: its superblock is on the device for good. If no record of an epoch was
+    /// left, its number is used again with another salt. A record of it that a stale read hid until now then
+    /// has the mask of a salt that is lost.
+    pub(super) fn lives(&mut self, superblock: &Superblock) {
+        let now = (superblock.volume_id, superblock.salts);
+        let differ = |(was, is): (&[u8; 16], &[u8; 16])| *was != [0; 16] && was != is;
+        let replaced = |life: &(u128, Salts)| life.0 == now.0 && life.1.iter().zip(&now.1).any(differ);
+        let salts_lost = self.lives.iter().any(replaced);
+        let mut lives = core::mem::take(&mut self.lives);
+        lives.push(now);
+        *self = Known { any_of: vec![now], certain: true, salts_lost, lives };
+    }
+
+    /// Forgets all but the earlier lives: nothing of the file is known.
+    pub(super) fn start_over(&mut self) {
+        *self = Known { lives: core::mem::take(&mut self.lives), ..Known::default() };
     }
 }
 

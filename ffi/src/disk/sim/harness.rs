@@ -134,7 +134,7 @@ impl Harness {
                 self.read(slot, other.unwrap_or(held), urgent);
             }
             Operation::Forget { slot } => {
-                let request = Request::forget(self.life.place(slot));
+                let request = Request::forget(self.life.place(slot, self.plan.slot_bytes));
                 if self.life.inbox.try_push(request).is_ok() {
                     self.slots[slot as usize].forget();
                 }
@@ -165,9 +165,11 @@ impl Harness {
     }
 
     pub(super) fn write(&mut self, slot: u32, block: BlockNumber) -> Result<(), String> {
-        let Some((buffer, mut bytes)) = self.free_buffer() else { return Ok(()) };
+        let Some((buffer, bytes)) = self.free_buffer() else { return Ok(()) };
+        let mut bytes = bytes.first(self.plan.bytes_of(block));
         fill(block, &mut bytes);
-        let (bytes, name, place) = (bytes.into_read(), name_of(block), self.life.place(slot));
+        let place = self.life.place(slot, bytes.len());
+        let (bytes, name) = (bytes.into_read(), name_of(block));
         let copy = match self.life.seal(slot, name, &bytes) {
             Err(NoCopy::Full) => return Ok(()),
             Err(NoCopy::Failed(cause)) => return Err(format!("sealing: {cause}")),
@@ -194,7 +196,8 @@ impl Harness {
         let Some((buffer, bytes)) = self.free_buffer() else { return };
         let cell = Cell::new();
         let urgency = if urgent { Urgency::Urgent } else { Urgency::Ordinary };
-        let place = self.life.place(slot);
+        let bytes = bytes.first(self.plan.bytes_of(block));
+        let place = self.life.place(slot, bytes.len());
         let request = Request::read(bytes, name_of(block).hash, urgency, Arc::clone(&cell), place);
         if self.life.inbox.try_push(request).is_ok() {
             let ticket = self.slots[slot as usize].read();

@@ -113,7 +113,8 @@ pub(in crate::disk) fn expected(disk: &Disk, key: Option<&Key>) -> Recovery {
                 continue;
             }
         };
-        let found = Recovered { slot, label: record.label, sequence: record.sequence };
+        let Record { label, sequence, payload_bytes, .. } = record;
+        let found = Recovered { slot, label, sequence, payload_bytes };
         let kept = newest.entry(record.label.hash).or_insert(found);
         if kept.slot != slot {
             rejected.duplicate += 1;

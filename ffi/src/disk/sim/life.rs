@@ -34,7 +34,6 @@ pub(in crate::disk) struct Life {
     pub(in crate::disk) inbox: Arc<Inbox>,
     pub(in crate::disk) arena: Arc<HostArena>,
     pub(in crate::disk) superblock: Superblock,
-    transfer_bytes: usize,
     /// Set in an encrypted volume.
     bounce: Option<Bounce>,
     /// Locked while it is Some.
@@ -114,8 +113,6 @@ impl Life {
             false => Some(Fill::new(shape, unwritten, &table).map_err(|error| error.to_string())?),
         };
         let arena = HostArena::new(plan.buffers, plan.slot_bytes).map_err(|error| error.to_string())?;
-        let transfer_bytes =
-            transfer_bytes(plan.slot_bytes, shape.alignment as usize).ok_or("the slots are too long")?;
         let bounce = match &cipher {
             None => None,
             Some(cipher) => {
@@ -139,7 +136,7 @@ impl Life {
             verify: true,
             trim: plan.trim,
         });
-        Ok(Life { engine: Some(engine), inbox, arena, superblock, transfer_bytes, bounce, file: Some(file) })
+        Ok(Life { engine: Some(engine), inbox, arena, superblock, bounce, file: Some(file) })
     }
 
     pub(in crate::disk) fn state(&self) -> ServiceState {
@@ -150,9 +147,12 @@ impl Life {
         self.engine.as_mut().map_or(Round::Over, Engine::round)
     }
 
-    pub(in crate::disk) fn place(&self, slot: u32) -> Place {
-        let file_offset = self.superblock.shape.offset(slot);
-        Place { slot, file_offset, transfer_bytes: self.transfer_bytes }
+    /// The place of a transfer of so many bytes.
+    pub(in crate::disk) fn place(&self, slot: u32, payload_bytes: usize) -> Place {
+        let shape = &self.superblock.shape;
+        let transfer_bytes = transfer_bytes(payload_bytes, shape.alignment as usize);
+        let transfer_bytes = transfer_bytes.expect("at most a slot, and its stride fits");
+        Place { slot, file_offset: shape.offset(slot), transfer_bytes }
     }
 
     /// A sealed copy of a payload, in an encrypted volume.
@@ -162,7 +162,7 @@ impl Life {
         name: Name,
         payload: &[u8],
     ) -> Result<Option<SealedCopy>, NoCopy> {
-        self.bounce.as_ref().map(|bounce| bounce.seal(slot, name, payload, None)).transpose()
+        self.bounce.as_ref().map(|bounce| bounce.seal(slot, name, (payload, None), None)).transpose()
     }
 
     /// The buffer that an address lies in.

@@ -5,7 +5,7 @@ use super::super::request::{Request, release_lost};
 use super::super::stats::ServiceState;
 use super::harness::Harness;
 use super::image::Reader;
-use super::oracle::{State, is_block, name_of};
+use super::oracle::{State, name_of};
 use super::{SUPERBLOCK, image};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -179,7 +179,7 @@ impl Harness {
                     }
                     let start = shape.offset(slot);
                     let payload = reader.payload(disk, slot, &record);
-                    let intact = payload.is_some_and(|payload| is_block(block, &payload));
+                    let intact = payload.is_some_and(|payload| self.plan.is_whole(block, &payload));
                     if !intact && !disk.is_tainted(start..start + self.plan.slot_bytes as u64) {
                         return Err(format!("{}; other bytes", wrong()));
                     }

@@ -11,11 +11,11 @@ use super::super::error::VolumeError;
 use super::super::format::Superblock;
 use super::super::recovery::{Label, Recovery};
 use super::SUPERBLOCK;
-use super::attempt::{Attempt, Known};
+use super::attempt::Attempt;
 use super::harness::Harness;
 use super::image::{self, Reader};
 use super::life;
-use super::oracle::{BlockNumber, Slot, State, is_block, name_of};
+use super::oracle::{BlockNumber, Slot, State, name_of};
 use super::plan::key_of;
 use kvstrata_core::SequenceHash;
 use std::collections::BTreeMap;
@@ -102,7 +102,7 @@ impl Harness {
             let start = shape.offset(found.slot);
             let record = reader.record(found.slot).ok().flatten();
             let payload = record.and_then(|record| reader.payload(disk, found.slot, &record));
-            let intact = payload.is_some_and(|payload| is_block(block, &payload));
+            let intact = payload.is_some_and(|payload| self.plan.is_whole(block, &payload));
             if intact {
                 disk.heal(start..start + self.plan.slot_bytes as u64);
             }
@@ -140,7 +140,7 @@ impl Harness {
         }
         known.salts_lost |= older;
         if !older {
-            *known = Known::default();
+            known.start_over();
         }
         // None of the known state is left.
         self.slots.fill(Slot::dropped());
@@ -149,7 +149,6 @@ impl Harness {
 
     /// Notes that the superblocks of a new life are on the device for good.
     pub(super) fn knows(&mut self, superblock: &Superblock) {
-        self.known = Known::default();
-        self.known.add(superblock, true);
+        self.known.lives(superblock);
     }
 }

@@ -176,9 +176,6 @@ impl Slot {
                 ref cause => return wrong(&format!("{cause}, but nothing failed")),
             },
         };
-        if rejection == Rejection::Length {
-            return wrong("refused for its length");
-        }
         if !certain {
             // The slot's present block may be the refused one, and is gone then.
             self.clears();

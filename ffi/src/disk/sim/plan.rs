@@ -2,8 +2,8 @@
 
 use super::super::cipher::Key;
 use super::faults::Faults;
-use super::oracle::BlockNumber;
-use super::random::Random;
+use super::oracle::{BlockNumber, is_block};
+use super::random::{Random, mix};
 use std::time::Duration;
 
 /// The volume and its callers.
@@ -111,6 +111,21 @@ impl Plan {
             faults: Faults::of(random),
             operations: 200 + random.below(60) as usize,
         }
+    }
+
+    /// The length of a block: in every second plan, by its slots' length, every third block is shorter than a
+    /// slot. Not drawn, so that a seed otherwise means the same plan.
+    pub(in crate::disk) fn bytes_of(&self, block: BlockNumber) -> usize {
+        let number = mix(block ^ 0x1E57);
+        match self.slot_bytes / 2 % 2 == 1 && number.is_multiple_of(3) {
+            true => 1 + (number / 3) as usize % self.slot_bytes,
+            false => self.slot_bytes,
+        }
+    }
+
+    /// Whether these are the bytes of a block, all of them.
+    pub(in crate::disk) fn is_whole(&self, block: BlockNumber, bytes: &[u8]) -> bool {
+        bytes.len() == self.bytes_of(block) && is_block(block, bytes)
     }
 
     /// The key to open the volume with.

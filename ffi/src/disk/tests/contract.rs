@@ -1,5 +1,6 @@
 //! The promises of every backend: one body, run over each.
 
+use super::lengths;
 use super::*;
 use crate::disk::error::{Direction, FailureCause};
 use crate::disk::recovery::Rejection;
@@ -25,6 +26,10 @@ fn contract(make: &Make) {
         let Some(volume) = volume_or_skip(make(options)) else { return };
         every_slot_keeps_its_bytes(&volume, &arena);
         wrong_requests_fail(&volume);
+        if slot_bytes <= 200_000 {
+            lengths::payload_keeps_its_length(&volume);
+            lengths::lent_buffer_is_moved_or_refused(&volume);
+        }
     }
     let dir = dir();
     let Some(volume) = volume_or_skip(make(options(&dir, 64, 20_000).queue(4).depth(4))) else { return };

@@ -113,16 +113,16 @@ fn try_write_takes_a_given_sum() {
 
 #[test]
 #[cfg(feature = "encryption")]
-fn encrypted_volume_ignores_given_sums() {
-    over_each(|kept, slot_bytes| {
-        let (dir, arena) = (dir(), HostArena::new(1, slot_bytes).expect("arena"));
-        let encrypted = || kept(&dir).key(encrypted::key());
-        let volume = open(encrypted()).expect("volume");
-        write_all(&volume, slot_bytes, |bytes| Payload::summed(bytes, 0xBAD));
-        (0..SLOTS).for_each(|slot| check_pattern(&volume, &arena, 0, slot, 1));
-        drop(volume);
-        let volume = open(encrypted()).expect("volume");
-        (0..SLOTS).for_each(|slot| check_pattern(&volume, &arena, 0, slot, 1));
-        assert_eq!(volume.stats().rejected, 0);
-    });
+fn encrypted_volume_refuses_a_payload_that_changed() {
+    let (dir, arena) = (dir(), HostArena::new(1, 4096).expect("arena"));
+    let volume = open(options(&dir, 2, 4096).key(encrypted::key())).expect("volume");
+    for (slot, flip) in [(0, 0), (1, 1)] {
+        let mut buffer = arena.write(0).expect("free");
+        pattern(slot, 1, &mut buffer);
+        let sum = sum_of(&buffer) ^ flip;
+        let written = volume.write(slot, name(slot, 1), Payload::summed(buffer.into_read(), sum)).wait();
+        let cause = written.err().map(|failure| failure.cause);
+        assert_eq!(cause, (flip > 0).then_some(FailureCause::Rejected(Rejection::Payload)));
+    }
+    check_pattern(&volume, &arena, 0, 0, 1);
 }

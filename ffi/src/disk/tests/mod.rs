@@ -10,6 +10,7 @@ mod files;
 mod forked;
 mod gate;
 mod given;
+mod lengths;
 mod life;
 mod order;
 mod recovery;

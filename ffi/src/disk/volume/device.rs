@@ -129,8 +129,9 @@ impl Volume {
     /// has failed already, with [`FailureCause::Device`]. The payload is verified on the device, by
     /// [`VolumeOptions::device_sums`](super::super::VolumeOptions::device_sums).
     ///
-    /// The range has as many bytes as a slot, all of them payload. A range that starts at a multiple of
-    /// 4096 of its allocation is filled directly; cuFile copies others on the device.
+    /// The range has as many bytes as a slot, all of them payload: a shorter block is read into host memory.
+    /// A range that starts at a multiple of 4096 of its allocation is filled directly; cuFile copies others
+    /// on the device.
     pub fn read_device(
         &self,
         slot: u32,
@@ -166,8 +167,13 @@ impl Volume {
         if let Err(refusal) = served.and_then(|device| device.sums(direction)) {
             return failed(FailureCause::Device(refusal));
         }
-        match self.place(slot, range.size_bytes(), direction) {
+        let (buffer_bytes, slot_bytes) = (range.size_bytes(), self.slot_bytes());
+        match self.place(slot, buffer_bytes, direction) {
             Err(failure) => Pending::failed(failure),
+            // I1: a shorter payload would need padding.
+            Ok(_) if buffer_bytes != slot_bytes => {
+                failed(FailureCause::BufferLength { buffer_bytes, slot_bytes })
+            }
             Ok(place) => {
                 let cell = Cell::new();
                 self.inbox.push(Request::on_device(range, task, name, urgency, Arc::clone(&cell), place));

@@ -54,7 +54,6 @@ impl Volume {
             inbox,
             shape,
             index,
-            transfer_bytes: shape.stride as usize,
             queue,
             bounce: None,
             device: Err(DeviceRefusal::Unavailable),

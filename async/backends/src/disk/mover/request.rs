@@ -13,11 +13,12 @@
 //!   keeps both.
 
 use super::super::errand::NoThread;
-use super::super::tier::{DiskTier, ReadOutcome};
+use super::super::read::ReadOutcome;
+use super::super::tier::DiskTier;
 use super::super::write::WriteOutcome;
 use kvstrata_core::{BlockId, SequenceHash};
 use kvstrata_ffi::arena::{BlockRead, BlockWrite};
-use kvstrata_ffi::disk::{IoFailure, Name, Pending, Urgency};
+use kvstrata_ffi::disk::{IoFailure, Name, Payload, Pending, Urgency};
 use kvstrata_tiers::transfer::{Cause, Failure, Landed, Landing, Token};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ pub(super) struct Whose {
 #[derive(Debug)]
 pub(super) enum Asked {
     Read { slot: BlockId, hash: SequenceHash, urgency: Urgency, buffer: BlockWrite },
-    Write { slot: BlockId, name: Name, bytes: BlockRead },
+    Write { slot: BlockId, name: Name, bytes: BlockRead, sum: Option<u64> },
 }
 
 #[derive(Debug)]
@@ -68,6 +69,14 @@ pub(super) enum Transfer {
     GivenUp {
         is_write: bool,
     },
+}
+
+/// The data of a write, with its sum if the engine has it.
+pub(super) fn payload(bytes: BlockRead, sum: Option<u64>) -> Payload {
+    match sum {
+        Some(sum) => Payload::summed(bytes, sum),
+        None => bytes.into(),
+    }
 }
 
 impl Asked {
@@ -89,8 +98,8 @@ impl Asked {
             Asked::Read { slot, hash, urgency, buffer } => {
                 Transfer::Read { slot, pending: tier.read_slot(slot, hash, urgency, buffer) }
             }
-            Asked::Write { slot, name, bytes } => {
-                Transfer::Write { slot, name, pending: tier.write_slot(slot, name, bytes) }
+            Asked::Write { slot, name, bytes, sum } => {
+                Transfer::Write { slot, name, pending: tier.write_slot(slot, name, payload(bytes, sum)) }
             }
         }
     }
@@ -208,7 +217,7 @@ impl Drop for Request {
 fn failed(outcome: ReadOutcome, failure: &IoFailure) -> Failure {
     match outcome {
         ReadOutcome::Spared => Failure::of(Cause::Away),
-        ReadOutcome::Rejected | ReadOutcome::Failed => Failure::from(failure),
+        ReadOutcome::Rejected | ReadOutcome::Failed | ReadOutcome::Refused => Failure::from(failure),
     }
 }
 
@@ -234,7 +243,7 @@ fn write_ended(
     name: Name,
     outcome: Result<BlockRead, IoFailure>,
 ) -> Result<BlockRead, Failure> {
-    let books = tier.note_ended(slot, name, outcome.as_ref().map(drop));
+    let books = tier.note_ended(slot, name, outcome.as_ref());
     match (outcome, books) {
         (Ok(bytes), WriteOutcome::Stored) => Ok(bytes),
         // The caller did not own the slot.

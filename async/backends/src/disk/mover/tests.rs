@@ -7,6 +7,7 @@ use kvstrata_core::PoolConfig;
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::disk::{Name, Urgency, VolumeOptions};
 use kvstrata_tiers::transfer::{Cause, Failure, Landed, Landing, Lands, Token};
+use std::fs::File;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::Wake;
@@ -58,7 +59,7 @@ struct Ground {
     runtime: Runtime,
     /// A slot that no other request uses.
     spare: BlockId,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Ground {
@@ -68,14 +69,14 @@ impl Ground {
 
     fn new() -> Ground {
         let folder = tempfile::tempdir().expect("a directory");
-        let volume = VolumeOptions::new(folder.path().join("volume"), SLOTS, BYTES).keep(false).queue(QUEUE);
+        let volume = VolumeOptions::new(folder.path().join("volume"), SLOTS, BYTES).keep(true).queue(QUEUE);
         let tier = DiskTier::open(vec![volume], PoolConfig::new(SLOTS), TierOptions::default());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         let mover = DiskMover::new(Arc::new(tier.expect("a tier").0), runtime.handle());
         let (arena, ear) = (HostArena::new(32, BYTES).expect("memory"), Arc::new(Ear(Mutex::default())));
         let mut spare = Vec::new();
         mover.reserve(Reserve::Some(1), &mut spare);
-        Ground { stalled: None, mover, arena, ear, runtime, spare: spare[0], _folder: folder }
+        Ground { stalled: None, mover, arena, ear, runtime, spare: spare[0], folder }
     }
 
     fn landing(&self) -> Landing {
@@ -91,7 +92,14 @@ impl Ground {
     fn write(&self, slot: BlockId, number: u64) {
         let bytes = self.arena.read(number as usize).expect("idle");
         let name = Name { hash: hash(number), parent: None, owner: OwnerId::NONE };
-        self.mover.write(TierWrite { token: Token(number), slot, name, bytes, landing: self.landing() });
+        self.mover.write(TierWrite {
+            token: Token(number),
+            slot,
+            name,
+            bytes,
+            sum: None,
+            landing: self.landing(),
+        });
     }
 
     /// Stops the ring thread, and fills the queue of writes.
@@ -257,28 +265,62 @@ fn request_with_a_panicking_errand_is_abandoned_alone() {
 /// as it is, and may be read again.
 #[test]
 fn failed_read_without_a_thread_is_abandoned() {
+    for without in [true, false] {
+        let mut ground = Ground::new();
+        let slot = ground.take();
+        ground.write(slot, 1);
+        assert_eq!(ground.answers(1), [(1, None)]);
+        let file = File::options().write(true).open(ground.folder.path().join("volume")).expect("there");
+        let length = file.metadata().expect("there").len();
+        file.set_len(4096).expect("truncated");
+        let (token, hash, urgency, landing) = (Token(9), hash(1), Urgency::Urgent, ground.landing());
+        let buffer = ground.arena.write(1).expect("idle");
+        ground.mover.read(TierRead { token, slot, hash, urgency, buffer, landing });
+        let since = Instant::now();
+        while ground.mover.tier().volumes().stats().failures == 0 {
+            assert!(since.elapsed() < SOON, "reads do not fail");
+            std::thread::yield_now();
+        }
+        file.set_len(length).expect("as long as it was");
+        ground.fill();
+        ground.without_threads(without);
+        if without {
+            assert_eq!(ground.answers(1), [(9, Some(ABANDONED))]);
+            continue;
+        }
+        ground.runtime.block_on(async {
+            for _ in 0..8 {
+                yield_now().await;
+            }
+        });
+        assert_eq!(*ground.ear.0.lock().expect("no panic"), [], "its record is still there");
+        drop(ground.stalled.take());
+        assert_eq!(ground.answers(1), [(9, Some(Failure::of(Cause::Tier)))]);
+    }
+}
+
+/// The record stays, and the answer waits for no queue.
+#[test]
+fn read_of_another_length_is_refused_at_a_full_queue() {
     let mut ground = Ground::new();
     let slot = ground.take();
     ground.write(slot, 1);
     assert_eq!(ground.answers(1), [(1, None)]);
-    let short = HostArena::new(1, BYTES / 2).expect("memory");
-    let read = |ground: &Ground| {
+    let read = |ground: &Ground, bytes| {
         let (token, hash, urgency, landing) = (Token(9), hash(1), Urgency::Urgent, ground.landing());
-        let buffer = short.write(0).expect("idle");
+        let buffer = ground.arena.write(1).expect("idle").first(bytes);
         ground.mover.read(TierRead { token, slot, hash, urgency, buffer, landing });
     };
+    read(&ground, BYTES - 1);
+    let since = Instant::now();
+    while ground.mover.tier().volumes().stats().failures == 0 {
+        assert!(since.elapsed() < SOON, "it is not refused");
+        std::thread::yield_now();
+    }
     ground.fill();
     ground.without_threads(true);
-    read(&ground);
-    assert_eq!(ground.answers(1), [(9, Some(ABANDONED))]);
-    ground.without_threads(false);
-    read(&ground);
-    ground.runtime.block_on(async {
-        for _ in 0..8 {
-            yield_now().await;
-        }
-    });
-    assert_eq!(*ground.ear.0.lock().expect("no panic"), [], "its record is still there");
+    assert_eq!(ground.answers(1), [(9, Some(Failure::of(Cause::Buffer)))]);
     drop(ground.stalled.take());
-    assert_eq!(ground.answers(1), [(9, Some(Failure::of(Cause::Tier)))]);
+    read(&ground, BYTES);
+    assert_eq!((ground.answers(1), ground.port().bytes_of(slot)), (vec![(9, None)], Some(BYTES)));
 }

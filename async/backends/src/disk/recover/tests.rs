@@ -12,7 +12,8 @@ fn hash(number: u64) -> SequenceHash {
 
 fn record(slot: u32, number: u64, parent: Option<u64>, sequence: u64) -> Recovered {
     let owner = OwnerId(number % 3);
-    Recovered { slot, label: Name { hash: hash(number), parent: parent.map(hash), owner }.into(), sequence }
+    let label = Name { hash: hash(number), parent: parent.map(hash), owner }.into();
+    Recovered { slot, label, sequence, payload_bytes: 1 }
 }
 
 type Heard = Arc<Mutex<Vec<(SequenceHash, Option<u32>)>>>;
@@ -120,6 +121,7 @@ fn key_of_two_hashes_links_only_the_one_written_next() {
         slot,
         label: Label { hash, parent: parent.and_then(HashKey::of), owner: OwnerId::NONE },
         sequence: slot.into(),
+        payload_bytes: 1,
     };
     for (blocks, linked) in [
         // The child's parent is `other`; `one` may come before or after it.

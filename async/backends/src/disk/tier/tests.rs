@@ -1,10 +1,12 @@
 //! The tier over real volumes, and blocks of volumes that are out of service.
 
 use super::*;
-use crate::disk::WriteOutcome;
+use crate::disk::{ReadOutcome, WriteOutcome};
 use kvstrata_core::MutableBlock;
 use kvstrata_ffi::arena::HostArena;
-use kvstrata_ffi::disk::{Backend, Name, OwnerId, Payload, Rejection, ServiceState, seal_of};
+use kvstrata_ffi::disk::{
+    Backend, FailureCause, IoFailure, Name, Payload, Rejection, ServiceState, Urgency, seal_of,
+};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -221,13 +223,46 @@ fn unused_blocks_of_a_lost_volume_leave_by_eviction() {
 }
 
 #[test]
+fn short_blocks_keep_their_lengths_through_a_restart() {
+    let (folder, arena) = (folder(), arena());
+    let files = files(&folder, 2);
+    let lengths = [BYTES, 1, BYTES / 2, BYTES - 1, 513];
+    let check = |tier: &DiskTier| {
+        for (number, bytes) in (0..).zip(lengths) {
+            let block = tier.lookup(hash(number)).expect("stored");
+            assert_eq!(tier.bytes_of(block.id()), bytes);
+            let buffer = |bytes| arena.write(1).expect("idle").first(bytes);
+            for wrong in [bytes - 1, bytes + 1].into_iter().filter(|wrong| (1..=BYTES).contains(wrong)) {
+                let failure = tier.read(&block, Urgency::Urgent, buffer(wrong)).wait().unwrap_err();
+                assert!(matches!(failure.cause, FailureCause::PayloadLength { .. }), "{failure}");
+                assert_eq!(tier.rejected(&block, &failure), ReadOutcome::Refused);
+            }
+            let read = tier.read(&block, Urgency::Urgent, buffer(bytes)).wait().expect("it stays");
+            assert!(read.len() == bytes && read.iter().all(|byte| *byte == number as u8 + 1));
+        }
+        assert_eq!(tier.stats().rejected_reads, RejectedReads::default());
+    };
+    let (tier, _) = open(&files, 4, TierOptions::default());
+    for (number, bytes) in (0..).zip(lengths) {
+        let mut payload = arena.write(0).expect("idle").first(bytes);
+        payload.fill(number as u8 + 1);
+        let slot = tier.take(1).pop().expect("a slot");
+        let outcome = tier.finish(tier.write(slot, name(number), payload.into_read()));
+        assert_eq!(outcome, WriteOutcome::Stored);
+    }
+    check(&tier);
+    drop(tier);
+    check(&open(&files, 4, TierOptions::default()).0);
+}
+
+#[test]
 fn failed_or_dropped_write_frees_its_slot() {
     let (folder, arena) = (folder(), arena());
     let files = files(&folder, 1);
     let (tier, _) = open(&files, 4, TierOptions::default());
-    let short = HostArena::new(1, BYTES / 2).expect("memory");
+    let longer = HostArena::new(1, BYTES + 1).expect("memory");
     let slot = tier.take(1).pop().expect("a slot");
-    let outcome = tier.finish(tier.write(slot, name(1), short.read(0).expect("idle")));
+    let outcome = tier.finish(tier.write(slot, name(1), longer.read(0).expect("idle")));
     assert_eq!(outcome, WriteOutcome::Failed);
     let slot = tier.take(1).pop().expect("a slot");
     drop(tier.write(slot, name(2), arena.read(0).expect("idle")));

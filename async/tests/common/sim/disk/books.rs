@@ -2,10 +2,9 @@
 
 use super::super::{Fate, Fault, flip};
 use kvstrata_core::{BlockId, MutableBlock, SequenceHash};
-use kvstrata_ffi::disk::OwnerId;
+use kvstrata_ffi::disk::{OwnerId, sum_of_payload};
 use kvstrata_tiers::transfer::Cause;
 use std::collections::{BTreeMap, BTreeSet};
-use twox_hash::XxHash3_64;
 
 /// Counts of requests. `violations` lists calls that break the port's contract.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -114,9 +113,13 @@ impl Books {
                 _ => stored.hash = SequenceHash::from_u128(hash.to_u128() ^ 1),
             }
         }
-        let whole =
-            |stored: &&Stored| stored.hash == hash && XxHash3_64::oneshot(&stored.bytes) == stored.sum;
+        let whole = |stored: &&Stored| stored.hash == hash && sum_of_payload(&stored.bytes) == stored.sum;
         match self.slots.get(&slot.0).filter(whole) {
+            // The caller's mistake: the block stays.
+            Some(stored) if stored.bytes.len() != buffer.len() => {
+                self.counts.failed += 1;
+                Err(Cause::Buffer)
+            }
             Some(stored) => {
                 buffer.copy_from_slice(&stored.bytes);
                 self.counts.read += 1;

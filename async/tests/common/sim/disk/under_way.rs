@@ -5,10 +5,9 @@ use super::{Books, Disk, READS, Stored, WRITES};
 use futures_channel::oneshot;
 use kvstrata_core::BlockId;
 use kvstrata_ffi::arena::{BlockRead, BlockWrite};
-use kvstrata_ffi::disk::Name;
+use kvstrata_ffi::disk::{Name, sum_of_payload};
 use kvstrata_tiers::transfer::{Cause, Failure, Landed, TierRead, TierWrite};
 use std::sync::Arc;
-use twox_hash::XxHash3_64;
 
 pub(super) struct Reading {
     pub(super) disk: Arc<Disk>,
@@ -93,11 +92,14 @@ impl UnderWay for Writing {
             if disk.is_lost_now(books, write.slot, fate) {
                 return Err(Cause::Lost);
             }
-            if fate.fault == Some(Fault::Fails) || write.bytes.len() != disk.slot_bytes {
+            if fate.fault == Some(Fault::Fails) {
                 return Err(Cause::Tier);
             }
+            if write.bytes.len() > disk.slot_bytes {
+                return Err(Cause::Buffer);
+            }
             let mut bytes = early.unwrap_or_else(|| write.bytes.to_vec());
-            let sum = XxHash3_64::oneshot(&bytes);
+            let sum = write.sum.unwrap_or_else(|| sum_of_payload(&bytes));
             if fate.fault == Some(Fault::Damaged) {
                 flip(&mut bytes, fate.number);
             }

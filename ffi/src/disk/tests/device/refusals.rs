@@ -142,6 +142,19 @@ fn wrong_device_requests_fail_at_once() {
 }
 
 #[test]
+fn short_block_is_not_read_into_device_memory() {
+    let Some(bench) = bench(2, 8192, |options| options) else { return };
+    let arena = HostArena::new(1, 8192).expect("arena");
+    let payload = arena.read(0).expect("free").first(5000);
+    drop(bench.volume.write(1, name(1, 1), payload).wait().expect("written"));
+    let wrong = FailureCause::PayloadLength { buffer_bytes: 8192, payload_bytes: 5000 };
+    assert_eq!(bench.refused(1, 1), wrong);
+    let buffer = arena.write(0).expect("free").first(5000);
+    let read = bench.volume.read(1, name(1, 1).hash, Urgency::Ordinary, buffer).wait();
+    assert!(read.expect("the block stays").iter().all(|byte| *byte == 0));
+}
+
+#[test]
 fn set_deals_device_memory_out_to_its_volumes() {
     let (fake, dir) = (Fake::new(), dir());
     let options = |n: u32| {
