@@ -14,5 +14,8 @@
 //! [`KvBlockManager::of_parts`](crate::KvBlockManager::of_parts) makes a manager of [`Parts`].
 
 pub use crate::manager::{Census, Needs, OwnRuntime, Parts, PartsError, StackParts, TierCensus, TierParts};
+pub use crate::store::{HostCopier, StoreRuntime};
 pub use kvstrata_backends::{costs, disk, memory, movers};
+pub use kvstrata_ffi::arena::{BlockRead, BlockWrite, HostArena, Span};
+pub use kvstrata_store::{Copier, Copying, Rules as StoreRules, SizeClassParts, StoreParts};
 pub use kvstrata_tiers::transfer;

@@ -70,6 +70,7 @@
 //! | [`metrics`] | figures as a struct and as Prometheus text, the HTTP endpoint |
 //! | `otel` | spans for an OpenTelemetry collector (feature `otel`) |
 //! | [`manager`] | [`KvBlockManager`] and its types |
+//! | [`store`] | [`KvStore`](store::KvStore): blocks by key, for engines with their own memory |
 //! | [`scheduler`] | gates: when transfers may touch blocks in use |
 //! | [`tier`] | the tiers |
 //! | [`backend`] | plumbing for tiers and devices of your own, tests and benchmarks |
@@ -82,6 +83,7 @@ pub mod metrics;
 pub mod otel;
 #[doc(hidden)]
 pub mod shared;
+pub mod store;
 
 pub use config::{ConfigError, ManagerConfig, ManagerConfigBuilder};
 pub use kvstrata_config::{self as config, model};

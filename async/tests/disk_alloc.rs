@@ -70,7 +70,7 @@ fn reads_and_writes_allocate_nothing() {
             for (number, slot) in slots.iter().enumerate() {
                 let name = Name { hash: hash(number), parent: None, owner: OwnerId::NONE };
                 let bytes = arena.read(number).expect("idle");
-                mover.write(TierWrite { token, slot: *slot, name, bytes, landing: landing() });
+                mover.write(TierWrite { token, slot: *slot, name, bytes, sum: None, landing: landing() });
             }
             runtime.block_on(ear.all.notified());
         };

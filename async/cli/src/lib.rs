@@ -13,7 +13,7 @@
 //! - [`trace`]: traces, which are JSON lines, plain or compressed: [`trace::TraceReader`], [`trace::Request`]
 //! - [`replay`]: a trace through all tiers, with every byte checked: [`replay::Replay`]
 //! - [`policies`]: the hits of each eviction policy, by capacity, beside the optimum: [`policies::hits`]
-//! - [`main`]: the command itself; [`top`]: its view of a running manager
+//! - [`main`], [`run`]: the command itself; [`top`]: its view of a running manager
 //!
 //! An engine embeds the crate `kvstrata`, which does not depend on this one.
 #![forbid(unsafe_code)]
@@ -25,4 +25,4 @@ pub mod policies;
 pub mod replay;
 pub mod trace;
 
-pub use command::{main, top};
+pub use command::{main, run, top};

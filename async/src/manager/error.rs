@@ -131,7 +131,7 @@ pub enum BuildError {
 }
 
 /// Formats settings with their values and origins, as messages of the configuration do.
-pub(super) fn given(config: &ManagerConfig, settings: &[(&str, &dyn Display)]) -> String {
+pub(crate) fn given(config: &ManagerConfig, settings: &[(&str, &dyn Display)]) -> String {
     let said =
         |(key, value): &(&str, &dyn Display)| format!("{key} = {} ({})", shown(value), config.origin(key));
     settings.iter().map(said).collect::<Vec<_>>().join(" and ")

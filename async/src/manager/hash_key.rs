@@ -65,7 +65,7 @@ pub enum HashKeyError {
 }
 
 /// Returns the hasher of the settings. Makes the key file beside the volumes, if the settings need one.
-pub(super) fn choose(config: &ManagerConfig) -> Result<Hashing, HashKeyError> {
+pub(crate) fn choose(config: &ManagerConfig) -> Result<Hashing, HashKeyError> {
     chosen(config, true)
 }
 

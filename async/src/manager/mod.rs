@@ -35,6 +35,7 @@ pub mod volumes;
 pub use build::Parts;
 pub use builder::ManagerBuilder;
 pub use device::Device;
+pub(crate) use error::given;
 pub use error::{BuildError, DeviceError};
 pub use hash_key::HashKeyError;
 pub use kvstrata_tiers::metrics::{ManagerStats, PathStats, Refusal};

@@ -54,7 +54,7 @@ impl OwnRuntime {
     }
 
     /// Returns the handle of the runtime for a group's disks.
-    pub(super) fn of_disks(&self, group: usize) -> &Handle {
+    pub(crate) fn of_disks(&self, group: usize) -> &Handle {
         match &self.handles[..] {
             [_, others @ ..] if !others.is_empty() => &others[group % others.len()],
             _ => self.handle(),

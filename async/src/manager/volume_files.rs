@@ -41,7 +41,7 @@ fn file(place: &Path, config: &ManagerConfig, group: &Group) -> PathBuf {
 }
 
 /// Escapes a name for a file name. Different names stay different.
-fn written(name: &str) -> String {
+pub fn written(name: &str) -> String {
     let mut text = String::new();
     for byte in name.bytes() {
         // Writing to a string does not fail.

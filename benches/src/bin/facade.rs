@@ -2,7 +2,7 @@
 
 use kvstrata_benches::disk::Failure;
 use kvstrata_benches::facade::report::Table;
-use kvstrata_benches::facade::{PARTS, beside, counts, disk, hits, host, layers, load, watching};
+use kvstrata_benches::facade::{PARTS, beside, counts, disk, hits, host, layers, load, store, watching};
 use kvstrata_benches::machine;
 use kvstrata_benches::rounds::Effort;
 use serde_json::json;
@@ -57,6 +57,9 @@ impl Options {
                 load::measure(load::Length { rounds: rounds(5, 1), turn: seconds(8.0, 2.0) }, &self.folder)
             }
             "layers" => layers::measure(rounds(31, 3)),
+            "store" => {
+                store::measure(effort(15, 0.4), &self.folder, if self.quick { 256 << 20 } else { 1 << 30 })
+            }
             "watching" => watching::measure(rounds(151, 3), if self.quick { 100 } else { 1000 }),
             _ => beside::measure(beside::Length { rounds: rounds(15, 3), turn: seconds(0.5, 0.1) }),
         }

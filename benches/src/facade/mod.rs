@@ -9,6 +9,7 @@
 //!   beside    offload, and a busy thread   beside a bare memcpy of the same bytes at the same rate
 //!   watching  replay, counted and logged   beside the same with neither
 //!   layers    offload behind a pass        by its layers beside by its end: the time until all is below
+//!   store     batches of the keyed store    beside the same disk tier without it, and beside memcpy
 //! ```
 //!
 //! There is no GPU in any of them: the device is host memory that poses as one
@@ -20,7 +21,7 @@
 //! | `ground.rs` | managers to measure, their prefixes and bytes |
 //! | `bare.rs` | the same bytes copied without a manager |
 //! | `hits.rs`, `host.rs`, `disk.rs`, `counts.rs` | the first four parts |
-//! | `load.rs`, `beside.rs`, `layers.rs`, `watching.rs` | the other parts |
+//! | `load.rs`, `beside.rs`, `layers.rs`, `watching.rs`, `store.rs` | the other parts |
 //! | `report.rs` | tables, as Markdown and JSON |
 //!
 //! [`KvBlockManager`]: kvstrata::manager::KvBlockManager
@@ -35,7 +36,9 @@ pub mod host;
 pub mod layers;
 pub mod load;
 pub mod report;
+pub mod store;
 pub mod watching;
 
 /// The parts; each can be measured alone.
-pub const PARTS: [&str; 8] = ["hits", "host", "disk", "counts", "load", "beside", "layers", "watching"];
+pub const PARTS: [&str; 9] =
+    ["hits", "host", "disk", "counts", "load", "beside", "layers", "watching", "store"];

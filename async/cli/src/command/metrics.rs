@@ -3,6 +3,7 @@
 use super::EXIT_OK;
 use clap::Args;
 use kvstrata::metrics;
+use kvstrata::store::metrics_markdown;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,7 +35,7 @@ pub(super) struct MetricsArgs {
 
 pub(super) fn run(arguments: &MetricsArgs) -> Result<u8, String> {
     let text = if arguments.markdown {
-        metrics::markdown()
+        metrics::markdown() + &metrics_markdown()
     } else if arguments.json {
         serde_json::to_string_pretty(&metrics::reference())
             .map_err(|error| format!("--json: the result cannot be encoded: {error}; please report this"))?

@@ -29,6 +29,7 @@ mod tune;
 use clap::{CommandFactory, Parser, Subcommand};
 use kvstrata::shared::number;
 use kvstrata_ffi::shown::{is_shown, shown_lines};
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -118,20 +119,23 @@ Examples:
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let Cli { log, command } = match Cli::try_parse() {
+    ExitCode::from(run(std::env::args_os()))
+}
+
+/// Runs a command line. The first argument is the command's name. Returns the exit code.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let Cli { log, command } = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => return refused(&error),
+        Err(error) => return refused(&error, &arguments),
     };
     // `_logging` lives until the command has ended.
     let has_manager = matches!(command, Command::Replay(_));
-    let result = log::begin(log.as_deref(), has_manager).and_then(|_logging| run(command));
-    match result {
-        Ok(code) => ExitCode::from(code),
-        Err(message) => {
-            complain(&message);
-            ExitCode::from(EXIT_REFUSED)
-        }
-    }
+    let result = log::begin(log.as_deref(), has_manager).and_then(|_logging| carry_out(command));
+    result.unwrap_or_else(|message| {
+        complain(&message);
+        EXIT_REFUSED
+    })
 }
 
 /// Prints an error to standard error, wrapped at the width of a terminal. Line ends of the message stay.
@@ -143,18 +147,18 @@ fn complain(message: &str) {
 }
 
 /// Prints a parse error of the command line, or the help that it asks for. The error repeats the arguments.
-fn refused(error: &clap::Error) -> ExitCode {
-    let obeyed = |argument: std::ffi::OsString| !argument.to_string_lossy().chars().all(is_shown);
-    if error.use_stderr() && std::env::args_os().any(obeyed) {
+fn refused(error: &clap::Error, arguments: &[OsString]) -> u8 {
+    let obeyed = |argument: &OsString| !argument.to_string_lossy().chars().all(is_shown);
+    if error.use_stderr() && arguments.iter().any(obeyed) {
         // Colours of the message would be escaped together with the control characters of the arguments.
         let _ = write!(std::io::stderr(), "{}", shown_lines(error.render()));
-        return ExitCode::from(EXIT_REFUSED);
+        return EXIT_REFUSED;
     }
     let _ = error.print();
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_REFUSED))
+    u8::try_from(error.exit_code()).unwrap_or(EXIT_REFUSED)
 }
 
-fn run(command: Command) -> Result<u8, String> {
+fn carry_out(command: Command) -> Result<u8, String> {
     match command {
         Command::Replay(arguments) => replay::run(*arguments),
         Command::Policies(arguments) => policies::run(&arguments),

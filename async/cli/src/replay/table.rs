@@ -218,7 +218,7 @@ fn found_line(f: &mut fmt::Formatter<'_>, disk: &Disk) -> fmt::Result {
 /// A remark on memory in pages of 4 KiB.
 fn slower(backing: Backing) -> &'static str {
     match backing {
-        Backing::HugeTlb | Backing::TransparentHuge => "",
+        Backing::HugeTlb | Backing::TransparentHuge | Backing::Lent => "",
         Backing::BasePages => ": slower disk transfers; see `kvstrata doctor`",
     }
 }

@@ -73,6 +73,8 @@ impl Checker {
     /// must agree.
     fn tiers(&mut self) {
         let Draft { settings, origins, .. } = &mut self.builder;
+        // A store has sizes of its own, and checks them itself.
+        let is_keyed = !settings.store.sizes.is_empty();
         let shapes = tier::Tier::OF_SETTINGS.map(|tier| Shape::of(tier, settings));
         let (device, host, disk) = (&mut settings.device, &mut settings.host, &mut settings.disk);
         let tier = |name, blocks, bytes, shape| Tier { name, blocks, bytes, shape };
@@ -90,7 +92,7 @@ impl Checker {
                 if strengths[0] > strengths[1] {
                     *bytes = None;
                     origins.forget(of_bytes);
-                } else if follow == 0 && given > 0 {
+                } else if follow == 0 && given > 0 && !is_keyed {
                     let why =
                         format!("less than the smallest tier, {one} bytes; raise it, or set {of_blocks}");
                     refuse(&mut self.faults, origins, of_bytes, bytes_text(given), why);

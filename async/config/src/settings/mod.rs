@@ -55,7 +55,7 @@ pub use reference::{Entry, keys, markdown, reference, text};
 pub use table::{
     DeadlineSettings, DeviceSettings, DiskSettings, GeometrySettings, HostSettings, IdleSettings,
     IterationSettings, MetricsSettings, OffloadSettings, OnboardSettings, PrefetchSettings, QuotaSettings,
-    RuntimeSettings, Settings, TransferSettings, WatermarkSettings,
+    RuntimeSettings, Settings, StoreSettings, TransferSettings, WatermarkSettings,
 };
 pub use variables::CONFIG_VARIABLE;
 pub use words::{DeviceKind, DiskFill, GroupKind, HashFunction, Verify, WriteMode};

@@ -8,9 +8,11 @@
 //!         └ the builder call; in capitals after KVSTRATA_, the variable
 //! ```
 //!
-//! The reference prints the `///` text of a setting.
+//! The reference prints the `///` text of a setting. Past 500 lines because a table is read as a whole.
 
-use super::kind::{Address, Bytes, File, Files, Flag, Fraction, Kind, Maybe, Number, Text, Time, Word};
+use super::kind::{
+    Address, Bytes, File, Files, Flag, Fraction, Kind, Maybe, Number, Sizes, Text, Time, Word,
+};
 use super::raw::Raw;
 use super::words::{DeviceKind, DiskFill, HashFunction, Verify, WriteMode};
 use kvstrata_backends::disk::AdmissionPolicy;
@@ -314,6 +316,37 @@ macro_rules! all_settings {
                 /// once; at least one block. Blocks beyond it are refused
                 /// (kvstrata_disk_refused_blocks_total, cause budget). None: unlimited.
                 disk_write_budget => write_budget: Option<u64> = None, Maybe(bytes(1));
+            }
+            /// The keyed store, for engines that lend their memory. Its host tier needs host.bytes.
+            store: StoreSettings {
+                /// Sizes of the store's blocks in bytes: an entry takes a block of the smallest size that
+                /// holds it. Each size gets the same number of blocks. Empty: the bytes per block of the
+                /// geometry.
+                store_sizes => sizes: Vec<u64> = Vec::new(), Sizes { least: 64, most: 1 << 30, count: 16 };
+                /// Whether page-aligned memory goes straight to and from the disk. A drive that hangs then
+                /// keeps the memory, and so the call, until the kernel gives up. False: all bytes pass
+                /// through staging, one copy more, and each key is answered by its deadline.
+                store_straight => straight: bool = true, Flag;
+                /// Model: a name or a path. Part of the fingerprint: entries of another fingerprint are not
+                /// found.
+                store_model => model: Option<String> = None, Maybe(Text);
+                /// Revision of the weights. Part of the fingerprint. Change it when weights are updated.
+                store_revision => revision: Option<String> = None, Maybe(Text);
+                /// Element type of the KV cache. Part of the fingerprint.
+                store_dtype => dtype: Option<String> = None, Maybe(Text);
+                /// Layout of the bytes of an entry, with the version of the engine that defines it. Part of
+                /// the fingerprint.
+                store_layout => layout: Option<String> = None, Maybe(Text);
+                /// Tokens per entry. Part of the fingerprint.
+                store_span => span: Option<u32> = None, Maybe(number(1, 1 << 24, "tokens"));
+                /// Ranks of the parallel engine, such as tp0of2: an entry has their parts. Part of the
+                /// fingerprint, and of the names of the files.
+                store_ranks => ranks: Option<String> = None, Maybe(Text);
+                /// LoRA adapter. Part of the fingerprint. None: the base model, or keys that contain the
+                /// adapter.
+                store_lora => lora: Option<String> = None, Maybe(Text);
+                /// Salt of a tenant. Part of the fingerprint. None: no salt, or keys that contain it.
+                store_salt => salt: Option<String> = None, Maybe(Text);
             }
             /// Fill levels at which victims are copied to the tier below ahead of need, between iterations.
             watermark: WatermarkSettings {

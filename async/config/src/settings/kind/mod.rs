@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | [`Number`] | `u32`, `u64` | `65536`, `64K` |
 //! | [`Bytes`] | `u64` | `4G`, `64KiB`, `4096` |
+//! | [`Sizes`] | a list of `u64` | `["64K", "2M"]`; in variables separated by commas |
 //! | [`Fraction`] | `f64` | `0.85`, `"85%"` |
 //! | [`Time`] | `Duration` | `"250ms"`, `"1m"` |
 //! | [`Flag`] | `bool` | `true`; in variables also `1`, `yes`, `on` |
@@ -154,6 +155,57 @@ impl Kind<u64> for Bytes {
     #[cfg(test)]
     fn sample(&self, random: u64) -> u64 {
         self.least + random % (self.most - self.least + 1).min(1 << (random % 50))
+    }
+}
+
+/// Different numbers of bytes.
+pub(super) struct Sizes {
+    pub(super) least: u64,
+    pub(super) most: u64,
+    pub(super) count: usize,
+}
+
+impl Sizes {
+    fn bytes(&self) -> Bytes {
+        Bytes { least: self.least, most: self.most }
+    }
+}
+
+impl Kind<Vec<u64>> for Sizes {
+    fn read(&self, raw: &Raw<'_>) -> Option<Vec<u64>> {
+        match raw {
+            Raw::Text(text) => {
+                text.split(',').map(|size| self.bytes().read(&Raw::Text(size.trim().into()))).collect()
+            }
+            Raw::List(sizes) => sizes.iter().map(|size| self.bytes().read(size)).collect(),
+            one => self.bytes().read(one).map(|size| vec![size]),
+        }
+    }
+    fn holds(&self, value: &Vec<u64>) -> bool {
+        let mut sorted = value.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        sorted.len() == value.len()
+            && value.len() <= self.count
+            && value.iter().all(|size| self.bytes().holds(size))
+    }
+    fn toml(&self, value: &Vec<u64>) -> String {
+        let sizes: Vec<_> = value.iter().map(|size| self.bytes().toml(size)).collect();
+        format!("[{}]", sizes.join(", "))
+    }
+    fn allowed(&self) -> String {
+        format!(
+            "a list of up to {} different sizes, each {} (in a variable: separated by commas)",
+            self.count,
+            self.bytes().allowed()
+        )
+    }
+    fn name(&self) -> &'static str {
+        "sizes"
+    }
+    #[cfg(test)]
+    fn sample(&self, random: u64) -> Vec<u64> {
+        (0..random % 4).map(|i| self.least + random % 4096 + i * 5000).collect()
     }
 }
 
