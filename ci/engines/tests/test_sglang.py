@@ -31,6 +31,9 @@ from sglang.srt.mem_cache.storage.backend_factory import StorageBackendFactory  
 
 import kvstrata  # noqa: E402
 
+# Tests fork: a child that enters the threads of OpenMP that its parent started would wait for ever.
+torch.set_num_threads(1)
+
 KINDS = ["mha", "mla"]
 LAYOUTS = ["page_first", "page_first_direct", "layer_first"]
 PAGES = 8
