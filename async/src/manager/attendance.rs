@@ -16,13 +16,13 @@
 //! - I3: there is a task or a thread, unless the system gives no thread. Then all waiting calls are late
 //!   at once, and each new deadline tries to start a thread again.
 
-use super::own::OwnRuntime;
+use super::own::{OwnRuntime, run_detached};
 use crate::metrics::Endpoint;
 use kvstrata_tiers::{Attendant, Next, Runtime, Task, Work};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -125,16 +125,8 @@ impl Runtime for Attendance {
         self.handle.spawn(task);
     }
 
-    /// Runs work on a detached thread. A runtime would wait for its own thread at its end, for as long
-    /// as a device hangs.
     fn run_blocking(&self, work: Work, wait: Duration) -> bool {
-        let (ended, end) = mpsc::channel();
-        let work = move || {
-            work();
-            let _ = ended.send(());
-        };
-        let started = thread::Builder::new().name("kvstrata-close".to_owned()).spawn(work).is_ok();
-        started && (wait.is_zero() || end.recv_timeout(wait).is_ok())
+        run_detached(work, wait)
     }
 
     fn wake_later(&self, waker: &Waker) {
@@ -203,6 +195,7 @@ fn by_thread(attendant: &Attendant, began: Instant, earlier: &Notify) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc;
 
     #[test]
     fn hanging_work_is_awaited_until_the_deadline() {

@@ -48,6 +48,7 @@ pub use kvstrata_tiers::{
     TierParts, Tiers, TooManyReferences,
 };
 pub use own::OwnRuntime;
+pub(crate) use own::run_detached;
 pub use volumes::DiskError;
 
 use crate::config::ManagerConfig;

@@ -12,8 +12,11 @@
 //! - I1: after an error no thread is left: those that were started end.
 //! - I2: no one waits for a thread to end, because the last owner of the runtimes may be one of them.
 
+use kvstrata_tiers::Work;
 use std::io;
+use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -60,4 +63,17 @@ impl OwnRuntime {
             _ => self.handle(),
         }
     }
+}
+
+/// Runs work on a detached thread, and waits this long for its end: whether it has ended, or, with no time
+/// to wait, whether it has started. A runtime would wait for its own thread at its end, for as long as a
+/// device hangs.
+pub(crate) fn run_detached(work: Work, wait: Duration) -> bool {
+    let (ended, end) = mpsc::channel();
+    let work = move || {
+        work();
+        let _ = ended.send(());
+    };
+    let started = thread::Builder::new().name("kvstrata-close".to_owned()).spawn(work).is_ok();
+    started && (wait.is_zero() || end.recv_timeout(wait).is_ok())
 }

@@ -1,13 +1,11 @@
 //! The runtime of a store: the clock, the timer and the threads. They are the store's own, so they live as
 //! long as it does.
 
-use crate::manager::OwnRuntime;
+use crate::manager::{OwnRuntime, run_detached};
 use kvstrata_store::StoreAttendant;
 use kvstrata_tiers::{Next, Runtime, Task, Work};
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -67,14 +65,7 @@ impl Runtime for StoreRuntime {
         self.own.handle().spawn(task);
     }
 
-    /// Runs work on a detached thread, which may hang as long as a device does.
     fn run_blocking(&self, work: Work, wait: Duration) -> bool {
-        let (ended, end) = mpsc::channel();
-        let work = move || {
-            work();
-            let _ = ended.send(());
-        };
-        let started = thread::Builder::new().name("kvstrata-close".to_owned()).spawn(work).is_ok();
-        started && (wait.is_zero() || end.recv_timeout(wait).is_ok())
+        run_detached(work, wait)
     }
 }
